@@ -12,7 +12,7 @@ constexpr char kAllowedMethods[] = "GET, HEAD, POST, OPTIONS";
 // Without Access-Control-Request-Headers.
 constexpr char kAllowedHeaders[] =
     "Authorization, X-Api-Key, Content-Type, X-Request-Id, Traceparent, "
-    "X-Sluice-Trace";
+    "X-Sluice-Trace, Last-Event-ID";
 constexpr char kMaxAgeSeconds[] = "7200";  // the most that browsers keep
 constexpr size_t kMaxRequestHeaders = 4096;
 

@@ -25,9 +25,9 @@ void EventStream::Open() {
   if (times_.ping_interval > Duration::zero()) WaitFor(times_.ping_interval);
 }
 
-void EventStream::Send(std::string_view json) {
+void EventStream::Send(std::string_view json, std::string_view id) {
   Open();
-  SendChunk(SseEvent(json));
+  SendChunk(SseEvent(json, id));
 }
 
 void EventStream::SendPart(std::string bytes) {

@@ -33,7 +33,7 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   // Sends the header if it is not sent yet.
   void Open();
   bool is_open() const { return open_; }
-  void Send(std::string_view json);
+  void Send(std::string_view json, std::string_view id = {});
   // Bytes of events as they are sent: a large event comes in several parts,
   // and no comment goes out before its last one.
   void SendPart(std::string bytes);

@@ -11,10 +11,16 @@ HttpResponse SseHead() {
           ""};
 }
 
-std::string SseEvent(std::string_view json) {
-  std::string event;
-  event.reserve(json.size() + 8);
-  return event.append("data: ").append(json).append("\n\n");
+std::string SseEvent(std::string_view json, std::string_view id) {
+  std::string event = SseEventBegin(id);
+  event.reserve(event.size() + json.size() + kSseEventEnd.size());
+  return event.append(json).append(kSseEventEnd);
+}
+
+std::string SseEventBegin(std::string_view id) {
+  std::string begin;
+  if (!id.empty()) begin.append("id: ").append(id).append("\n");
+  return begin.append("data: ");
 }
 
 std::vector<std::string> SseReader::Feed(std::string_view bytes) {

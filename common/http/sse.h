@@ -10,9 +10,13 @@
 namespace sluice::http {
 
 // Server-sent events as OpenAI's clients read them: one event per chunk,
-// "data: ", one line of JSON, an empty line.
+// "id: " and its id unless it is empty, "data: ", one line of JSON, an empty
+// line. An id is one line.
 HttpResponse SseHead();
-std::string SseEvent(std::string_view json);
+std::string SseEvent(std::string_view json, std::string_view id = {});
+// What comes before the JSON.
+std::string SseEventBegin(std::string_view id);
+inline constexpr std::string_view kSseEventEnd = "\n\n";
 inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
 // A comment: readers skip it, and proxies see a live stream.
 inline constexpr std::string_view kSsePing = ": ping\n\n";

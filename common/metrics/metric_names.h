@@ -117,6 +117,14 @@ inline constexpr Name kGatewayTokenizeSeconds =
     "sluice_gateway_tokenize_seconds";
 inline constexpr Name kGatewayDetokenizeSeconds =
     "sluice_gateway_detokenize_seconds";
+inline constexpr Name kGatewayResumedStreams =
+    "sluice_gateway_resumed_streams_total";
+inline constexpr Name kGatewayJournalStreams =
+    "sluice_gateway_stream_journal_streams";
+inline constexpr Name kGatewayJournalBytes =
+    "sluice_gateway_stream_journal_bytes";
+inline constexpr Name kGatewayJournalDropped =
+    "sluice_gateway_stream_journal_dropped_total";  // reason
 inline constexpr Name kGatewayGrammarRequests =
     "sluice_gateway_grammar_requests_total";  // kind
 inline constexpr Name kGatewayGrammarSeconds =

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <utility>
 
 #include "common/base/json.h"
 
@@ -56,37 +57,61 @@ std::string JsonString(const std::string& text) {
   return plain ? '"' + text + '"' : DumpJson(Json(text));
 }
 
-}  // namespace
-
-// Most tokens of a stream have text alone: the rest of a chunk is made once.
-std::string AnswerFormat::TextChunk(int index, const std::string& text) {
-  constexpr std::string_view kMark = "\"\\u0001\"";
-  Around& around = around_[index];
-  if (around.before.empty()) {
-    Delta mark;
-    mark.text = "\x01";
-    JsonPieces pieces;
-    const std::string chunk =
-        DumpJson(ChunkValues(index, mark, {}, pieces).at(0));
-    const size_t at = chunk.rfind(kMark);
-    around.before = chunk.substr(0, at);
-    around.behind = chunk.substr(at + kMark.size());
-  }
-  return around.before + JsonString(text) + around.behind;
+StreamProgress ProgressOf(const AnswerInfo& info) {
+  StreamProgress progress = info.told;
+  progress.choices.resize(info.num_choices);
+  return progress;
 }
 
-std::vector<std::string> AnswerFormat::Chunks(int index, const Delta& delta,
-                                              const Usage& usage) {
+}  // namespace
+
+AnswerFormat::AnswerFormat(const AnswerInfo& info)
+    : ids_(info.event_head, ProgressOf(info)),
+      tells_entries_(info.logprobs || info.return_token_ids) {}
+
+AnswerFormat::Around AnswerFormat::MakeAround(int index) {
+  constexpr std::string_view kMark = "\"\\u0001\"";
+  Delta mark;
+  mark.text = "\x01";
+  JsonPieces pieces;
+  const EventIds ids = ids_;  // the mark is no event
+  const std::string chunk =
+      DumpJson(ChunkValues(index, mark, {}, pieces).at(0).json);
+  ids_ = ids;
+  const size_t at = chunk.rfind(kMark);
+  return {chunk.substr(0, at), chunk.substr(at + kMark.size())};
+}
+
+// Most tokens of a stream have text alone: the rest of a chunk is made once.
+Event AnswerFormat::TextChunk(int index, const std::string& text) {
+  Around& around = around_[index];
+  if (around.before.empty()) around = MakeAround(index);
+  ChoiceProgress shown;
+  shown.content = text.size();
+  return {ids_.After(index, shown),
+          around.before + JsonString(text) + around.behind};
+}
+
+std::vector<Event> AnswerFormat::Chunks(int index, const Delta& delta,
+                                        const Usage& usage) {
+  std::vector<Event> events;
   if (delta.has_text_alone() && ShowsTextAlone(index)) {
-    return {TextChunk(index, delta.text)};
+    events.push_back(TextChunk(index, delta.text));
+    return events;
   }
   JsonPieces pieces;
-  std::vector<std::string> chunks;
-  for (const Json& value : ChunkValues(index, delta, usage, pieces)) {
-    pieces.Write(value);
-    chunks.push_back(pieces.Next(std::numeric_limits<size_t>::max()));
+  for (EventValue& value : ChunkValues(index, delta, usage, pieces)) {
+    pieces.Write(value.json);
+    events.push_back(
+        {std::move(value.id), pieces.Next(std::numeric_limits<size_t>::max())});
   }
-  return chunks;
+  return events;
+}
+
+Event AnswerFormat::UsageChunk(const Usage& usage) {
+  Json chunk = EmptyChunk();
+  chunk["usage"] = UsageJson(usage);
+  return {ids_.AfterUsage(), DumpJson(chunk)};
 }
 
 std::string AnswerFormat::Whole(const std::vector<Delta>& choices,

@@ -11,6 +11,7 @@
 
 #include "common/base/json_fwd.h"
 #include "common/openai/choice_text.h"
+#include "common/openai/event_id.h"
 #include "common/openai/json_pieces.h"
 #include "common/openai/model_text.h"
 
@@ -41,6 +42,19 @@ struct AnswerInfo {
   size_t num_choices = 1;  // over all prompts
   // Only with return_token_ids.
   std::vector<std::vector<TokenId>> prompts;
+  std::string event_head;  // of the events' ids (EventIdHead); empty: none
+  // What the client has of the stream; no choices: nothing.
+  StreamProgress told;
+};
+
+// An event of a stream, as its text or as a value with lists of JsonPieces.
+struct Event {
+  std::string id;  // empty: none
+  std::string json;
+};
+struct EventValue {
+  std::string id;
+  Json json;
 };
 
 // Writes the answers of one request, whole or as stream chunks. A choice's
@@ -49,14 +63,13 @@ class AnswerFormat {
  public:
   virtual ~AnswerFormat() = default;
   // Returns the events of `delta` of choice `index`; none if it shows nothing.
-  std::vector<std::string> Chunks(int index, const Delta& delta,
-                                  const Usage& usage);
+  std::vector<Event> Chunks(int index, const Delta& delta, const Usage& usage);
   // Returns the events as values with lists of `pieces`, which read `delta`.
-  virtual std::vector<Json> ChunkValues(int index, const Delta& delta,
-                                        const Usage& usage,
-                                        JsonPieces& pieces) = 0;
+  virtual std::vector<EventValue> ChunkValues(int index, const Delta& delta,
+                                              const Usage& usage,
+                                              JsonPieces& pieces) = 0;
   // Returns the event of stream_options.include_usage.
-  virtual std::string UsageChunk(const Usage& usage) = 0;
+  Event UsageChunk(const Usage& usage);
   std::string Whole(const std::vector<Delta>& choices, const Usage& usage);
   // Returns the whole answer as a value with lists of `pieces`, which read
   // `choices`.
@@ -64,6 +77,19 @@ class AnswerFormat {
                           JsonPieces& pieces) = 0;
 
  protected:
+  explicit AnswerFormat(const AnswerInfo& info);
+  // Returns a chunk without choices.
+  virtual Json EmptyChunk() const = 0;
+  // Returns whether the choice's first chunk is still to come.
+  bool is_first(int index) const { return !ids_.choice(index).begun; }
+  // Returns the id of the choice's next event, which shows `shown`.
+  std::string IdAfter(int index, const ChoiceProgress& shown) {
+    return ids_.After(index, shown);
+  }
+  // Returns the entries that a chunk with the tokens of `delta` tells.
+  uint64_t EntriesOf(const Delta& delta) const {
+    return tells_entries_ ? delta.num_entries() : 0;
+  }
   // Returns whether the next chunk of choice `index`, for a delta with text
   // alone, differs from the previous chunk in its text alone.
   virtual bool ShowsTextAlone(int index) const = 0;
@@ -74,9 +100,12 @@ class AnswerFormat {
     std::string before;
     std::string behind;
   };
-  std::string TextChunk(int index, const std::string& text);
+  Event TextChunk(int index, const std::string& text);
+  Around MakeAround(int index);
 
   std::map<int, Around> around_;
+  EventIds ids_;
+  const bool tells_entries_;  // chunks tell of tokens beside the text
 };
 
 // `text` must outlive the format.

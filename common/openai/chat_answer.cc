@@ -9,28 +9,29 @@ namespace {
 class ChatFormat : public AnswerFormat {
  public:
   ChatFormat(const ModelText& text, AnswerInfo info)
-      : text_(text),
-        info_(std::move(info)),
-        is_first_(info_.num_choices, true) {}
+      : AnswerFormat(info), text_(text), info_(std::move(info)) {}
 
-  std::vector<Json> ChunkValues(int index, const Delta& delta,
-                                const Usage& usage,
-                                JsonPieces& pieces) override {
-    std::vector<Json> chunks;
-    const bool first = is_first_.at(static_cast<size_t>(index));
-    is_first_[static_cast<size_t>(index)] = false;
+  std::vector<EventValue> ChunkValues(int index, const Delta& delta,
+                                      const Usage& usage,
+                                      JsonPieces& pieces) override {
+    std::vector<EventValue> events;
+    const bool first = is_first(index);
     const bool tells = (info_.logprobs && !delta.logprobs.empty()) ||
                        (info_.return_token_ids && !delta.token_ids.empty());
-    std::vector<Json> parts = Parts(delta);
-    if (parts.empty() && (first || tells)) parts.push_back(Silence(first));
+    std::vector<Part> parts = Parts(delta);
+    if (parts.empty() && (first || tells)) {
+      parts.push_back({Silence(first), {}});
+    }
     for (size_t i = 0; i < parts.size(); ++i) {
       Json message = Json::object();
       if (first && i == 0) {
         message["role"] = "assistant";
         // Clients accumulate content from here; beside calls it is null.
-        if (!parts[i].contains("content")) message["content"] = nullptr;
+        if (!parts[i].message.contains("content")) {
+          message["content"] = nullptr;
+        }
       }
-      message.update(parts[i]);
+      message.update(parts[i].message);
       Json choice = Choice(index, std::move(message), nullptr);
       // The tokens' members, once.
       if (i == 0) choice["logprobs"] = Logprobs(delta, pieces);
@@ -41,21 +42,21 @@ class ChatFormat : public AnswerFormat {
       if (first && i == 0 && index == 0 && info_.return_token_ids) {
         chunk["prompt_token_ids"] = info_.prompts.at(0);
       }
-      chunks.push_back(WithUsage(std::move(chunk), usage));
+      ChoiceProgress& shown = parts[i].shown;
+      if (i == 0) shown.entries = EntriesOf(delta);
+      events.push_back(
+          {IdAfter(index, shown), WithUsage(std::move(chunk), usage)});
     }
     if (delta.finish) {
       Json last = Choice(index, Json::object(), FinishJson(delta));
       last["stop_reason"] = StopReasonJson(delta);
-      chunks.push_back(
-          WithUsage(Head("chat.completion.chunk", std::move(last)), usage));
+      ChoiceProgress end;
+      end.ended = true;
+      events.push_back(
+          {IdAfter(index, end),
+           WithUsage(Head("chat.completion.chunk", std::move(last)), usage)});
     }
-    return chunks;
-  }
-
-  std::string UsageChunk(const Usage& usage) override {
-    Json chunk = Head("chat.completion.chunk", nullptr);
-    chunk["usage"] = UsageJson(usage);
-    return DumpJson(chunk);
+    return events;
   }
 
   Json WholeValue(const std::vector<Delta>& choices, const Usage& usage,
@@ -84,12 +85,21 @@ class ChatFormat : public AnswerFormat {
   }
 
  protected:
+  Json EmptyChunk() const override {
+    return Head("chat.completion.chunk", nullptr);
+  }
   bool ShowsTextAlone(int index) const override {
-    return !is_first_.at(static_cast<size_t>(index)) && !info_.logprobs &&
-           !info_.return_token_ids && !info_.continuous_usage;
+    return !is_first(index) && !info_.logprobs && !info_.return_token_ids &&
+           !info_.continuous_usage;
   }
 
  private:
+  // What a chunk's `delta` has, beside the role.
+  struct Part {
+    Json message;
+    ChoiceProgress shown;
+  };
+
   // A whole message. Its content is null, not empty, beside reasoning or calls.
   static Json Message(const Delta& delta) {
     const bool only_others = delta.text.empty() &&
@@ -116,12 +126,16 @@ class ChatFormat : public AnswerFormat {
   }
 
   // Returns the members of a chunk's `delta`, one kind each.
-  static std::vector<Json> Parts(const Delta& delta) {
-    std::vector<Json> parts;
+  static std::vector<Part> Parts(const Delta& delta) {
+    std::vector<Part> parts;
     if (!delta.reasoning.empty()) {
-      parts.push_back(Reasoning(delta));
+      parts.push_back({Reasoning(delta), {}});
+      parts.back().shown.reasoning = delta.reasoning.size();
     }
-    if (!delta.text.empty()) parts.push_back({{"content", delta.text}});
+    if (!delta.text.empty()) {
+      parts.push_back({{{"content", delta.text}}, {}});
+      parts.back().shown.content = delta.text.size();
+    }
     for (const CallDelta& call : delta.calls) {
       Json piece{{"index", call.index}};
       if (!call.name.empty()) {
@@ -130,7 +144,9 @@ class ChatFormat : public AnswerFormat {
         piece["function"]["name"] = call.name;
       }
       piece["function"]["arguments"] = call.arguments;
-      parts.push_back({{"tool_calls", Json::array({std::move(piece)})}});
+      parts.push_back({{{"tool_calls", Json::array({std::move(piece)})}}, {}});
+      parts.back().shown.calls = call.name.empty() ? 0 : 1;
+      parts.back().shown.arguments = call.arguments.size();
     }
     return parts;
   }
@@ -193,7 +209,6 @@ class ChatFormat : public AnswerFormat {
 
   const ModelText& text_;
   const AnswerInfo info_;
-  std::vector<bool> is_first_;  // by choice: no chunk is out yet
 };
 
 }  // namespace

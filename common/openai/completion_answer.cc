@@ -1,26 +1,23 @@
-#include <algorithm>
 #include <utility>
 
 #include "common/base/json.h"
 #include "common/openai/answer.h"
+#include "common/openai/delta_cut.h"
 
 namespace sluice::openai {
 namespace {
 
-int64_t CountCharacters(std::string_view utf8) {
-  return std::count_if(utf8.begin(), utf8.end(), [](unsigned char byte) {
-    return (byte & 0xc0) != 0x80;
-  });
-}
-
 class CompletionFormat : public AnswerFormat {
  public:
   CompletionFormat(const ModelText& text, AnswerInfo info)
-      : text_(text), info_(std::move(info)), states_(info_.num_choices) {}
+      : AnswerFormat(info),
+        text_(text),
+        info_(std::move(info)),
+        offsets_(info_.num_choices) {}
 
-  std::vector<Json> ChunkValues(int index, const Delta& delta,
-                                const Usage& usage,
-                                JsonPieces& pieces) override {
+  std::vector<EventValue> ChunkValues(int index, const Delta& delta,
+                                      const Usage& usage,
+                                      JsonPieces& pieces) override {
     const bool tells = !delta.text.empty() || delta.finish ||
                        (info_.logprobs && delta.num_shown() > 0) ||
                        (info_.return_token_ids && !delta.token_ids.empty());
@@ -31,13 +28,13 @@ class CompletionFormat : public AnswerFormat {
       chunk["usage"] =
           info_.continuous_usage ? UsageJson(usage) : Json(nullptr);
     }
-    return {std::move(chunk)};
-  }
-
-  std::string UsageChunk(const Usage& usage) override {
-    Json chunk = Head();
-    chunk["usage"] = UsageJson(usage);
-    return DumpJson(chunk);
+    ChoiceProgress shown;
+    shown.content = delta.text.size();
+    shown.entries = EntriesOf(delta);
+    shown.ended = delta.finish.has_value();
+    std::vector<EventValue> events;
+    events.push_back({IdAfter(index, shown), std::move(chunk)});
+    return events;
   }
 
   Json WholeValue(const std::vector<Delta>& choices, const Usage& usage,
@@ -52,19 +49,13 @@ class CompletionFormat : public AnswerFormat {
   }
 
  protected:
+  Json EmptyChunk() const override { return Head(); }
   bool ShowsTextAlone(int index) const override {
-    return !states_.at(static_cast<size_t>(index)).first && !info_.logprobs &&
-           !info_.prompt_logprobs && !info_.return_token_ids &&
-           !info_.continuous_usage;
+    return !is_first(index) && !info_.logprobs && !info_.prompt_logprobs &&
+           !info_.return_token_ids && !info_.continuous_usage;
   }
 
  private:
-  // A choice's state between chunks.
-  struct State {
-    bool first = true;
-    int64_t text_offset = 0;  // in characters
-  };
-
   Json Head() const { return AnswerHead(info_, "text_completion"); }
 
   const std::vector<TokenId>& PromptOf(int index) const {
@@ -73,30 +64,29 @@ class CompletionFormat : public AnswerFormat {
   }
 
   Json Choice(int index, const Delta& delta, JsonPieces& pieces) {
-    State& state = states_.at(static_cast<size_t>(index));
     Json choice{{"index", index},
                 {"text", delta.text},
-                {"logprobs", Logprobs(delta, state, pieces)},
+                {"logprobs", Logprobs(index, delta, pieces)},
                 {"finish_reason", FinishJson(delta)}};
     if (delta.finish) choice["stop_reason"] = StopReasonJson(delta);
-    const bool first = std::exchange(state.first, false);
     if (info_.prompt_logprobs) {
       choice["prompt_logprobs"] = PromptLogprobsJson(text_, delta, pieces);
     }
     if (!info_.return_token_ids) return choice;
-    if (first) choice["prompt_token_ids"] = PromptOf(index);
+    if (is_first(index)) choice["prompt_token_ids"] = PromptOf(index);
     choice["token_ids"] = delta.token_ids;
     return choice;
   }
 
   // Offsets come first: the count continues from chunk to chunk.
-  Json Logprobs(const Delta& delta, State& state, JsonPieces& pieces) const {
+  Json Logprobs(int index, const Delta& delta, JsonPieces& pieces) {
     if (!info_.logprobs) return nullptr;
     const size_t size = delta.num_shown();
-    Json offsets = pieces.List(size, [this, &delta, &state](size_t i) {
-      const int64_t offset = state.text_offset;
-      state.text_offset +=
-          CountCharacters(text_.TokenText(delta.shown(i).token));
+    int64_t& next = offsets_.at(static_cast<size_t>(index));
+    next += delta.cut_characters;
+    Json offsets = pieces.List(size, [this, &delta, &next](size_t i) {
+      const int64_t offset = next;
+      next += CountCharacters(text_.TokenText(delta.shown(i).token));
       return Json(offset);
     });
     Json logprobs = pieces.List(size, [&delta](size_t i) {
@@ -138,7 +128,8 @@ class CompletionFormat : public AnswerFormat {
 
   const ModelText& text_;
   const AnswerInfo info_;
-  std::vector<State> states_;
+  // By choice: the characters of the tokens so far.
+  std::vector<int64_t> offsets_;
 };
 
 }  // namespace

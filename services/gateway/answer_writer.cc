@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/exception_counts.h"
+#include "common/http/sse.h"
 
 namespace sluice::gateway {
 namespace {
@@ -11,10 +12,6 @@ namespace {
 constexpr size_t kPieceBytes = size_t{64} << 10;
 // The memory of a job: elements of lists are values before they are text.
 constexpr size_t kPieceMemory = 4 * kPieceBytes;
-
-// SseEvent of sse.h, for an event in pieces.
-constexpr std::string_view kEventBegin = "data: ";
-constexpr std::string_view kEventEnd = "\n\n";
 
 }  // namespace
 
@@ -90,7 +87,8 @@ void AnswerWriter::Begin(Part& part) {
   next_ = 0;
   values_.clear();
   if (part.index < 0) {
-    values_.push_back(format_.WholeValue(part.deltas, part.usage, *pieces_));
+    values_.push_back(
+        {"", format_.WholeValue(part.deltas, part.usage, *pieces_)});
   } else {
     values_ = format_.ChunkValues(part.index, part.deltas.front(), part.usage,
                                   *pieces_);
@@ -105,11 +103,12 @@ void AnswerWriter::MakePiece(Part& part) {
   while (bytes.size() < kPieceBytes &&
          (!pieces_->ended() || next_ < values_.size())) {
     if (pieces_->ended()) {
-      pieces_->Write(values_[next_++]);
-      if (is_event) bytes += kEventBegin;
+      const openai::EventValue& value = values_[next_++];
+      pieces_->Write(value.json);
+      if (is_event) bytes += http::SseEventBegin(value.id);
     }
     bytes += pieces_->Next(kPieceBytes);
-    if (is_event && pieces_->ended()) bytes += kEventEnd;
+    if (is_event && pieces_->ended()) bytes += http::kSseEventEnd;
   }
   const bool ended = pieces_->ended() && next_ == values_.size();
   if (ended) {

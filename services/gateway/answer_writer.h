@@ -74,7 +74,8 @@ class AnswerWriter {
   std::deque<Part> parts_;
   bool is_writing_ = false;  // a text thread writes the first part
   // Used by the text thread, one piece at a time.
-  std::vector<Json> values_;  // of the first part, from values_[next_] on
+  // Of the first part, from values_[next_] on; a whole answer has no id.
+  std::vector<openai::EventValue> values_;
   size_t next_ = 0;
   std::unique_ptr<openai::JsonPieces>
       pieces_;  // null: the first part has not begun

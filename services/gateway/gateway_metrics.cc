@@ -156,6 +156,8 @@ GatewayMetrics::GatewayMetrics(GatewayMetricsOptions options)
                                           "Requests refused, by reason",
                                           {{"reason", kRejections[i]}});
   }
+  resumed_ = registry_.AddCounter(names::kGatewayResumedStreams,
+                                  "Streams that went on where one was cut");
   for (size_t i = 0; i < std::size(kGrammarKinds); ++i) {
     grammars_[i] = registry_.AddCounter(names::kGatewayGrammarRequests,
                                         "Requests with a grammar, by kind",

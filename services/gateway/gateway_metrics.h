@@ -78,6 +78,8 @@ class GatewayMetrics {
   void OnNextTokens(double seconds, int count) const;
   void OnSequenceEnd(Outcome outcome, const SequenceStats& stats,
                      int max_tokens, double e2e_seconds) const;
+  // A client goes on with a stream that was cut.
+  void OnResume() const { resumed_.Add(); }
   // All choices of a prompt ended without error: their number, and the most
   // tokens that one of them generated.
   void OnPromptEnd(int choices, int most_tokens) const;
@@ -115,7 +117,8 @@ class GatewayMetrics {
       request_tpot_, e2e_, queue_time_, prefill_time_, decode_time_,
       inference_time_, prompt_tokens_, generation_tokens_, max_tokens_,
       choices_, most_tokens_, prefill_computed_, iteration_tokens_;
-  metrics::Counter outcomes_[4], rejections_[5], grammars_[kNumGrammarKinds];
+  metrics::Counter outcomes_[4], rejections_[5], grammars_[kNumGrammarKinds],
+      resumed_;
 
   mutable Mutex mutex_;
   Sources sources_ ABSL_GUARDED_BY(mutex_);

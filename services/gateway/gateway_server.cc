@@ -107,6 +107,7 @@ class GatewayServer::Impl {
             [this] { return TracedStages(pipeline_->status()); },
             ExportTo(exporter_.get())),
         work_(TextOptions(options_)),
+        streams_(options_.stream_journal),
         doors_(std::move(doors)) {}
 
   ~Impl() { Stop(); }
@@ -128,6 +129,7 @@ class GatewayServer::Impl {
          [this] { return pipeline_->status(); },
          peers_ ? &peers_->stats() : nullptr});
     AddCertificates();
+    AddStreamJournalSeries(metrics_.registry(), streams_);
     SLUICE_RETURN_IF_ERROR(StartMetricsServer());
     StartPipeline();
     return OkStatus();
@@ -186,7 +188,8 @@ class GatewayServer::Impl {
                                  doors_->asks_for_keys(),
                                  options_.strict_fields,
                                  options_.limits,
-                                 options_.rules};
+                                 options_.rules,
+                                 &streams_};
     AddEndpoints(router_, context, options_.debug_endpoints, [this] {
       return ClusterReading{readiness(), pipeline_->status(), max_context(),
                             engine_.Stats()};
@@ -313,6 +316,7 @@ class GatewayServer::Impl {
   const std::unique_ptr<otlp::Exporter> exporter_;  // null: none
   trace::TraceStore traces_;
   TurnQueue work_;
+  StreamJournal streams_;
   http::Router router_;
   const std::unique_ptr<Doors> doors_;
   std::unique_ptr<PeerGateways> peers_;  // null: there is no other gateway

@@ -20,6 +20,7 @@
 #include "services/gateway/peer_gateways.h"
 #include "services/gateway/readiness.h"
 #include "services/gateway/request_rules.h"
+#include "services/gateway/stream_journal.h"
 
 namespace sluice::gateway {
 
@@ -62,6 +63,7 @@ struct GatewayOptions {
   bool access_log = false;     // see LogAccess
   openai::CostLimits limits;   // per request
   RequestRules rules;
+  StreamJournal::Options stream_journal;
   trace::TraceOptions traces;
   std::optional<otlp::OtlpOptions> otlp;  // none: no traces are exported
 };

@@ -42,6 +42,14 @@ ABSL_FLAG(double, sse_head_after, 10,
           "seconds after which a stream that waits sends its header");
 ABSL_FLAG(double, sse_ping_interval, 10,
           "seconds of silence after which a stream sends a comment; 0: never");
+ABSL_FLAG(bool, no_event_ids, false,
+          "events of streams have no ids, by which a client that lost its "
+          "connection gets the rest");
+ABSL_FLAG(int32_t, stream_journal_mb, 64,
+          "MiB for the requests of recent streams, for GET /v1/streams/ID; 0: "
+          "none is kept");
+ABSL_FLAG(double, stream_journal_minutes, 10,
+          "minutes that they are kept, at the most");
 ABSL_FLAG(std::string, tool_format, "auto",
           "how the model writes tool calls: glm, qwen3-coder, hermes, "
           "llama3-json, harmony, none; generic: as a system message tells it "
@@ -328,7 +336,20 @@ StatusOr<RequestRules> RulesFromFlags() {
                            kMinPingSeconds, ", got ", ping);
   }
   rules.stream_times.ping_interval = FromSeconds(ping);
+  rules.event_ids = !absl::GetFlag(FLAGS_no_event_ids);
   return rules;
+}
+
+StatusOr<StreamJournal::Options> JournalFromFlags() {
+  StreamJournal::Options journal;
+  const int32_t mib = absl::GetFlag(FLAGS_stream_journal_mb);
+  SLUICE_RETURN_IF_ERROR(CheckRange("--stream-journal-mb", mib, 0, 1 << 20));
+  journal.max_bytes = static_cast<size_t>(mib) << 20;
+  const double minutes = absl::GetFlag(FLAGS_stream_journal_minutes);
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("--stream-journal-minutes", minutes, 0.01, 1440));
+  journal.max_age = FromSeconds(minutes * 60);
+  return journal;
 }
 
 // Access and connection limits.
@@ -414,6 +435,7 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   SLUICE_ASSIGN_OR_RETURN(options.model_names, ModelNames());
   options.any_model_name = absl::GetFlag(FLAGS_any_model_name);
   SLUICE_ASSIGN_OR_RETURN(options.rules, RulesFromFlags());
+  SLUICE_ASSIGN_OR_RETURN(options.stream_journal, JournalFromFlags());
   options.tool_format = absl::GetFlag(FLAGS_tool_format);
   options.reasoning_format = absl::GetFlag(FLAGS_reasoning_format);
   rpc::TransportOptions& transport = options.transport;

@@ -10,6 +10,7 @@
 #include "common/http/event_stream.h"
 #include "common/openai/answer.h"
 #include "common/openai/choice_text.h"
+#include "common/openai/event_id.h"
 #include "common/trace/request_trace.h"
 #include "services/gateway/request_grammar.h"
 
@@ -29,6 +30,8 @@ struct PreparedRequest {
   std::unique_ptr<openai::AnswerFormat> format;
   bool stream = false;
   bool include_usage = false;
+  // What the client has of a stream that it resumes; nothing: it is a new one.
+  std::optional<openai::StreamProgress> resumed;
   // What the answers keep to; see AddConstraints. Nothing: they are free.
   std::optional<RequestGrammar> grammar;
   http::EventStreamTimes times;                // of a stream

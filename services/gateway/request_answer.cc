@@ -6,6 +6,7 @@
 #include "common/base/retry_after.h"
 #include "common/openai/error.h"
 #include "services/gateway/readiness.h"
+#include "services/gateway/served_model.h"
 
 namespace sluice::gateway {
 namespace {
@@ -42,8 +43,14 @@ RequestAnswer::RequestAnswer(const HandlerContext& context,
       stream_(prepared.stream ? std::make_shared<http::EventStream>(
                                     exchange_, prepared.times)
                               : nullptr),
-      include_usage_(prepared.include_usage),
-      wholes_(prepared.stream ? 0 : prepared.choices.size()) {}
+      tells_usage_(prepared.include_usage &&
+                   !(prepared.resumed && prepared.resumed->usage)),
+      wholes_(prepared.stream ? 0 : prepared.choices.size()) {
+  if (!prepared.resumed) return;
+  for (const openai::ChoiceProgress& told : prepared.resumed->choices) {
+    cuts_.emplace_back(told);
+  }
+}
 
 void RequestAnswer::Begin(std::weak_ptr<void> owner,
                           std::function<void()> cancel) {
@@ -70,6 +77,10 @@ void RequestAnswer::Add(size_t index, openai::Delta delta,
     wholes_[index].Append(std::move(delta));
     return;
   }
+  if (!cuts_.empty()) {
+    const Status cut = cuts_[index].Apply(*context_.model.text, delta);
+    if (!cut.ok()) return Fail(cut);
+  }
   const int choice = static_cast<int>(index);
   // A writer under way comes first.
   if ((writer_ != nullptr && !writer_->is_idle()) ||
@@ -83,8 +94,8 @@ void RequestAnswer::Add(size_t index, openai::Delta delta,
     });
     return;
   }
-  for (const std::string& chunk : format_->Chunks(choice, delta, usage)) {
-    stream_->Send(chunk);
+  for (const openai::Event& event : format_->Chunks(choice, delta, usage)) {
+    stream_->Send(event.json, event.id);
   }
 }
 
@@ -132,7 +143,10 @@ void RequestAnswer::SendWhole(const openai::Usage& usage) {
 
 void RequestAnswer::EndStream(const openai::Usage& usage) {
   const auto end = [this, usage] {
-    if (include_usage_) stream_->Send(format_->UsageChunk(usage));
+    if (tells_usage_) {
+      const openai::Event event = format_->UsageChunk(usage);
+      stream_->Send(event.json, event.id);
+    }
     stream_->End();
   };
   if (writer_ == nullptr) return end();

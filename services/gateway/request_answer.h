@@ -11,6 +11,7 @@
 #include "common/http/event_stream.h"
 #include "common/http/exchange.h"
 #include "common/openai/answer.h"
+#include "common/openai/delta_cut.h"
 #include "services/gateway/answer_writer.h"
 #include "services/gateway/handlers/handlers.h"
 #include "services/gateway/prepared_request.h"
@@ -65,9 +66,11 @@ class RequestAnswer {
   const std::shared_ptr<http::Exchange> exchange_;
   const std::unique_ptr<openai::AnswerFormat> format_;
   const std::shared_ptr<http::EventStream> stream_;  // null: answered whole
-  const bool include_usage_;
+  const bool tells_usage_;                           // in an event of its own
   std::weak_ptr<void> owner_;
   std::function<void()> cancel_;
+  // By choice, of a resumed stream: what the client has of its deltas.
+  std::vector<openai::DeltaCut> cuts_;
   std::vector<openai::Delta> wholes_;  // without streaming: the choices so far
   bool is_done_ = false;         // the answer is complete, or has no client
   bool whole_begun_ = false;     // a piece of a large whole answer is out

@@ -13,6 +13,7 @@ struct RequestRules {
   // Cuts max_tokens to the rest of the context instead of refusing the request.
   bool cut_max_tokens = false;
   http::EventStreamTimes stream_times;
+  bool event_ids = true;  // events have ids, by which a stream is resumed
 };
 
 }  // namespace sluice::gateway

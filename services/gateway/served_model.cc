@@ -12,7 +12,7 @@
 #include "common/text/tokenizer.h"
 #include "common/weights/model_file.h"
 #include "common/weights/model_name.h"
-#include "services/gateway/handlers/prepare.h"
+#include "services/gateway/answer_start.h"
 #include "services/gateway/request_grammar.h"
 
 namespace sluice::gateway {

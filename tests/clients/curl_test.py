@@ -49,8 +49,10 @@ class CurlTest(unittest.TestCase):
         for event in events[:-2]:
             if event == ": ping":  # a machine that is busy otherwise
                 continue
-            self.assertTrue(event.startswith("data: "), event)
-            choice = json.loads(event[6:])["choices"][0]
+            name, data = event.split("\n")
+            self.assertTrue(name.startswith("id: "), event)
+            self.assertTrue(data.startswith("data: "), event)
+            choice = json.loads(data[6:])["choices"][0]
             said += choice["delta"].get("content") or ""
         self.assertIn(ANSWER, said)
 

@@ -70,9 +70,10 @@ bool IsParsed(const openai::ModelText& text, const openai::ChatRequest& request,
          (format.tools != ToolFormat::kNone && !request.tools.tools.is_null());
 }
 
-// Adds a parser to each choice. Off the loop, because large schemas take time.
+// Adds a parser to each choice; `call_ids` begins its calls' ids. Off the loop,
+// because large schemas take time.
 void AddParsers(const ServedModel& model, const openai::ToolFields& fields,
-                PreparedRequest& prepared) {
+                const std::string& call_ids, PreparedRequest& prepared) {
   OutputRequest request;
   request.in_reasoning = model.text->EndsInReasoning(
       prepared.choices.front().generate.prompt_tokens);
@@ -89,12 +90,11 @@ void AddParsers(const ServedModel& model, const openai::ToolFields& fields,
     }
   }
   auto parsers = model.text->NewParsers(request, prepared.choices.size());
-  const std::string ids = NewCallIds();
   for (size_t i = 0; i < prepared.choices.size(); ++i) {
     openai::ChoiceTextOptions& choice = prepared.choices[i].text;
     choice.parser = std::move(parsers[i]);
     choice.eos_ids = model.eos_ids;
-    choice.call_ids = Cat(ids, i, "_");
+    choice.call_ids = Cat(call_ids, i, "_");
     choice.parallel_calls = fields.parallel;
   }
 }
@@ -130,6 +130,8 @@ StatusOr<PreparedRequest> PrepareChat(const HandlerContext& context,
   SLUICE_RETURN_IF_ERROR(CheckTools(model, request.tools));
   SLUICE_RETURN_IF_ERROR(openai::CheckHistory(
       request.messages, request.tools.tools, context.limits));
+  SLUICE_ASSIGN_OR_RETURN(const AnswerStart start,
+                          StartAnswer(http, kChatPath, fields));
   SLUICE_ASSIGN_OR_RETURN(const RequestTerms terms, ReadTerms(http));
   SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
                           EncodeMessages(context, request, terms.deadline));
@@ -143,11 +145,12 @@ StatusOr<PreparedRequest> PrepareChat(const HandlerContext& context,
       choice.generate,
       MakeBoundedRequest(context, request, choice.text.echo_text.size(),
                          std::move(prompt)));
+  choice.generate.sampling.seed = start.SeedOf(fields, 0);
   PreparedRequest prepared;
   SLUICE_ASSIGN_OR_RETURN(
       prepared.grammar,
       ChatGrammar(model, request, choice.generate.prompt_tokens));
-  openai::AnswerInfo info = MakeAnswerInfo(model, fields, http, "chatcmpl-");
+  openai::AnswerInfo info = MakeAnswerInfo(model, fields, start);
   const bool is_parsed =
       IsParsed(*model.text, request, choice.generate.prompt_tokens);
   info.is_parsed = is_parsed;
@@ -156,9 +159,11 @@ StatusOr<PreparedRequest> PrepareChat(const HandlerContext& context,
   prepared.stream = fields.stream;
   prepared.include_usage = fields.include_usage;
   prepared.times = StreamTimes(context, fields);
-  prepared.format = openai::MakeChatFormat(*model.text, std::move(info));
   AddChoices(prepared, std::move(choice), fields.n, terms);
-  if (is_parsed) AddParsers(model, request.tools, prepared);
+  SLUICE_RETURN_IF_ERROR(
+      StartStream(context, http, fields, start, prepared, info));
+  prepared.format = openai::MakeChatFormat(*model.text, std::move(info));
+  if (is_parsed) AddParsers(model, request.tools, start.CallIds(), prepared);
   // The answer has the prompt's logprobs once.
   for (size_t i = 1; i < prepared.choices.size(); ++i) {
     prepared.choices[i].generate.sampling.prompt_logprobs = -1;
@@ -168,10 +173,15 @@ StatusOr<PreparedRequest> PrepareChat(const HandlerContext& context,
 
 }  // namespace
 
+void RunChat(const HandlerContext& context,
+             std::shared_ptr<http::Exchange> exchange) {
+  PrepareAndRun(context, PrepareChat, std::move(exchange));
+}
+
 void AddChatHandler(http::Router& router, const HandlerContext& context) {
-  router.Add("POST", "/v1/chat/completions",
+  router.Add("POST", kChatPath,
              [context](std::shared_ptr<http::Exchange> exchange) {
-               PrepareAndRun(context, PrepareChat, std::move(exchange));
+               RunChat(context, std::move(exchange));
              });
 }
 

@@ -70,11 +70,14 @@ StatusOr<PreparedRequest> PrepareCompletion(const HandlerContext& context,
   const openai::GenerationFields& fields = request.fields;
   SLUICE_RETURN_IF_ERROR(CheckModel(model, fields.model));
   SLUICE_RETURN_IF_ERROR(CheckStops(context, fields));
+  SLUICE_ASSIGN_OR_RETURN(const AnswerStart start,
+                          StartAnswer(http, kCompletionsPath, fields));
   SLUICE_ASSIGN_OR_RETURN(const RequestTerms terms, ReadTerms(http));
-  openai::AnswerInfo info = MakeAnswerInfo(model, fields, http, "cmpl-");
+  openai::AnswerInfo info = MakeAnswerInfo(model, fields, start);
   PreparedRequest prepared;
   SLUICE_ASSIGN_OR_RETURN(prepared.grammar, CompletionGrammar(model, fields));
   size_t answer_bytes = 0;  // over all prompts so far
+  size_t prompts = 0;
   prepared.stream = fields.stream;
   prepared.include_usage = fields.include_usage;
   prepared.times = StreamTimes(context, fields);
@@ -91,6 +94,7 @@ StatusOr<PreparedRequest> PrepareCompletion(const HandlerContext& context,
     if (info.return_token_ids) {
       info.prompts.push_back(choice.generate.prompt_tokens);
     }
+    choice.generate.sampling.seed = start.SeedOf(fields, prompts++);
     AddChoices(prepared, std::move(choice), fields.n, terms);
   }
   // The first choice of a prompt computes its logprobs.
@@ -100,17 +104,24 @@ StatusOr<PreparedRequest> PrepareCompletion(const HandlerContext& context,
     if (choice.follows) sampling.prompt_logprobs = -1;
   }
   info.num_choices = prepared.choices.size();
+  SLUICE_RETURN_IF_ERROR(
+      StartStream(context, http, fields, start, prepared, info));
   prepared.format = openai::MakeCompletionFormat(*model.text, std::move(info));
   return prepared;
 }
 
 }  // namespace
 
+void RunCompletion(const HandlerContext& context,
+                   std::shared_ptr<http::Exchange> exchange) {
+  PrepareAndRun(context, PrepareCompletion, std::move(exchange));
+}
+
 void AddCompletionsHandler(http::Router& router,
                            const HandlerContext& context) {
-  router.Add("POST", "/v1/completions",
+  router.Add("POST", kCompletionsPath,
              [context](std::shared_ptr<http::Exchange> exchange) {
-               PrepareAndRun(context, PrepareCompletion, std::move(exchange));
+               RunCompletion(context, std::move(exchange));
              });
 }
 

@@ -8,6 +8,7 @@ void AddEndpoints(http::Router& router, const HandlerContext& context,
                   bool debug, std::function<ClusterReading()> cluster) {
   AddChatHandler(router, context);
   AddCompletionsHandler(router, context);
+  AddStreamsHandler(router, context);
   AddTokenizeHandlers(router, context);
   AddModelHandlers(router, context);
   AddUnbuiltHandlers(router);

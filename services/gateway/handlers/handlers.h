@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include "common/base/json_fwd.h"
 #include "common/http/router.h"
@@ -23,7 +24,11 @@ class TurnQueue;
 namespace sluice::gateway {
 
 class GatewayMetrics;
+class StreamJournal;
 struct ServedModel;
+
+inline constexpr std::string_view kChatPath = "/v1/chat/completions";
+inline constexpr std::string_view kCompletionsPath = "/v1/completions";
 
 // The objects that handlers use. All of them outlive the server.
 struct HandlerContext {
@@ -41,6 +46,7 @@ struct HandlerContext {
   bool strict_fields = false;
   openai::CostLimits limits = {};  // per request
   RequestRules rules = {};
+  StreamJournal* streams = nullptr;  // null: no request is kept
 };
 
 // Returns the request's audience: a key holder has a tenant. Without keys a
@@ -50,6 +56,13 @@ Audience AudienceOf(bool keys_asked, const http::HttpRequest& request);
 // Each function adds the routes of one file.
 void AddChatHandler(http::Router& router, const HandlerContext& context);
 void AddCompletionsHandler(http::Router& router, const HandlerContext& context);
+// The same answers, to an exchange whose body a handler has set.
+void RunChat(const HandlerContext& context,
+             std::shared_ptr<http::Exchange> exchange);
+void RunCompletion(const HandlerContext& context,
+                   std::shared_ptr<http::Exchange> exchange);
+// A recent stream by its request's id.
+void AddStreamsHandler(http::Router& router, const HandlerContext& context);
 void AddTokenizeHandlers(http::Router& router, const HandlerContext& context);
 // Known endpoints of OpenAI's and other servers' APIs that are not built: 404
 // says so.

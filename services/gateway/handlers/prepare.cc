@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
-#include <chrono>
 #include <limits>
 #include <utility>
 
-#include "common/base/random_bytes.h"
 #include "common/openai/error.h"
 #include "common/trace/trace_store.h"
 #include "services/gateway/served_model.h"
@@ -40,7 +38,6 @@ SamplingParams MakeSampling(const ServedModel& model,
   sampling.repetition_penalty = static_cast<float>(
       fields.repetition_penalty.value_or(defaults.repetition_penalty));
   sampling.logit_bias = fields.logit_bias;
-  sampling.seed = fields.seed ? *fields.seed : RandomBits();
   sampling.logprobs = fields.logprobs.value_or(-1);
   sampling.prompt_logprobs = fields.prompt_logprobs.value_or(-1);
   sampling.min_tokens = static_cast<int32_t>(fields.min_tokens);
@@ -76,6 +73,15 @@ void RunOrRefuse(const HandlerContext& context,
     context.metrics.OnRejection(RejectionOf(prepared.status()));
     on->Send(http::ErrorResponse(openai::ToApiError(prepared.status())));
     return;
+  }
+  if (prepared->resumed) {
+    context.metrics.OnResume();
+    if (prepared->resumed->is_whole(prepared->include_usage)) {
+      const auto rest =
+          std::make_shared<http::EventStream>(on, prepared->times);
+      rest->Open();
+      return rest->End();
+    }
   }
   RequestRunner::Start(context, *std::move(prepared), on);
 }
@@ -280,18 +286,18 @@ openai::ChoiceTextOptions MakeTextOptions(
 
 openai::AnswerInfo MakeAnswerInfo(const ServedModel& model,
                                   const openai::GenerationFields& fields,
-                                  const http::HttpRequest& request,
-                                  std::string_view prefix) {
+                                  const AnswerStart& start) {
   openai::AnswerInfo info;
-  const bool own = request.Header("x-request-id").empty();
-  info.id = Cat(prefix, own && !fields.request_id.empty() ? fields.request_id
-                                                          : request.request_id);
+  const openai::AnswerOrigin& origin = start.origin;
+  const bool from_body = origin.is_own_id && !fields.request_id.empty();
+  info.id = Cat(start.endpoint == kChatPath ? "chatcmpl-" : "cmpl-",
+                from_body ? fields.request_id : origin.request_id);
   if (!model.digest.empty()) {
     info.fingerprint = Cat("fp_", model.digest.substr(0, kFingerprintDigits));
   }
   info.prompt_logprobs = fields.prompt_logprobs.has_value();
   info.choices_per_prompt = fields.n;
-  info.created = UnixSeconds();
+  info.created = origin.created;
   info.model = model.name;
   info.logprobs = fields.logprobs.has_value();
   info.include_usage = fields.include_usage;
@@ -299,14 +305,6 @@ openai::AnswerInfo MakeAnswerInfo(const ServedModel& model,
   info.return_token_ids = fields.return_token_ids;
   info.tokens_as_token_ids = fields.tokens_as_token_ids;
   return info;
-}
-
-std::string NewCallIds() { return Cat("call_", RandomHex(16), "_"); }
-
-int64_t UnixSeconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
 }
 
 TextWorkers WorkersFor(const HandlerContext& context,
@@ -323,6 +321,9 @@ size_t TextMemory(http::Exchange& exchange) {
 void PrepareAndRun(const HandlerContext& context,
                    Maker<PreparedRequest> prepare,
                    std::shared_ptr<http::Exchange> exchange) {
+  // Before anything is told under another id.
+  const Status resumed = TakeResumedId(exchange->request());
+  if (!resumed.ok()) return RunOrRefuse(context, resumed, exchange);
   std::shared_ptr<trace::RequestTrace> trace;
   if (context.traces != nullptr) {
     trace = context.traces->Begin(exchange->request().Header("x-sluice-trace"),

@@ -15,6 +15,7 @@
 #include "common/http/exchange.h"
 #include "common/openai/answer.h"
 #include "common/openai/request.h"
+#include "services/gateway/answer_start.h"
 #include "services/gateway/handlers/handlers.h"
 #include "services/gateway/request_runner.h"
 #include "services/gateway/text_work.h"
@@ -66,7 +67,7 @@ StatusOr<std::vector<TokenId>> TruncatePrompt(
     const HandlerContext& context, const openai::GenerationFields& fields,
     std::vector<TokenId> prompt);
 
-// Returns the engine's request for one prompt. INVALID_ARGUMENT
+// Returns the engine's request for one prompt, without a seed. INVALID_ARGUMENT
 // (context_length_exceeded) if prompt or completion do not fit; with
 // cut_max_tokens the completion is cut to fit.
 StatusOr<GenerateRequest> MakeGenerateRequest(
@@ -92,19 +93,11 @@ void AddChoices(PreparedRequest& prepared, PreparedRequest::Choice first, int n,
 openai::ChoiceTextOptions MakeTextOptions(
     const openai::GenerationFields& fields);
 
-// Returns the members of every answer. Its id is `prefix` ("chatcmpl-") and the
+// Returns the members of every answer. Its id is "chatcmpl-" or "cmpl-" and the
 // client's X-Request-Id, else the body's request_id, else ours.
 openai::AnswerInfo MakeAnswerInfo(const ServedModel& model,
                                   const openai::GenerationFields& fields,
-                                  const http::HttpRequest& request,
-                                  std::string_view prefix);
-
-// Returns the prefix of one request's tool call ids: "call_", 16 hexadecimal
-// digits unique to the request, "_".
-std::string NewCallIds();
-
-// Returns Unix time in seconds.
-int64_t UnixSeconds();
+                                  const AnswerStart& start);
 
 // Returns the workers for the exchange's body: none, so the loop, for a small
 // body if the model's text side is quick.

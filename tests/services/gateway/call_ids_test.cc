@@ -1,53 +1,49 @@
-// Ids that clients see tell nothing of the seeds that others get.
+// Ids that clients see tell nothing of the seeds that others get, and are the
+// same again in a stream that goes on.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdint>
-#include <random>
-#include <sstream>
+#include <set>
 #include <string>
-#include <vector>
 
-#include "services/gateway/handlers/prepare.h"
+#include "services/gateway/answer_start.h"
 
 namespace sluice::gateway {
 namespace {
 
-uint64_t WordOf(const std::string& ids) {
-  return std::stoull(ids.substr(5, 16), nullptr, 16);  // "call_", 16 digits
+using ::testing::MatchesRegex;
+
+AnswerStart StartOf(const http::HttpRequest& request) {
+  auto start = StartAnswer(request, kChatPath, {});
+  EXPECT_TRUE(start.ok()) << start.status();
+  return *std::move(start);
 }
 
-// The word of std::mt19937_64's state that gave `y`.
-uint64_t Untempered(uint64_t y) {
-  y ^= y >> 43;
-  y ^= (y << 37) & 0xfff7eee000000000;
-  uint64_t x = y;
-  for (int i = 0; i < 4; ++i) x = y ^ ((x << 17) & 0x71d67fffeda60000);
-  y = x;
-  for (int i = 0; i < 3; ++i) x = y ^ ((x >> 29) & 0x5555555555555555);
-  return x;
+TEST(CallIdsTest, EveryRequestHasItsOwn) {
+  std::set<std::string> ids;
+  std::set<uint64_t> seeds;
+  http::HttpRequest request;
+  for (int i = 0; i < 1000; ++i) {
+    // Also those with one X-Request-Id, within one second.
+    request.request_id = i % 2 == 0 ? "one" : http::RandomId();
+    const AnswerStart start = StartOf(request);
+    EXPECT_THAT(start.CallIds(), MatchesRegex("call_[0-9a-f]{16}_"));
+    ids.insert(start.CallIds());
+    seeds.insert(start.origin.seed);
+  }
+  EXPECT_EQ(ids.size(), 1000u);
+  EXPECT_EQ(seeds.size(), 1000u);
 }
 
-// What follows `words`, if they are a Mersenne Twister's.
-uint64_t NextOf(const std::vector<uint64_t>& words) {
-  std::ostringstream state;
-  for (const uint64_t word : words) state << Untempered(word) << ' ';
-  state << words.size();
-  std::mt19937_64 twister;
-  std::istringstream(state.str()) >> twister;
-  return twister();
-}
-
-TEST(CallIdsTest, TheOracleSeesThroughAMersenneTwister) {
-  std::mt19937_64 twister(7);
-  std::vector<uint64_t> words(std::mt19937_64::state_size);
-  for (uint64_t& word : words) word = twister();
-  EXPECT_EQ(NextOf(words), twister());
-}
-
-TEST(CallIdsTest, TheNextWordCannotBeToldFromThoseBefore) {
-  std::vector<uint64_t> words(std::mt19937_64::state_size);
-  for (uint64_t& word : words) word = WordOf(NewCallIds());
-  EXPECT_NE(NextOf(words), WordOf(NewCallIds()));
+TEST(CallIdsTest, TheyAreAFunctionOfTheOrigin) {
+  http::HttpRequest request;
+  request.request_id = http::RandomId();
+  const AnswerStart start = StartOf(request);
+  AnswerStart again;
+  again.origin = start.origin;
+  EXPECT_EQ(again.CallIds(), start.CallIds());
+  again.origin.seed ^= 1;
+  EXPECT_NE(again.CallIds(), start.CallIds());
 }
 
 }  // namespace

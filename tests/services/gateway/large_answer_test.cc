@@ -52,26 +52,37 @@ class LargeAnswerTest : public GatewayHttpTest {
   }
 
   // Asks for kChoices choices of kPrompt tokens with their logprobs, and has
-  // them told.
-  void Ask(Client& client, const char* fields) {
+  // them told. `first`: the sequences of earlier requests.
+  void Ask(Client& client, const char* fields, const std::string& headers = "",
+           size_t first = 0) {
     const std::string prompt(size_t{kPrompt}, 'x');
     ASSERT_TRUE(client.Send(PostOf(
         "/v1/completions",
         Cat("{\"prompt\":\"", prompt, "\",\"n\":", kChoices,
             ",\"max_tokens\":1,\"logprobs\":5,\"echo\":true", fields, "}"),
-        "Connection: close\r\n")));
-    ASSERT_TRUE(engine_.AwaitSubmitted(kChoices));
+        headers + "Connection: close\r\n")));
+    ASSERT_TRUE(engine_.AwaitSubmitted(first + kChoices));
     TokenEvent event;
     for (const TokenId token : openai::Bytes(prompt)) {
       event.prompt.push_back(openai::WithLogprob(token, -1));
     }
     event.tokens = {openai::WithLogprob('a', -1)};
-    engine_.Tokens(0, event);
+    engine_.Tokens(first, event);
     event.prompt.clear();
     for (size_t i = 0; i < kChoices; ++i) {
-      if (i > 0) engine_.Tokens(i, event);
-      engine_.End(i, FinishReason::kLength);
+      if (i > 0) engine_.Tokens(first + i, event);
+      engine_.End(first + i, FinishReason::kLength);
     }
+  }
+
+  // Counts the tokens of an event, and checks the offset of its first one.
+  static size_t TokensOf(std::string_view event, size_t offset) {
+    const size_t data = event.find("data: ") + 6;
+    const Json choice = Json::parse(event.substr(data))["choices"][0];
+    const Json& logprobs = choice["logprobs"];
+    if (!logprobs.is_object() || logprobs["tokens"].empty()) return 0;
+    EXPECT_EQ(logprobs["text_offset"][0], offset);
+    return logprobs["tokens"].size();
   }
 
   // The body of a chunked answer.
@@ -134,6 +145,24 @@ TEST_F(LargeAnswerTest, OneInPiecesHasTheEventsOfOneThatIsNot) {
   }
   EXPECT_EQ(told, size_t{kChoices} * (kPrompt + 2));
   EXPECT_GE(events, size_t{kChoices} + 1);
+}
+
+TEST_F(LargeAnswerTest, AStreamGoesOnBehindALargeEvent) {
+  Client client(port());
+  Ask(client, ",\"seed\":1,\"stream\":true");
+  const std::string whole = Unchunked(client.ReceiveAll());
+  const std::string event = whole.substr(0, whole.find("\n\n"));
+  ASSERT_TRUE(event.starts_with("id: "));
+  EXPECT_GT(event.size(), size_t{64} << 10);
+  const size_t told = TokensOf(event, 0);
+  EXPECT_EQ(told, size_t{kPrompt} + 2);
+  Client again(port());
+  Ask(again, ",\"seed\":1,\"stream\":true",
+      Cat("Last-Event-ID: ", event.substr(4, event.find('\n') - 4), "\r\n"),
+      kChoices);
+  const std::string rest = Unchunked(again.ReceiveAll());
+  EXPECT_EQ(rest.substr(rest.find("\ndata: {\"id\"")),
+            whole.substr(whole.find("\ndata: {\"id\"", event.size())));
 }
 
 TEST_F(LargeAnswerTest, TheLoopGoesOnWhileNoTextThreadIsFree) {

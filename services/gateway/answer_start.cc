@@ -1,0 +1,151 @@
+#include "services/gateway/answer_start.h"
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "common/base/cat.h"
+#include "common/base/random_bytes.h"
+#include "common/openai/error.h"
+#include "common/openai/stable_hash.h"
+#include "services/gateway/served_model.h"
+#include "services/gateway/stream_journal.h"
+
+namespace sluice::gateway {
+namespace {
+
+using openai::StableHash;
+
+constexpr uint64_t kFingerprintMask =
+    (uint64_t{1} << openai::kFingerprintBits) - 1;
+
+// The model, the body's members, and what the server's settings and the model's
+// folder make of them. Without max_tokens, whose default is what the context
+// leaves: it changes when a cluster shrinks, and no token before its end.
+uint64_t Fingerprint(const ServedModel& model, std::string_view endpoint,
+                     const openai::GenerationFields& fields,
+                     const PreparedRequest& prepared) {
+  StableHash hash;
+  hash.Add(std::string_view(model.digest)).Add(endpoint).Add(fields.digest);
+  const OutputFormat format = model.text->output_format();
+  hash.Add(static_cast<uint64_t>(format.tools));
+  hash.Add(static_cast<uint64_t>(format.reasoning));
+  hash.Add(uint64_t{prepared.choices.size()});
+  for (const PreparedRequest::Choice& choice : prepared.choices) {
+    const SamplingParams& sampling = choice.generate.sampling;
+    if (sampling.choice > 0) continue;  // of the same prompt
+    hash.Add(uint64_t{choice.generate.prompt_tokens.size()});
+    for (const TokenId token : choice.generate.prompt_tokens) {
+      hash.Add(static_cast<uint64_t>(token));
+    }
+    hash.Add(double{sampling.temperature}).Add(double{sampling.top_p});
+    hash.Add(static_cast<uint64_t>(sampling.top_k));
+    hash.Add(double{sampling.min_p}).Add(double{sampling.repetition_penalty});
+    for (const TokenId token : choice.generate.eos_token_ids) {
+      hash.Add(static_cast<uint64_t>(token));
+    }
+  }
+  return hash.value() & kFingerprintMask;
+}
+
+// INVALID_ARGUMENT unless `resumed` is an id of a stream of this request.
+Status CheckResumed(const openai::EventId& resumed, uint64_t fingerprint,
+                    const openai::GenerationFields& fields,
+                    size_t num_choices) {
+  const bool same_seed = !fields.seed || *fields.seed == resumed.origin.seed;
+  if (resumed.fingerprint != fingerprint || !same_seed) {
+    return openai::EventIdError(
+        "is of another request, or of another model: send the body that the "
+        "stream was asked for with");
+  }
+  if (resumed.progress.choices.size() == num_choices) return OkStatus();
+  return openai::EventIdError(Cat("has ", resumed.progress.choices.size(),
+                                  " choices, the request has ", num_choices));
+}
+
+}  // namespace
+
+int64_t UnixSeconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+uint64_t AnswerStart::SeedOf(const openai::GenerationFields& fields,
+                             size_t prompt) const {
+  if (fields.seed || prompt == 0) return origin.seed;
+  return StableHash().Add(origin.seed).Add(uint64_t{prompt}).value();
+}
+
+std::string AnswerStart::CallIds() const {
+  const uint64_t word = StableHash()
+                            .Add(std::string_view(origin.request_id))
+                            .Add(static_cast<uint64_t>(origin.created))
+                            .Add(origin.seed)
+                            .value();
+  std::array<char, 17> digits{};
+  std::snprintf(digits.data(), digits.size(), "%016llx",
+                static_cast<unsigned long long>(word));
+  return Cat("call_", digits.data(), "_");
+}
+
+Status TakeResumedId(http::HttpRequest& request) {
+  const std::string_view last = request.Header(kLastEventIdHeader);
+  if (last.empty()) return OkStatus();
+  SLUICE_ASSIGN_OR_RETURN(openai::EventId id, openai::ParseEventId(last));
+  request.request_id = std::move(id.origin.request_id);
+  return OkStatus();
+}
+
+StatusOr<AnswerStart> StartAnswer(const http::HttpRequest& request,
+                                  std::string_view endpoint,
+                                  const openai::GenerationFields& fields) {
+  AnswerStart start;
+  start.endpoint = endpoint;
+  const std::string_view last = request.Header(kLastEventIdHeader);
+  if (last.empty()) {
+    start.origin.request_id = request.request_id;
+    start.origin.is_own_id = request.Header("x-request-id").empty();
+    start.origin.created = UnixSeconds();
+    start.origin.seed = fields.seed ? *fields.seed : RandomBits();
+    return start;
+  }
+  if (!fields.stream) {
+    return openai::EventIdError("is for a request with \"stream\": true");
+  }
+  SLUICE_ASSIGN_OR_RETURN(start.resumed, openai::ParseEventId(last));
+  start.origin = start.resumed->origin;
+  return start;
+}
+
+Status StartStream(const HandlerContext& context,
+                   const http::HttpRequest& request,
+                   const openai::GenerationFields& fields,
+                   const AnswerStart& start, PreparedRequest& prepared,
+                   openai::AnswerInfo& info) {
+  if (!fields.stream) return OkStatus();
+  const uint64_t fingerprint =
+      Fingerprint(context.model, start.endpoint, fields, prepared);
+  if (start.resumed) {
+    SLUICE_RETURN_IF_ERROR(
+        CheckResumed(*start.resumed, fingerprint, fields, info.num_choices));
+    prepared.resumed = start.resumed->progress;
+    info.told = start.resumed->progress;
+  }
+  const std::string head = openai::EventIdHead(start.origin, fingerprint);
+  if (context.rules.event_ids) info.event_head = head;
+  if (context.streams == nullptr) return OkStatus();
+  openai::StreamProgress nothing;
+  nothing.choices.resize(info.num_choices);
+  StreamRequest kept;
+  kept.request_id = start.origin.request_id;
+  kept.tenant = request.tenant;
+  kept.path = start.endpoint;
+  kept.body = request.body;
+  kept.first_event_id = Cat(head, "~", openai::ProgressText(nothing));
+  context.streams->Add(std::move(kept));
+  return OkStatus();
+}
+
+}  // namespace sluice::gateway

@@ -1,0 +1,63 @@
+#ifndef SLUICE_SERVICES_GATEWAY_ANSWER_START_H_
+#define SLUICE_SERVICES_GATEWAY_ANSWER_START_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/base/status.h"
+#include "common/http/message.h"
+#include "common/openai/answer.h"
+#include "common/openai/event_id.h"
+#include "common/openai/request.h"
+#include "services/gateway/handlers/handlers.h"
+#include "services/gateway/prepared_request.h"
+
+namespace sluice::gateway {
+
+// Where an answer starts: an answer is a function of the request, the origin
+// and the model. Pure functions; any thread.
+
+// Returns Unix time in seconds.
+int64_t UnixSeconds();
+
+inline constexpr std::string_view kLastEventIdHeader = "last-event-id";
+
+struct AnswerStart {
+  std::string_view endpoint;  // kChatPath or kCompletionsPath
+  openai::AnswerOrigin origin;
+  std::optional<openai::EventId> resumed;  // nothing: from its beginning
+
+  // Returns the seed of prompt `prompt`: the client's for all of them, else
+  // one for each.
+  uint64_t SeedOf(const openai::GenerationFields& fields, size_t prompt) const;
+  // Returns the prefix of the tool calls' ids: "call_", 16 hexadecimal digits
+  // of the origin, "_".
+  std::string CallIds() const;
+};
+
+// Takes on the request id of the stream that `request` resumes by
+// Last-Event-ID. INVALID_ARGUMENT for a malformed one.
+Status TakeResumedId(http::HttpRequest& request);
+
+// Returns the start of the answer to `request`: what its Last-Event-ID says, or
+// a new one, with a seed if the client gave none. INVALID_ARGUMENT for a
+// Last-Event-ID that is malformed, or for no stream.
+StatusOr<AnswerStart> StartAnswer(const http::HttpRequest& request,
+                                  std::string_view endpoint,
+                                  const openai::GenerationFields& fields);
+
+// Sets what the events' ids need in `info`, which has `num_choices`, and what
+// the client has in `prepared`, which has its choices; keeps a stream's request
+// in the journal. INVALID_ARGUMENT if the Last-Event-ID is another request's.
+Status StartStream(const HandlerContext& context,
+                   const http::HttpRequest& request,
+                   const openai::GenerationFields& fields,
+                   const AnswerStart& start, PreparedRequest& prepared,
+                   openai::AnswerInfo& info);
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_SERVICES_GATEWAY_ANSWER_START_H_

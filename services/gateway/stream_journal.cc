@@ -1,0 +1,128 @@
+#include "services/gateway/stream_journal.h"
+
+#include <iterator>
+
+#include "common/metrics/metric_names.h"
+#include "common/metrics/metrics.h"
+#include "common/openai/error.h"
+
+namespace sluice::gateway {
+namespace {
+
+// Of an entry's list and map nodes, and of its strings' blocks.
+constexpr size_t kEntryMemory = 512;
+constexpr size_t kLargestShare = 8;
+
+}  // namespace
+
+size_t StreamRequest::memory() const {
+  // The key is kept twice, beside the entry.
+  return kEntryMemory + 3 * (request_id.size() + tenant.size()) + path.size() +
+         body.size() + first_event_id.size();
+}
+
+void StreamJournal::Add(StreamRequest request) {
+  const auto entry = std::make_shared<const StreamRequest>(std::move(request));
+  Insert(entry);
+  if (on_new_) on_new_(entry);
+}
+
+void StreamJournal::Insert(Entry request) {
+  const size_t bytes = request->memory();
+  MutexLock lock(mutex_);
+  Expire();
+  if (options_.max_bytes == 0) return;
+  if (bytes > options_.max_bytes / kLargestShare) {
+    ++figures_.too_large;
+    return;
+  }
+  Key key(request->tenant, request->request_id);
+  if (const auto older = by_key_.find(key); older != by_key_.end()) {
+    Erase(older->second);
+  }
+  while (figures_.bytes + bytes > options_.max_bytes) {
+    ++figures_.crowded_out;
+    Erase(entries_.begin());
+  }
+  entries_.emplace_back(key, std::move(request));
+  by_key_.emplace(std::move(key), std::prev(entries_.end()));
+  ++figures_.streams;
+  figures_.bytes += bytes;
+}
+
+StatusOr<StreamJournal::Entry> StreamJournal::Find(std::string_view request_id,
+                                                   std::string_view tenant) {
+  MutexLock lock(mutex_);
+  Expire();
+  const auto found =
+      by_key_.find(Key(std::string(tenant), std::string(request_id)));
+  if (found != by_key_.end() && IsRecent(*found->second->second)) {
+    return found->second->second;
+  }
+  if (options_.max_bytes == 0) {
+    return openai::WithCode(
+        NotFound("no streams are kept here (--stream-journal-mb 0): send the "
+                 "request again with Last-Event-ID"),
+        "stream_not_found");
+  }
+  return openai::WithCode(
+      NotFound(
+          "there is no stream of request \"", request_id.substr(0, 200),
+          "\" of this key: it is unknown, older than ",
+          std::chrono::duration_cast<std::chrono::seconds>(options_.max_age)
+              .count(),
+          " s, or crowded out; send the request again with "
+          "Last-Event-ID"),
+      "stream_not_found");
+}
+
+StreamJournal::Figures StreamJournal::figures() {
+  MutexLock lock(mutex_);
+  Expire();
+  return figures_;
+}
+
+void StreamJournal::Erase(Entries::iterator entry) {
+  --figures_.streams;
+  figures_.bytes -= entry->second->memory();
+  by_key_.erase(entry->first);
+  entries_.erase(entry);
+}
+
+bool StreamJournal::IsRecent(const StreamRequest& request) const {
+  return request.arrival >= Clock::now() - options_.max_age;
+}
+
+// A request of another gateway may be older than those before it.
+void StreamJournal::Expire() {
+  while (!entries_.empty() && !IsRecent(*entries_.front().second)) {
+    Erase(entries_.begin());
+  }
+}
+
+void AddStreamJournalSeries(metrics::Registry& registry,
+                            StreamJournal& journal) {
+  namespace names = metrics::names;
+  const metrics::Gauge streams =
+      registry.AddGauge(names::kGatewayJournalStreams,
+                        "Requests of recent streams that are kept");
+  const metrics::Gauge bytes =
+      registry.AddGauge(names::kGatewayJournalBytes, "Bytes that they take");
+  const auto add = [&registry](const char* reason) {
+    return registry.AddCounter(
+        names::kGatewayJournalDropped,
+        "Requests of streams that were not kept, or not for their time",
+        {{"reason", reason}});
+  };
+  const metrics::Counter crowded_out = add("crowded_out");
+  const metrics::Counter too_large = add("too_large");
+  registry.OnScrape([=, &journal] {
+    const StreamJournal::Figures now = journal.figures();
+    streams.Set(static_cast<double>(now.streams));
+    bytes.Set(static_cast<double>(now.bytes));
+    crowded_out.AdvanceTo(static_cast<double>(now.crowded_out));
+    too_large.AdvanceTo(static_cast<double>(now.too_large));
+  });
+}
+
+}  // namespace sluice::gateway
