@@ -1,15 +1,19 @@
 // Any path and body through router, parsers and answers: one answer always,
-// and every byte of it as clients expect. Input: the path up to the first
-// newline, then the body. Behind it an engine that echoes its prompt, so that
-// what a client writes is told apart as a model's reasoning and calls.
+// and every byte of it as clients expect; a stream goes on from its middle to
+// the same end. Input: the path up to the first newline, with a tab before the
+// Last-Event-ID if there is one, then the body. Behind it an engine that echoes
+// its prompt, so that what a client writes is told apart as a model's reasoning
+// and calls.
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/base/check.h"
 #include "common/base/json.h"
 #include "common/http/router.h"
+#include "common/openai/event_id.h"
 #include "common/text/output/parameter_types.h"
 #include "common/text/output/parsers.h"
 #include "services/gateway/gateway_metrics.h"
@@ -56,11 +60,20 @@ void CheckJson(std::string_view text) {
   SLUICE_CHECK(ParseJson(text, limits).ok());
 }
 
-// `text` holds whole events alone, each with one JSON value or [DONE].
+// `text` holds whole events alone, each with one JSON value or [DONE]; of an
+// answer's events each has an id that is read as it is.
 void CheckEvents(std::string_view text) {
+  constexpr std::string_view kId = "id: ";
   constexpr std::string_view kData = "data: ";
   constexpr std::string_view kEnd = "\n\n";
   while (!text.empty()) {
+    if (text.starts_with(kId)) {
+      const size_t line = text.find('\n');
+      SLUICE_CHECK(line != std::string_view::npos);
+      const auto id = text.substr(kId.size(), line - kId.size());
+      SLUICE_CHECK(openai::ParseEventId(id).ok());
+      text.remove_prefix(line + 1);
+    }
     SLUICE_CHECK(text.starts_with(kData));
     const size_t end = text.find(kEnd);
     SLUICE_CHECK(end != std::string_view::npos);
@@ -81,15 +94,17 @@ void CheckPieces(const http::FakeExchange& exchange) {
   }
 }
 
-void RunOne(std::string_view input) {
-  static auto* gateway = new Gateway;
-  const size_t newline = std::min(input.find('\n'), input.size());
-  const std::string_view body =
-      input.substr(std::min(newline + 1, input.size()));
-  const auto exchange = http::Post(input.substr(0, newline), std::string(body));
+std::shared_ptr<http::FakeExchange> Answer(Gateway& gateway,
+                                           std::string_view path,
+                                           std::string_view body,
+                                           std::string_view last_event_id) {
+  const auto exchange = http::Post(path, std::string(body));
+  if (!last_event_id.empty()) {
+    exchange->request().headers.emplace_back("last-event-id", last_event_id);
+  }
   exchange->deferred = true;  // as on a loop
-  gateway->router.Route(exchange);
-  gateway->engine.Settle(*exchange);
+  gateway.router.Route(exchange);
+  gateway.engine.Settle(*exchange);
   SLUICE_CHECK(exchange->ended);
   SLUICE_CHECK(exchange->responses.size() == 1);
   const http::HttpResponse& response = exchange->responses[0];
@@ -97,6 +112,35 @@ void RunOne(std::string_view input) {
     CheckPieces(*exchange);
   } else if (response.content_type == "application/json") {
     CheckJson(response.body);
+  }
+  return exchange;
+}
+
+// The ids of events that came in one piece.
+std::vector<std::string> IdsOf(const http::FakeExchange& exchange) {
+  std::vector<std::string> ids;
+  for (const std::string& chunk : exchange.chunks) {
+    if (!chunk.starts_with("id: ") || !chunk.ends_with("\n\n")) continue;
+    ids.push_back(chunk.substr(4, chunk.find('\n') - 4));
+  }
+  return ids;
+}
+
+void RunOne(std::string_view input) {
+  static auto* gateway = new Gateway;
+  const size_t newline = std::min(input.find('\n'), input.size());
+  const std::string_view body =
+      input.substr(std::min(newline + 1, input.size()));
+  const std::string_view line = input.substr(0, newline);
+  const size_t tab = std::min(line.find('\t'), line.size());
+  const std::string_view path = line.substr(0, tab);
+  const std::string_view last = line.substr(std::min(tab + 1, line.size()));
+  const auto exchange = Answer(*gateway, path, body, last);
+  if (const std::vector<std::string> ids = IdsOf(*exchange); !ids.empty()) {
+    const auto rest = Answer(*gateway, path, body, ids[ids.size() / 2]);
+    SLUICE_CHECK(rest->streaming);
+    const std::vector<std::string> others = IdsOf(*rest);
+    SLUICE_CHECK(others.empty() || others.back() == ids.back());
   }
   fuzz::g_passes = gateway->engine.submitted();
   gateway->engine.Forget();
