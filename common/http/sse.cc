@@ -12,15 +12,16 @@ HttpResponse SseHead() {
 }
 
 std::string SseEvent(std::string_view json, std::string_view id) {
-  std::string event = SseEventBegin(id);
-  event.reserve(event.size() + json.size() + kSseEventEnd.size());
-  return event.append(json).append(kSseEventEnd);
+  const std::string end = SseEventEnd(id);
+  std::string event;
+  event.reserve(kSseEventBegin.size() + json.size() + end.size());
+  return event.append(kSseEventBegin).append(json).append(end);
 }
 
-std::string SseEventBegin(std::string_view id) {
-  std::string begin;
-  if (!id.empty()) begin.append("id: ").append(id).append("\n");
-  return begin.append("data: ");
+std::string SseEventEnd(std::string_view id) {
+  std::string end = "\n";
+  if (!id.empty()) end.append("id: ").append(id).append("\n");
+  return end.append("\n");
 }
 
 std::vector<std::string> SseReader::Feed(std::string_view bytes) {

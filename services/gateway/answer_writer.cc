@@ -103,12 +103,13 @@ void AnswerWriter::MakePiece(Part& part) {
   while (bytes.size() < kPieceBytes &&
          (!pieces_->ended() || next_ < values_.size())) {
     if (pieces_->ended()) {
-      const openai::EventValue& value = values_[next_++];
-      pieces_->Write(value.json);
-      if (is_event) bytes += http::SseEventBegin(value.id);
+      pieces_->Write(values_[next_++].json);
+      if (is_event) bytes += http::kSseEventBegin;
     }
     bytes += pieces_->Next(kPieceBytes);
-    if (is_event && pieces_->ended()) bytes += http::kSseEventEnd;
+    if (is_event && pieces_->ended()) {
+      bytes += http::SseEventEnd(values_[next_ - 1].id);
+    }
   }
   const bool ended = pieces_->ended() && next_ == values_.size();
   if (ended) {

@@ -49,7 +49,7 @@ class CurlTest(unittest.TestCase):
         for event in events[:-2]:
             if event == ": ping":  # a machine that is busy otherwise
                 continue
-            name, data = event.split("\n")
+            data, name = event.split("\n")
             self.assertTrue(name.startswith("id: "), event)
             self.assertTrue(data.startswith("data: "), event)
             choice = json.loads(data[6:])["choices"][0]

@@ -4,6 +4,7 @@
 // Last-Event-ID if there is one, then the body. Behind it an engine that echoes
 // its prompt, so that what a client writes is told apart as a model's reasoning
 // and calls.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -67,19 +68,18 @@ void CheckEvents(std::string_view text) {
   constexpr std::string_view kData = "data: ";
   constexpr std::string_view kEnd = "\n\n";
   while (!text.empty()) {
-    if (text.starts_with(kId)) {
-      const size_t line = text.find('\n');
-      SLUICE_CHECK(line != std::string_view::npos);
-      const auto id = text.substr(kId.size(), line - kId.size());
-      SLUICE_CHECK(openai::ParseEventId(id).ok());
-      text.remove_prefix(line + 1);
-    }
     SLUICE_CHECK(text.starts_with(kData));
-    const size_t end = text.find(kEnd);
-    SLUICE_CHECK(end != std::string_view::npos);
+    const size_t whole = text.find(kEnd);
+    SLUICE_CHECK(whole != std::string_view::npos);
+    const size_t end = std::min(text.find('\n'), whole);
+    if (end < whole) {
+      const std::string_view id = text.substr(end + 1, whole - end - 1);
+      SLUICE_CHECK(id.starts_with(kId));
+      SLUICE_CHECK(openai::ParseEventId(id.substr(kId.size())).ok());
+    }
     const auto data = text.substr(kData.size(), end - kData.size());
     if (data != "[DONE]") CheckJson(data);
-    text.remove_prefix(end + kEnd.size());
+    text.remove_prefix(whole + kEnd.size());
   }
 }
 
@@ -120,8 +120,9 @@ std::shared_ptr<http::FakeExchange> Answer(Gateway& gateway,
 std::vector<std::string> IdsOf(const http::FakeExchange& exchange) {
   std::vector<std::string> ids;
   for (const std::string& chunk : exchange.chunks) {
-    if (!chunk.starts_with("id: ") || !chunk.ends_with("\n\n")) continue;
-    ids.push_back(chunk.substr(4, chunk.find('\n') - 4));
+    const size_t line = chunk.rfind("\nid: ");
+    if (line == std::string::npos || !chunk.ends_with("\n\n")) continue;
+    ids.push_back(chunk.substr(line + 5, chunk.size() - line - 5 - 2));
   }
   return ids;
 }

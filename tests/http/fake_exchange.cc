@@ -80,10 +80,11 @@ std::vector<Json> FakeExchange::Events() const {
   std::vector<Json> events;
   for (const std::string& chunk : chunks) {
     if (chunk == "data: [DONE]\n\n" || chunk.starts_with(":")) continue;
-    std::string_view data = chunk;
-    if (data.starts_with("id: ")) data.remove_prefix(data.find('\n') + 1);
-    EXPECT_TRUE(data.starts_with("data: ") && data.ends_with("\n\n")) << chunk;
-    auto json = ParseJson(data.substr(6));
+    EXPECT_TRUE(chunk.starts_with("data: ") && chunk.ends_with("\n\n"))
+        << chunk;
+    // The JSON is one line; an id may follow.
+    const std::string_view data = chunk;
+    auto json = ParseJson(data.substr(6, data.find('\n') - 6));
     EXPECT_TRUE(json.ok()) << chunk;
     if (json.ok()) events.push_back(*std::move(json));
   }

@@ -97,7 +97,7 @@ TEST_F(GatewayStreamTest, SilenceAfterTokensIsBrokenToo) {
   engine_.Text(0, "a");  // and then it is preempted
   ASSERT_TRUE(on->RunLater());
   ASSERT_TRUE(on->RunLater());
-  EXPECT_THAT(on->chunks, ElementsAre(StartsWith("id: "), kPing, kPing));
+  EXPECT_THAT(on->chunks, ElementsAre(StartsWith("data: {"), kPing, kPing));
   engine_.End(0, FinishReason::kLength);
   EXPECT_FALSE(on->has_later()) << "nothing follows the end";
 }
