@@ -44,6 +44,14 @@ StatusOr<DeviceChoice> ParseDevice(const std::string& text) {
         "the device must be auto, cpu, cuda or cuda:G[,G...] with numbers or ",
         "ids of GPUs (0, GPU-1b2c3d4e), got '", text, "'");
   }
+  const auto is_slice = [](const std::string& gpu) {
+    return gpu.starts_with("MIG-");
+  };
+  if (choice.gpus.size() > 1 && std::ranges::any_of(choice.gpus, is_slice)) {
+    return InvalidArgument("device '", text,
+                           "' names a MIG slice among several GPUs: a process ",
+                           "sees one slice and nothing beside it");
+  }
   for (size_t i = 1; i < choice.gpus.size(); ++i) {
     const auto own = choice.gpus.begin() + static_cast<std::ptrdiff_t>(i);
     if (std::find(choice.gpus.begin(), own, *own) == own) continue;
@@ -86,6 +94,22 @@ Status CheckDevice(const std::string& text) {
   return FindDevices(text).status();
 }
 
+int TakeGpu(std::span<const uint64_t> available, int32_t place) {
+  const size_t count = available.size();
+  const size_t first = place < 0 ? 0 : static_cast<size_t>(place);
+  int taken = -1;
+  for (size_t i = 0; i < count; ++i) {
+    const size_t gpu = (first + i) % count;
+    if (available[gpu] == 0) continue;
+    if (taken >= 0 && available[gpu] <= available[static_cast<size_t>(taken)]) {
+      continue;
+    }
+    taken = static_cast<int>(gpu);
+    if (place >= 0) break;  // in turn
+  }
+  return taken;
+}
+
 StatusOr<std::string> ChooseDevice(const std::string& text, int32_t place) {
   if (text != "auto") {
     SLUICE_RETURN_IF_ERROR(CheckDevice(text));
@@ -93,15 +117,28 @@ StatusOr<std::string> ChooseDevice(const std::string& text, int32_t place) {
   }
   const auto count = CountGpus();
   std::string why = count.ok() ? "" : Message(count.status());
-  for (int i = 0; count.ok() && i < *count; ++i) {
-    const std::string gpu = Cat("cuda:", (std::max(place, 0) + i) % *count);
-    const auto found = FindDevices(gpu);
-    if (found.ok()) {
-      LogInfo("device auto: ", gpu, ", ", (*found)[0].name);
-      return gpu;
+  const int32_t first = std::max(place, 0);
+  std::vector<FoundDevice> gpus(static_cast<size_t>(count.ok() ? *count : 0));
+  std::vector<uint64_t> available(gpus.size());
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    const size_t gpu = (static_cast<size_t>(first) + i) % gpus.size();
+    const auto found = FindDevices(Cat("cuda:", gpu));
+    if (!found.ok()) {
+      why += Cat(why.empty() ? "" : "; ", Message(found.status()));
+      continue;
     }
-    why += Cat(why.empty() ? "" : "; ", Message(found.status()));
+    gpus[gpu] = (*found)[0];
+    available[gpu] = gpus[gpu].available;
+    // It costs memory to look at more (FindDevices).
+    if (place >= 0 && available[gpu] > 0) break;
   }
+  if (const int taken = TakeGpu(available, place); taken >= 0) {
+    const FoundDevice& gpu = gpus[static_cast<size_t>(taken)];
+    LogInfo("device auto: cuda:", taken, ", ", gpu.name, ", ",
+            gpu.available >> 20, " MiB may be taken");
+    return Cat("cuda:", taken);
+  }
+  if (why.empty()) why = "no GPU has free memory";
   LogInfo("device auto: the CPU, since ", why);
   return std::string("cpu");
 }

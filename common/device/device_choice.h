@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_DEVICE_DEVICE_CHOICE_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct DeviceChoice {
 
 // Parses "cpu", "cuda" or "cuda:G[,G...]", where G is a GPU's number, or its id
 // or the beginning of that, as nvidia-smi -L shows it. INVALID_ARGUMENT for
-// anything else, and for a GPU that is named twice.
+// anything else, for a GPU that is named twice, and for a MIG slice among
+// others.
 StatusOr<DeviceChoice> ParseDevice(const std::string& text);
 
 // Returns the ranks of a stage that asks for `ranks`, 1 being the default: as
@@ -40,9 +42,13 @@ StatusOr<Numerics> ParseNumerics(const std::string& text,
 // Returns `text` if it names devices of ParseDevice that are there. For "auto"
 // a GPU, the CPU if there is none or Sluice does not run on it, and says in the
 // log which and why; stages of one machine, numbered by `place`, take GPUs in
-// turn. FAILED_PRECONDITION if this build has no CUDA, or for what is wrong
-// with the driver or a GPU.
-StatusOr<std::string> ChooseDevice(const std::string& text, int32_t place = 0);
+// turn, and without a place (-1) the one with the most free memory, for which
+// all are opened. FAILED_PRECONDITION if this build has no CUDA, or for what is
+// wrong with the driver or a GPU.
+StatusOr<std::string> ChooseDevice(const std::string& text, int32_t place = -1);
+// Returns which of the GPUs that takes, by their free memory in bytes, 0: not
+// to be used; -1: none can be.
+int TakeGpu(std::span<const uint64_t> available, int32_t place);
 // The same for a name other than "auto".
 Status CheckDevice(const std::string& text);
 

@@ -137,8 +137,11 @@ StatusOr<LayerChoice> ParseLayers(const std::string& text) {
 
 // --device, and the ranks that it asks for.
 Status ChooseDevice(StageOptions& stage) {
-  auto device = Stage::ChooseDevice(absl::GetFlag(FLAGS_device),
-                                    absl::GetFlag(FLAGS_stage_index));
+  // A stage of --layers auto knows which of several it is.
+  const bool has_place = absl::GetFlag(FLAGS_num_stages) > 1;
+  auto device =
+      Stage::ChooseDevice(absl::GetFlag(FLAGS_device),
+                          has_place ? absl::GetFlag(FLAGS_stage_index) : -1);
   if (!device.ok()) return Annotate(device.status(), "--device");
   stage.device = *std::move(device);
   const auto ranks = Stage::RanksOn(stage.device, absl::GetFlag(FLAGS_ranks));

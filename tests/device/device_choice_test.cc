@@ -26,8 +26,12 @@ TEST(DeviceChoiceTest, NamesOfDevices) {
   EXPECT_EQ(*ParseDevice("cuda:0"), Gpus({"0"}));
   EXPECT_EQ(*ParseDevice("cuda:12"), Gpus({"12"}));
   EXPECT_EQ(*ParseDevice("cuda:3,0"), Gpus({"3", "0"}));
-  EXPECT_EQ(*ParseDevice("cuda:GPU-1b2c,MIG-3d4e-55"),
-            Gpus({"GPU-1b2c", "MIG-3d4e-55"}));
+  EXPECT_EQ(*ParseDevice("cuda:GPU-1b2c,GPU-3d4e-55"),
+            Gpus({"GPU-1b2c", "GPU-3d4e-55"}));
+  for (const char* slices : {"cuda:MIG-1b2c,MIG-3d4e", "cuda:0,MIG-3d4e"}) {
+    EXPECT_THAT(Message(ParseDevice(slices).status()),
+                HasSubstr("names a MIG slice among several GPUs"));
+  }
   EXPECT_EQ(*ParseDevice("cuda:MIG-GPU-1b2c/1/0"), Gpus({"MIG-GPU-1b2c/1/0"}));
 }
 
@@ -105,6 +109,18 @@ TEST(DeviceChoiceTest, AutoIsAGpuIfThereIsOneAndSaysWhy) {
   EXPECT_EQ(*ChooseDevice("cpu"), "cpu");
   EXPECT_EQ(ChooseDevice("cuda:4711").status().code(),
             StatusCode::kFailedPrecondition);
+}
+
+TEST(DeviceChoiceTest, StagesTakeGpusInTurnAndOthersTheFreest) {
+  const std::vector<uint64_t> available = {30, 0, 50, 50};
+  EXPECT_EQ(TakeGpu(available, 0), 0);
+  EXPECT_EQ(TakeGpu(available, 1), 2);  // 1 is not to be used
+  EXPECT_EQ(TakeGpu(available, 3), 3);
+  EXPECT_EQ(TakeGpu(available, 4), 0);
+  EXPECT_EQ(TakeGpu(available, -1), 2);
+  EXPECT_EQ(TakeGpu(std::vector<uint64_t>{0, 0}, -1), -1);
+  EXPECT_EQ(TakeGpu(std::vector<uint64_t>{0, 0}, 1), -1);
+  EXPECT_EQ(TakeGpu({}, 0), -1);
 }
 
 TEST(DeviceChoiceTest, AHostsMemoryIsFound) {

@@ -174,8 +174,19 @@ int Runtime::Count(std::string* error) {
 }
 
 int Runtime::Find(const std::string& id, std::string* error) {
-  // CUDA shows a slice to the process that names it, and no other device.
-  if (id.rfind("MIG-", 0) == 0) setenv("CUDA_VISIBLE_DEVICES", id.c_str(), 0);
+  // CUDA shows a slice to the process that names it before CUDA's first call,
+  // and no other device: a process has one slice.
+  if (id.rfind("MIG-", 0) == 0) {
+    const char* const seen = std::getenv("CUDA_VISIBLE_DEVICES");
+    if (seen == nullptr) {
+      setenv("CUDA_VISIBLE_DEVICES", id.c_str(), 0);
+    } else if (const std::string visible = seen;
+               visible.rfind("MIG-", 0) == 0 && visible.rfind(id, 0) != 0) {
+      *error = "slice " + id + " is not the one that the process sees: " +
+               "CUDA_VISIBLE_DEVICES is " + visible;
+      return -1;
+    }
+  }
   const int count = Count(error);
   if (count < 0) return -1;
   std::vector<std::string> ids;
