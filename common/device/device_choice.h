@@ -46,11 +46,11 @@ StatusOr<Numerics> ParseNumerics(const std::string& text,
 // all are opened. FAILED_PRECONDITION if this build has no CUDA, or for what is
 // wrong with the driver or a GPU.
 StatusOr<std::string> ChooseDevice(const std::string& text, int32_t place = -1);
-// Returns which of the GPUs that takes, by their free memory in bytes, 0: not
-// to be used; -1: none can be.
-int TakeGpu(std::span<const uint64_t> available, int32_t place);
 // The same for a name other than "auto".
 Status CheckDevice(const std::string& text);
+// Returns the GPU that "auto" takes for `place`, by each one's free memory in
+// bytes, 0: it cannot be used; -1: none can.
+int TakeGpu(std::span<const uint64_t> available, int32_t place);
 
 // Returns an error unless the device has the numerics, as ParseDevice and
 // ParseNumerics; looks for no GPU.
