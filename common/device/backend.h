@@ -88,6 +88,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual const BackendInfo& info() const = 0;
+  // As BackendInfo's, but what is free of it now: others use a GPU too. The
+  // host's is not measured again.
+  virtual uint64_t AvailableMemory() { return info().available_memory; }
 
   // Memory ----------------------------------------------------------------
   // Returns `bytes` of device memory, uninitialised, 64-byte aligned.

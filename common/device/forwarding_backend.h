@@ -18,6 +18,7 @@ class ForwardingBackend : public Backend {
       : inner_(std::move(inner)) {}
 
   const BackendInfo& info() const override { return inner_->info(); }
+  uint64_t AvailableMemory() override { return inner_->AvailableMemory(); }
   DeviceMemory Allocate(size_t bytes) override {
     return inner_->Allocate(bytes);
   }

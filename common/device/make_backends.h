@@ -41,7 +41,8 @@ struct FoundDevice {
 };
 
 // Returns the devices of ParseDevice's `text`, of the same errors as
-// MakeBackends; allocates nothing on them.
+// MakeBackends. Opens each GPU: CUDA then keeps some hundred MiB of it for this
+// process until it ends.
 StatusOr<std::vector<FoundDevice>> FindDevices(const std::string& text);
 
 // Returns the number of GPUs that the process sees, at least 1;

@@ -19,6 +19,7 @@ inline constexpr uint64_t kKvMemoryShare = 4;
 // What ranks that share a memory hold there, and what is left.
 struct MemoryLoad {
   std::string device;  // empty: the host
+  int memory = 0;      // see BackendInfo
   uint64_t available = 0;
   uint64_t weights = 0;
   uint64_t block_bytes = 0;  // of one KV block

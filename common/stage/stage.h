@@ -77,10 +77,10 @@ class Stage {
   // available memory.
   static StatusOr<std::unique_ptr<Stage>> Load(const StageOptions& options);
   // Returns what StageOptions::device is for a device's name (ChooseDevice of
-  // device_choice.h) of stage number `place`: the name itself, but for "auto".
-  // INVALID_ARGUMENT for a
-  // name of none, FAILED_PRECONDITION for a GPU that is missing, too old, or
-  // that this build has no code for.
+  // device_choice.h) of stage number `place`, -1: it has none. It is the name
+  // itself, but for "auto". INVALID_ARGUMENT for a name of none,
+  // FAILED_PRECONDITION for a GPU that is missing, too old, or that this build
+  // has no code for.
   static StatusOr<std::string> ChooseDevice(const std::string& device,
                                             int32_t place);
   // Returns what StageOptions::ranks is for `ranks` on the device (RanksOn of

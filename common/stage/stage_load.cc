@@ -130,12 +130,20 @@ class StageLoader {
   StatusOr<std::unique_ptr<RankGroup>> Load(StageInfo& info) {
     SLUICE_RETURN_IF_ERROR(Prepare(info));
     for (const RankPlan& plan : plans_) loader_.Announce(range_, plan);
-    std::vector<RankGroup::Rank> ranks;
+    std::vector<RankWeights> weights;
     for (const RankPlan& plan : plans_) {
-      SLUICE_ASSIGN_OR_RETURN(auto rank, LoadRank(plan, info));
-      ranks.push_back(std::move(rank));
+      SLUICE_ASSIGN_OR_RETURN(
+          auto of_rank,
+          loader_.Load(range_, plan, BackendOf(plan), options_.progress));
+      info.weights_bytes += of_rank.bytes;
+      weights.push_back(std::move(of_rank));
     }
     packed_.LogUse();
+    SLUICE_RETURN_IF_ERROR(MeasureAgain(info));
+    std::vector<RankGroup::Rank> ranks;
+    for (size_t r = 0; r < plans_.size(); ++r) {
+      ranks.push_back(MakeRank(plans_[r], std::move(weights[r])));
+    }
     // Of the whole model: every stage says the same.
     const WeightFormatSet formats = FormatsOf(config_, file_, options_.weights);
     info.weights_dtype = formats.names();
@@ -169,36 +177,64 @@ class StageLoader {
     limits_.max_sequences = options_.max_sequences;
     const std::vector<int32_t> windows = KvWindows(config_);
     limits_.num_kv_groups = static_cast<int32_t>(windows.size());
-    SLUICE_ASSIGN_OR_RETURN(const KvRoom room,
-                            RoomBeside(LoadMemories(), options_.memory));
-    SLUICE_ASSIGN_OR_RETURN(limits_.max_context,
-                            ChooseMaxContext(options_, config_, room));
-    SLUICE_ASSIGN_OR_RETURN(
-        kv_blocks_,
-        ChooseKvBlocks(options_, config_, limits_.max_context, room));
     info.first_layer = range_.first_layer;
     info.last_layer = range_.last_layer;
     info.numerics = device.numerics;
     info.threads = device.threads * options_.ranks;
     info.isa = device.isa;
-    info.limits = {limits_.max_step_tokens,
-                   limits_.max_sequences,
-                   limits_.max_context,
-                   kv_blocks_,
-                   limits_.num_kv_groups,
-                   config_.vocab_size,
-                   windows};
-    info.kv_bytes = BytesPerBlock(range_, config_, plans_, device.kv_type) *
-                    static_cast<uint64_t>(kv_blocks_);
+    loads_ = LoadMemories();
     info.room = MeasureRoom(options_, file_, config_, AvailableOnAll());
     for (const auto& backend : backends_) {
       const std::string& gpu = backend->info().gpu;
       if (gpu.empty() || std::ranges::count(info.gpus, gpu) > 0) continue;
       info.gpus.push_back(gpu);
     }
-    ChooseReplayLog(device, room, info);
+    return SizeCache(info);
+  }
+
+  // Chooses context and KV blocks from the memories' loads.
+  Status SizeCache(StageInfo& info) {
+    SLUICE_ASSIGN_OR_RETURN(const KvRoom room,
+                            RoomBeside(loads_, options_.memory));
+    SLUICE_ASSIGN_OR_RETURN(limits_.max_context,
+                            ChooseMaxContext(options_, config_, room));
+    SLUICE_ASSIGN_OR_RETURN(
+        kv_blocks_,
+        ChooseKvBlocks(options_, config_, limits_.max_context, room));
+    info.limits = {limits_.max_step_tokens, limits_.max_sequences,
+                   limits_.max_context,     kv_blocks_,
+                   limits_.num_kv_groups,   config_.vocab_size,
+                   KvWindows(config_)};
+    info.kv_bytes = BytesPerBlock(range_, config_, plans_, kv_type_) *
+                    static_cast<uint64_t>(kv_blocks_);
+    ChooseReplayLog(backends_[0]->info(), room, info);
     TellContext(info);
     return OkStatus();
+  }
+
+  // Sizes the KV cache anew if others took of the GPUs' memory while the
+  // weights were loaded, as another stage that shares a GPU does.
+  Status MeasureAgain(StageInfo& info) {
+    bool is_less = false;
+    for (MemoryLoad& load : loads_) {
+      if (load.device.empty()) continue;
+      const uint64_t now = AvailableNow(load.memory) + load.weights;
+      is_less = is_less || now < load.available;
+      load.available = std::min(load.available, now);
+    }
+    return is_less ? SizeCache(info) : OkStatus();
+  }
+
+  // Returns what is left of a memory that ranks compute in.
+  uint64_t AvailableNow(int memory) const {
+    for (const auto& backend : backends_) {
+      if (backend->info().memory == memory) return backend->AvailableMemory();
+    }
+    return 0;
+  }
+
+  Backend& BackendOf(const RankPlan& plan) {
+    return *backends_[static_cast<size_t>(plan.rank)];
   }
 
   // Returns the bytes of all ranks' weights.
@@ -219,6 +255,7 @@ class StageLoader {
       const BackendInfo& device = backends_[r]->info();
       MemoryLoad& load = loads[device.memory];
       load.device = device.device;
+      load.memory = device.memory;
       load.available = device.available_memory;
       load.weights += loader_.LoadedBytes(range_, plans_[r]);
       load.block_bytes +=
@@ -268,13 +305,9 @@ class StageLoader {
     }
   }
 
-  StatusOr<RankGroup::Rank> LoadRank(const RankPlan& plan, StageInfo& info) {
+  RankGroup::Rank MakeRank(const RankPlan& plan, RankWeights weights) {
     RankGroup::Rank rank;
     rank.backend = std::move(backends_[static_cast<size_t>(plan.rank)]);
-    SLUICE_ASSIGN_OR_RETURN(
-        RankWeights weights,
-        loader_.Load(range_, plan, *rank.backend, options_.progress));
-    info.weights_bytes += weights.bytes;
     rank.model = std::make_unique<StageModel>(
         ShapeOf(plan, *rank.backend), plan, std::move(weights),
         StageModel::Dependencies{
@@ -308,6 +341,7 @@ class StageLoader {
   StageRange range_;
   std::vector<RankPlan> plans_;
   std::vector<std::unique_ptr<Backend>> backends_;  // of ranks to be loaded
+  std::vector<MemoryLoad> loads_;
   StepLimits limits_;
   int32_t kv_blocks_ = 0;
   ElementType kv_type_ = ElementType::kF32;

@@ -51,6 +51,9 @@ class Runtime {
   virtual const DeviceFacts& facts() const = 0;
   virtual Stream stream() const = 0;
 
+  // Returns the bytes that are free now: other processes use the device too.
+  virtual uint64_t FreeMemory() = 0;
+
   // The calling thread uses the device from here on.
   virtual void Adopt() = 0;
   // Returns `bytes`, 64-byte aligned; null if there are not so many.

@@ -3,13 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/device/cuda/make_cuda_ranks.h"
 #include "common/model/hosted_experts.h"
+#include "kernels/cuda/device_host/open_machine.h"
 #include "kernels/cuda/runtime.h"
 #include "tests/device/cuda/emulated_gpus.h"
 #include "tests/model/expect_same.h"
@@ -160,6 +163,41 @@ TEST(UnequalGpusTest, TheSmallestSaysHowManyKeysAndValuesThereAre) {
   const auto large = InfoOn(options, {64 * kMiB, 64 * kMiB});
   ASSERT_TRUE(large.ok()) << large.status();
   EXPECT_GT(large->limits.num_blocks, 2 * equal->limits.num_blocks);
+}
+
+// Another stage loads to the same GPU at the same time.
+TEST(SharedGpuTest, KeysAndValuesTakeWhatIsLeftWhenTheWeightsAreThere) {
+  SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+  constexpr uint64_t kMemory = uint64_t{16} << 20;
+  std::atomic<uint64_t> others{0};
+  StageOptions options = OptionsOf(path, 1).stage;
+  options.kv_blocks = 0;
+  options.max_sequences = 256;
+  options.make_backends = [&](const BackendOptions& backends) {
+    std::vector<std::unique_ptr<kernels::cuda::Runtime>> gpus;
+    gpus.push_back(
+        kernels::cuda::OpenMachine({.memory = kMemory, .others = &others}));
+    return MakeCudaRanks(std::move(gpus), backends.kv_type, false);
+  };
+  const auto alone = Stage::Load(options);
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  const StageInfo& all = (*alone)->info();
+  EXPECT_GT(all.kv_bytes, kMemory / 2);
+  others = 0;
+  options.progress = [&](uint64_t, uint64_t) { others = kMemory / 2; };
+  {
+    const auto beside = Stage::Load(options);
+    ASSERT_TRUE(beside.ok()) << beside.status();
+    const StageInfo& info = (*beside)->info();
+    EXPECT_LT(info.limits.num_blocks, all.limits.num_blocks);
+    EXPECT_LE(info.kv_bytes + info.weights_bytes, kMemory / 2);
+    EXPECT_GT(info.kv_bytes, 0u);
+  }
+  others = 0;
+  options.kv_blocks = all.limits.num_blocks;
+  const Status keys = Stage::Load(options).status();
+  EXPECT_EQ(keys.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(keys), HasSubstr("a KV cache of "));
 }
 
 TEST(UnequalGpusTest, AGpuThatIsTooSmallIsNamed) {

@@ -100,6 +100,10 @@ class CudaBackend final : public Backend {
   ~CudaBackend() override { runtime_->Sync(); }
 
   const BackendInfo& info() const override { return info_; }
+  uint64_t AvailableMemory() override {
+    const uint64_t free = runtime_->FreeMemory();
+    return free - std::min(free, ReserveOf(runtime_->facts()));
+  }
 
   DeviceMemory Allocate(size_t bytes) override {
     return DeviceMemory(this, AllocateOrDie(*runtime_, bytes), bytes);
@@ -379,8 +383,12 @@ std::string NameOf(const kernels::cuda::DeviceFacts& device) {
   return Cat("GPU ", device.index, " (", device.name, ", ", device.id, ")");
 }
 
+uint64_t ReserveOf(const kernels::cuda::DeviceFacts& device) {
+  return device.free_memory / kReserveShare;
+}
+
 uint64_t AvailableOf(const kernels::cuda::DeviceFacts& device) {
-  return device.free_memory - device.free_memory / kReserveShare;
+  return device.free_memory - ReserveOf(device);
 }
 
 std::unique_ptr<Backend> MakeCudaBackend(CudaBackendOptions options) {

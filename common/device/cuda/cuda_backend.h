@@ -28,6 +28,8 @@ std::string NameOf(const kernels::cuda::DeviceFacts& device);
 // Of the memory that was free when the device was opened, what weights and KV
 // cache may take: nine tenths. The rest is for the buffers of a step.
 uint64_t AvailableOf(const kernels::cuda::DeviceFacts& device);
+// The rest of it.
+uint64_t ReserveOf(const kernels::cuda::DeviceFacts& device);
 
 // Returns the backend over kernels/cuda on the runtime's device: in the CPU's
 // arithmetic to the bit, or fast, with an id of the device's architecture,

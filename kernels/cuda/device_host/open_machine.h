@@ -1,6 +1,7 @@
 #ifndef SLUICE_KERNELS_CUDA_DEVICE_HOST_OPEN_MACHINE_H_
 #define SLUICE_KERNELS_CUDA_DEVICE_HOST_OPEN_MACHINE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -14,6 +15,8 @@ struct MachineOptions {
   int index = 0;                        // among devices
   uint64_t memory = uint64_t{1} << 30;  // bytes that Allocate has
   bool reaches_peers = true;            // see Runtime::ReachPeer
+  // Bytes of `memory` that other processes hold; null: none.
+  const std::atomic<uint64_t>* others = nullptr;
 };
 
 // Returns a runtime over a Machine of its own. Nothing runs before Sync, in

@@ -1,6 +1,7 @@
 #include "kernels/cuda/runtime.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,14 +20,15 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
  public:
   explicit MachineRuntime(const MachineOptions& options)
       : reaches_peers_(options.reaches_peers),
+        others_(options.others),
         machine_(options.schedule),
         graphs_(this) {
     facts_.index = options.index;
     facts_.name = "a block as fibres";
     facts_.id = "GPU-" + std::to_string(options.index);
     facts_.architecture = "emulated";
-    facts_.free_memory = options.memory;
     facts_.total_memory = options.memory;
+    facts_.free_memory = FreeMemory();
     sink_.stream = &machine_;
     machine_.RunLater();
   }
@@ -38,11 +40,15 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
   const DeviceFacts& facts() const override { return facts_; }
   Stream stream() const override { return const_cast<Machine*>(&machine_); }
 
+  uint64_t FreeMemory() override {
+    const uint64_t taken = used_ + (others_ == nullptr ? 0 : others_->load());
+    return facts_.total_memory - std::min(facts_.total_memory, taken);
+  }
   void Adopt() override {}
   void* Allocate(size_t bytes) override {
     const size_t whole =
         (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-    if (whole > facts_.total_memory - used_) return nullptr;
+    if (whole > FreeMemory()) return nullptr;
     void* const data = std::aligned_alloc(kAlignment, whole);
     if (data == nullptr) return nullptr;
     std::memset(data, kPoison, whole);
@@ -125,6 +131,7 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
   }
 
   const bool reaches_peers_;
+  const std::atomic<uint64_t>* const others_;
   DeviceFacts facts_;
   Machine machine_;
   LaunchGraphs graphs_;

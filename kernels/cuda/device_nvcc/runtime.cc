@@ -36,6 +36,13 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
   const DeviceFacts& facts() const override { return facts_; }
   Stream stream() const override { return stream_; }
 
+  uint64_t FreeMemory() override {
+    Adopt();
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    Check(cudaMemGetInfo(&free_bytes, &total_bytes), "measuring memory");
+    return free_bytes;
+  }
   void Adopt() override { Check(cudaSetDevice(index_), "choosing the device"); }
   void* Allocate(size_t bytes) override {
     Adopt();
