@@ -14,8 +14,9 @@
 namespace sluice {
 
 struct CollectiveLimits {
-  // A rank waits so long for the others at most, a whole step included: as long
-  // as a stage that a gateway holds may stand still.
+  // NCCL may take so long to connect the ranks' devices, and a rank to wait for
+  // the others, a whole step included: as long as a stage that a gateway holds
+  // may stand still.
   Duration deadline = std::chrono::seconds(60);
   Duration look_every = std::chrono::milliseconds(100);
 };

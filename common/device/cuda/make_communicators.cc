@@ -24,12 +24,13 @@ std::vector<int> DevicesOf(Runtimes runtimes) {
 }
 
 StatusOr<std::unique_ptr<DeviceExchange>> ConnectByNccl(
-    Runtimes runtimes, const std::string& library) {
-  SLUICE_ASSIGN_OR_RETURN(NcclLibrary nccl, NcclLibrary::Load(library));
+    Runtimes runtimes, const CommunicatorOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(NcclLibrary nccl, NcclLibrary::Load(options.nccl));
   const std::string version = nccl.version;
   SLUICE_ASSIGN_OR_RETURN(
       std::unique_ptr<DeviceExchange> exchange,
-      NcclExchange::Make(std::move(nccl), DevicesOf(runtimes)));
+      NcclExchange::Make(std::move(nccl), DevicesOf(runtimes),
+                         options.limits.deadline));
   LogInfo(runtimes.size(), " GPUs: ranks gather by NCCL ", version);
   return exchange;
 }
@@ -91,7 +92,7 @@ StatusOr<Communicators> MakeCommunicators(Runtimes runtimes,
   }
   if (IsOneDevice(runtimes)) return Virtual(runtimes);
   if (link == "auto" || link == "nccl") {
-    auto exchange = ConnectByNccl(runtimes, options.nccl);
+    auto exchange = ConnectByNccl(runtimes, options);
     if (exchange.ok()) {
       return Gathering(runtimes, *std::move(exchange), options.limits);
     }

@@ -1,6 +1,5 @@
 #include "common/device/cuda/nccl_exchange.h"
 
-#include <chrono>
 #include <utility>
 
 #include "common/base/cat.h"
@@ -15,8 +14,8 @@ namespace {
 // without a deadline of its own.
 class InitWatch {
  public:
-  explicit InitWatch(size_t devices)
-      : thread_("nccl-init", [this, devices] { Watch(devices); }) {}
+  InitWatch(size_t devices, Duration deadline)
+      : thread_("nccl-init", [=, this] { Watch(devices, deadline); }) {}
   ~InitWatch() {
     {
       MutexLock lock(mutex_);
@@ -29,9 +28,8 @@ class InitWatch {
   InitWatch& operator=(const InitWatch&) = delete;
 
  private:
-  void Watch(size_t devices) {
-    constexpr std::chrono::seconds kDeadline(60);
-    const TimePoint last = Clock::now() + kDeadline;
+  void Watch(size_t devices, Duration deadline) {
+    const TimePoint last = Clock::now() + deadline;
     {
       MutexLock lock(mutex_);
       while (!done_ && wake_.WaitUntil(mutex_, last)) {
@@ -39,7 +37,7 @@ class InitWatch {
       if (done_) return;
     }
     EndToBeReplaced(Cat("NCCL has not connected ", devices, " GPUs in ",
-                        kDeadline.count(), " s"));
+                        Seconds(deadline), " s"));
   }
 
   Mutex mutex_;
@@ -51,12 +49,12 @@ class InitWatch {
 }  // namespace
 
 StatusOr<std::unique_ptr<NcclExchange>> NcclExchange::Make(
-    NcclLibrary nccl, std::vector<int> devices) {
+    NcclLibrary nccl, std::vector<int> devices, Duration deadline) {
   std::unique_ptr<NcclExchange> exchange(new NcclExchange(std::move(nccl)));
   std::vector<NcclLibrary::Comm> comms(devices.size());
   int result = NcclLibrary::kSuccess;
   {
-    const InitWatch watch(devices.size());
+    const InitWatch watch(devices.size(), deadline);
     result = exchange->nccl_.comm_init_all(
         comms.data(), static_cast<int>(devices.size()), devices.data());
   }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/device/cuda/device_exchange.h"
@@ -19,9 +20,10 @@ namespace sluice {
 class NcclExchange final : public DeviceExchange {
  public:
   // `devices`: each rank's, none twice. UNAVAILABLE, with NCCL's words, if they
-  // cannot be connected; ends the process if NCCL does not say so in a minute.
+  // cannot be connected; ends the process if NCCL takes beyond the deadline.
   static StatusOr<std::unique_ptr<NcclExchange>> Make(NcclLibrary nccl,
-                                                      std::vector<int> devices);
+                                                      std::vector<int> devices,
+                                                      Duration deadline);
   ~NcclExchange() override;
   NcclExchange(const NcclExchange&) = delete;
   NcclExchange& operator=(const NcclExchange&) = delete;

@@ -2,12 +2,14 @@
 // that are threads over emulated devices: see fake_nccl.h.
 #include "tests/device/cuda/fake_nccl.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 namespace sluice::testing {
@@ -95,6 +97,9 @@ int ncclGetVersion(int* version) {
 }
 
 int ncclCommInitAll(void** comms, int count, const int* devices) {
+  while (plan->init_hangs) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
   if (plan->init_result != 0) return plan->init_result;
   const auto group = std::make_shared<sluice::testing::Group>(count);
   for (int r = 0; r < count; ++r) {

@@ -12,10 +12,11 @@ namespace sluice::testing {
 struct FakeNccl {
   // Hands work to a stream of NCCL's caller.
   std::function<void(void* stream, std::function<void()> work)> enqueue;
-  int late_rank = -1;     // never comes to a gather
-  int init_result = 0;    // of ncclCommInitAll
-  int gather_result = 0;  // of ncclAllGather, from the third on
-  int async_error = 0;    // of every communicator, from the third gather on
+  int late_rank = -1;       // never comes to a gather
+  bool init_hangs = false;  // for ever
+  int init_result = 0;      // of ncclCommInitAll
+  int gather_result = 0;    // of ncclAllGather, from the third on
+  int async_error = 0;      // of every communicator, from the third gather on
   std::atomic<int> gathers{0};
   std::atomic<int> alive{0};  // communicators
 };

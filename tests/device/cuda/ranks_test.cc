@@ -329,13 +329,14 @@ class RanksDeathTest : public ::testing::Test {
   RanksDeathTest() {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     options_.link = "nccl";
-    options_.limits.deadline = std::chrono::milliseconds(300);
+    options_.limits.deadline = std::chrono::seconds(60);
     options_.limits.look_every = std::chrono::milliseconds(20);
   }
   CommunicatorOptions options_;
 };
 
 TEST_F(RanksDeathTest, ARankThatDoesNotComeEndsTheProcess) {
+  options_.limits.deadline = std::chrono::seconds(2);
   EXPECT_EXIT(
       {
         Ranks ranks(2, options_);
@@ -346,8 +347,20 @@ TEST_F(RanksDeathTest, ARankThatDoesNotComeEndsTheProcess) {
       "rank [01] of 2 has waited(.|\n)*rank [01] is aborted");
 }
 
+TEST_F(RanksDeathTest, DevicesThatNcclNeverConnectsEndTheProcess) {
+  options_.limits.deadline = std::chrono::milliseconds(300);
+  EXPECT_EXIT(
+      {
+        FakeNccl plan;
+        plan.init_hangs = true;
+        options_.nccl = UseFakeNccl(&plan);
+        const auto connected = Connect(options_);
+        std::_Exit(connected.ok() ? 0 : 1);
+      },
+      ExitedWithCode(kToBeReplaced), "NCCL has not connected 2 GPUs in 0.3");
+}
+
 TEST_F(RanksDeathTest, AnErrorThatNcclFindsLaterEndsTheProcess) {
-  options_.limits.deadline = std::chrono::seconds(60);
   EXPECT_EXIT(
       {
         Ranks ranks(2, options_);
@@ -359,7 +372,6 @@ TEST_F(RanksDeathTest, AnErrorThatNcclFindsLaterEndsTheProcess) {
 }
 
 TEST_F(RanksDeathTest, AGatherThatNcclRefusesEndsTheProcess) {
-  options_.limits.deadline = std::chrono::seconds(60);
   EXPECT_EXIT(
       {
         Ranks ranks(2, options_);
@@ -371,7 +383,6 @@ TEST_F(RanksDeathTest, AGatherThatNcclRefusesEndsTheProcess) {
 }
 
 TEST_F(RanksDeathTest, RanksWithoutAFaultGoOn) {
-  options_.limits.deadline = std::chrono::seconds(60);
   EXPECT_EXIT(
       {
         Ranks ranks(2, options_);
