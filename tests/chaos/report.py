@@ -8,7 +8,7 @@ import pathlib
 import sys
 
 COUNTS = ("faults", "streams", "wrong", "cut by the gateway", "resumed",
-          "turned away", "recoveries", "replayed_tokens", "kept_tokens",
+          "refused", "broken", "turned away", "recoveries", "replayed_tokens", "kept_tokens",
           "resplits")
 
 

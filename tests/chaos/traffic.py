@@ -6,6 +6,7 @@ import json
 import random
 import threading
 import time
+import traceback
 import urllib.parse
 
 STREAMS = 6
@@ -13,6 +14,9 @@ STREAMS = 6
 PATIENCE = 90
 # Gaps below this are no pause (seconds).
 PAUSE = 0.25
+# Seconds after a gateway is ready again within which a client may still notice
+# that it was away: its thread waits for a processor.
+LATE = 3
 
 SCHEMA = {"type": "object", "properties": {
     "name": {"type": "string", "maxLength": 30},
@@ -123,14 +127,31 @@ class Transcript:
                           + [self.usage], sort_keys=True)
 
     def begins(self, whole):
-        """Whether what was told is the beginning of `whole`."""
-        calm = json.loads(whole)[:-1]
-        return all(
-            index < len(calm)
-            and calm[index]["text"].startswith(told["text"])
-            and calm[index]["ids"][:len(told["ids"])] == told["ids"]
-            and told["ends"] in ([], calm[index]["ends"])
+        """Whether what was told is the beginning of `whole`, in every part."""
+        *calm, usage = json.loads(whole)
+        return self.usage in (None, usage) and all(
+            index < len(calm) and begins_choice(plain(told), calm[index])
             for index, told in self.choices.items())
+
+
+
+def plain(told):
+    """A choice as JSON has it, its log probabilities joined."""
+    return json.loads(json.dumps(
+        {**told, "logprobs": joined(told["logprobs"])}))
+
+
+def begins_choice(told, calm):
+    calls = [(call, calm["calls"].get(index))
+             for index, call in told["calls"].items()]
+    return (calm["text"].startswith(told["text"])
+            and calm["ids"][:len(told["ids"])] == told["ids"]
+            and calm["logprobs"][:len(told["logprobs"])] == told["logprobs"]
+            and all(want is not None
+                    and want["name"].startswith(call["name"])
+                    and want["arguments"].startswith(call["arguments"])
+                    for call, want in calls)
+            and told["ends"] in ([], calm["ends"]))
 
 
 def joined(texts):
@@ -155,14 +176,19 @@ class Stream:
     answers, or while it is told to (503 before the stream began); where the
     gateway dies under a stream that has event ids, it asks for the rest.
 
-    `cut`: the stream broke off without an end; `resumed` and `turned_away`:
-    how often."""
+    `cut`: the stream broke off without an end. `troubles`: [(moment, which)]
+    of all that befell it, each a key of TROUBLES; `resumed`: how often it went
+    on after one."""
+
+    TROUBLES = {"refused": "no connection, or closed before the answer's head",
+                "broken": "the stream broke off",
+                "turned away": "503"}
 
     def __init__(self, url, path, body):
         self.told = Transcript()
         self.cut = None
         self.resumed = 0
-        self.turned_away = 0
+        self.troubles = []
         self.begin = time.monotonic()
         self._url, self._path = url, path
         self._body = {**body, "stream": True, "return_token_ids": True,
@@ -170,7 +196,6 @@ class Stream:
         self._last_id = None
         self._running = False
         self._retry()
-        self.end = time.monotonic()
 
     def _retry(self):
         while not self._attempt():
@@ -203,14 +228,12 @@ class Stream:
         connection.request("POST", self._path, json.dumps(self._body), headers)
         answer = connection.getresponse()
         if answer.status == 503:
-            self.turned_away += 1
+            self._note("turned away")
             return False
         if answer.status != 200:
-            text = answer.read().decode()
-            if self._running:  # not resumed
-                self.cut = f"{answer.status}: {text}"
-            else:
-                self.told.problem = f"{answer.status}: {text}"
+            what = "the rest" if self._running else "the stream"
+            self.told.problem = f"asked for {what}, got {answer.status}: " \
+                f"{answer.read().decode()}"
             return True
         self.resumed += self._running
         self._running = True
@@ -234,16 +257,20 @@ class Stream:
 
     def _broken(self, why):
         """True if that was the end of it."""
+        self._note("broken" if self._running else "refused")
         if not self._running or self._last_id is not None:
             return False
         self.cut = why
         return True
 
+    def _note(self, which):
+        self.troubles.append((time.monotonic(), which))
+
 
 class Load:
     """Streams of random requests, until it is stopped. `gateway_dies` and
-    `gateway_is_back` tell when streams may break off, and new ones be turned
-    away."""
+    `gateway_is_back` tell when streams may break off or be resumed, and new
+    ones be refused and turned away; at any other time that is wrong."""
 
     def __init__(self, url, bodies, want, draw):
         self.done = 0
@@ -251,14 +278,15 @@ class Load:
         self.pauses = []
         self.wrong = []
         self.counts = {"cut by the gateway": 0, "resumed": 0,
-                       "turned away": 0}
+                       **dict.fromkeys(Stream.TROUBLES, 0)}
         self._url, self._bodies, self._want = url, bodies, want
         self._deaths = []
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._run,
-                             args=(random.Random(draw.random()),))
+                             args=(random.Random(draw.random()),),
+                             daemon=True)
             for _ in range(STREAMS)]
         for thread in self._threads:
             thread.start()
@@ -270,15 +298,20 @@ class Load:
         for death in self._deaths:
             death[1] = death[1] or time.monotonic()
 
-    def _without_gateway(self, stream):
-        """Whether there was none in a part of the stream's time."""
-        return any(begin < stream.end and (end or stream.end) >= stream.begin
+    def _without_gateway(self, moment):
+        return any(begin <= moment and (end is None or moment <= end + LATE)
                    for begin, end in self._deaths)
 
     def _run(self, draw):
         while not self._stop.is_set():
             which = draw.randrange(len(self._bodies))
-            stream = Stream(self._url, *self._bodies[which])
+            try:
+                stream = Stream(self._url, *self._bodies[which])
+            except Exception:  # an answer that is none
+                with self._lock:
+                    self.wrong.append({"request": self._bodies[which],
+                                       "problem": traceback.format_exc()})
+                return
             with self._lock:
                 self._take(stream, which)
 
@@ -288,19 +321,18 @@ class Load:
         self.gaps.append(told.gap)
         self.pauses += told.pauses
         self.counts["resumed"] += stream.resumed
-        self.counts["turned away"] += stream.turned_away
-        died = self._without_gateway(stream)
-        if stream.cut and died:
-            self.counts["cut by the gateway"] += 1
-            if told.begins(self._want[which]):
-                return
-        elif not stream.cut and told.problem is None and \
-                told.whole() == self._want[which]:
-            if not stream.turned_away or died:
-                return
+        for _, trouble in stream.troubles:
+            self.counts[trouble] += 1
+        unexcused = [trouble for moment, trouble in stream.troubles
+                     if not self._without_gateway(moment)]
+        self.counts["cut by the gateway"] += bool(stream.cut)
+        is_right = told.begins if stream.cut else told.whole().__eq__
+        if told.problem is None and not unexcused and \
+                is_right(self._want[which]):
+            return
         self.wrong.append({
             "request": self._bodies[which], "cut": stream.cut,
-            "problem": told.problem, "turned away": stream.turned_away,
+            "problem": told.problem, "while the gateway was there": unexcused,
             "got": told.whole(), "want": self._want[which]})
 
     def pause_within(self, begin, end):
@@ -310,6 +342,12 @@ class Load:
                         if since < end and to > begin), default=0.0)
 
     def stop(self):
+        """Lets the streams end. AssertionError if one does not."""
         self._stop.set()
+        end = time.monotonic() + 200
         for thread in self._threads:
-            thread.join(200)
+            thread.join(max(0, end - time.monotonic()))
+        alive = sum(thread.is_alive() for thread in self._threads)
+        if alive:
+            raise AssertionError(f"{alive} of {STREAMS} clients still wait "
+                                 "200 s after the last fault")
