@@ -10,11 +10,28 @@ import time
 import harness
 
 
+def runs(entry):
+    """Whether its pid is that process, of its command: not 0, which would be
+    this one's group, and not another that has got the number since."""
+    if entry["pid"] <= 0:
+        return False
+    try:
+        command = pathlib.Path(f"/proc/{entry['pid']}/cmdline").read_bytes()
+    except OSError:
+        return False
+    argv = "\0".join(map(str, entry["argv"])).encode()
+    return argv + b"\0" in command
+
+
 def try_signal(entry, number):
+    """Whether it was there: else it is between its end and its next start."""
+    if not runs(entry):
+        return False
     try:
         os.kill(entry["pid"], number)
     except ProcessLookupError:
-        pass  # between its end and its next start
+        return False
+    return True
 
 
 def named(entry):
@@ -26,6 +43,11 @@ class Faults:
     is told when streams may break."""
 
     KINDS = ()
+    # Those that take the gateway away, as its clients see it.
+    OF_GATEWAY = ("kill_gateway", "end_gateway")
+    # Kinds that take long by what they are.
+    SLOW = ("flap", "another_model", "expired_certificate", "full_disk")
+    longest = 12  # seconds for which anything is held; below 12: none is SLOW
 
     def __init__(self, cluster, draw, load):
         self.cluster, self.draw, self.load = cluster, draw, load
@@ -34,7 +56,10 @@ class Faults:
     def next(self):
         """(kind, what was done)."""
         if not self._turn:
-            self._turn = self.draw.sample(self.KINDS, len(self.KINDS))
+            kinds = [kind for kind in self.KINDS
+                     if self.longest >= Faults.longest
+                     or kind not in self.SLOW]
+            self._turn = self.draw.sample(kinds, len(kinds))
         kind = self._turn.pop()
         return kind, getattr(self, kind)()
 
@@ -42,12 +67,30 @@ class Faults:
         return [entry for entry in self.cluster.file["processes"]
                 if entry["role"] in roles]
 
+    def gateway(self):
+        """The gateway's pid."""
+        return self.entries("gateway")[0]["pid"]
+
     def victims(self, number=1):
         return self.draw.sample(self.entries("stage", "spare", "expert"),
                                 number)
 
+    def certain(self):
+        """(kind, what was done): of a process that has a place, at once."""
+        victim = self.draw.choice(self.entries("stage"))
+        if not try_signal(victim, signal.SIGKILL):
+            raise AssertionError(f"{named(victim)} does not run: {victim}")
+        return "kill", named(victim)
+
+    def _pause(self, least, most):
+        """Sleeps for a time in between; how long, in seconds."""
+        seconds = min(self.draw.uniform(least, most), self.longest)
+        time.sleep(seconds)
+        return seconds
+
     def _held(self, victim, seconds):
         """Stopped for a while."""
+        seconds = min(seconds, self.longest)
         try_signal(victim, signal.SIGSTOP)
         time.sleep(seconds)
         try_signal(victim, signal.SIGCONT)
@@ -103,8 +146,7 @@ class Faults:
         self._limited(victim, resource.RLIMIT_NOFILE, 3)
         if self.draw.random() < 0.5:
             try_signal(other, signal.SIGKILL)
-        seconds = self.draw.uniform(1, 5)
-        time.sleep(seconds)
+        seconds = self._pause(1, 5)
         self._limited(victim, resource.RLIMIT_NOFILE, None)
         return f"{named(victim)} for {seconds:.1f} s"
 
@@ -118,14 +160,15 @@ class Faults:
             pages = 0
         more = self.draw.choice((0, 1 << 20, 8 << 20))
         self._limited(victim, resource.RLIMIT_AS, 4096 * pages + more)
-        seconds = self.draw.uniform(1, 4)
-        time.sleep(seconds)
+        seconds = self._pause(1, 4)
         self._limited(victim, resource.RLIMIT_AS, None)
         return f"{named(victim)} at {more >> 20} MiB more, {seconds:.1f} s"
 
     @staticmethod
     def _limited(victim, what, soft):
         """None: up to the hard limit again. It may have died meanwhile."""
+        if not runs(victim):
+            return
         try:
             _, hard = resource.prlimit(victim["pid"], what)
             if soft is None:
@@ -205,9 +248,17 @@ class Shrinking(Faults):
         self._pids[named(victim)] = child.pid
         return child
 
+    def certain(self):
+        victim = self.draw.choice(self.entries("stage"))
+        return "lose", self._lose(victim)
+
     def lose(self):
         victim, = self.victims()
-        try_signal(victim, signal.SIGKILL)
+        return self._lose(victim)
+
+    def _lose(self, victim):
+        if not try_signal(victim, signal.SIGKILL):
+            raise AssertionError(f"{named(victim)} does not run: {victim}")
         seconds = self.draw.uniform(0.5, 6)
         time.sleep(seconds)
         self._start(victim)

@@ -26,7 +26,8 @@ class Machines(faults.Faults):
 
     def _for(self, *blocks, seconds=None):
         """Within all of them for a while; how long."""
-        seconds = seconds or self.draw.choice((0.5, 1, 2, 3, 4, 8))
+        seconds = seconds or min(self.draw.choice((0.5, 1, 2, 3, 4, 8)),
+                                 self.longest)
         with contextlib.ExitStack() as stack:
             for block in blocks:
                 stack.enter_context(block)
@@ -65,7 +66,7 @@ class Machines(faults.Faults):
         one, other = self._pair()
         with self.cluster.network.cut(one, other):
             killed = self.kill()
-            time.sleep(self.draw.uniform(0.5, 5))
+            self._pause(0.5, 5)
         return f"{one} to {other}, and {killed}"
 
     def narrow(self):

@@ -3,6 +3,7 @@ certificate and a supervisor of its own, and a relay before every stage. Needs
 root, ip, tc and openssl."""
 
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -48,11 +49,20 @@ def address(name):
 
 
 class Network:
-    """The namespaces. What is broken is mended by the block's end."""
+    """The namespaces, whose names are this machine's: one at a time has them,
+    the next one waits. What is broken is mended by the block's end."""
+
+    LOCK = pathlib.Path(tempfile.gettempdir(), "sluice-chaos-network.lock")
+
+    def __init__(self):
+        self._lock = None
 
     def open(self):
-        """subprocess.CalledProcessError where there are no namespaces."""
-        self.close()
+        """subprocess.CalledProcessError where there are no namespaces. Close
+        it in any case."""
+        self._lock = open(self.LOCK, "w")
+        harness.wait_for(self._take, 900, f"{self.LOCK} is free")
+        self._remove()
         do("ip", "link", "add", BRIDGE, "type", "bridge")
         do("ip", "link", "set", BRIDGE, "up")
         do("ip", "addr", "add", f"{NET}.254/24", "dev", BRIDGE)
@@ -67,7 +77,20 @@ class Network:
             do("ip", "-n", space, "link", "set", "eth0", "up")
             do("ip", "-n", space, "link", "set", "lo", "up")
 
+    def _take(self):
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
     def close(self):
+        if self._lock is not None:
+            self._remove()
+            self._lock.close()
+            self._lock = None
+
+    def _remove(self):
         for name in NAMES:
             do("ip", "netns", "del", self.space(name), check=False)
         do("ip", "link", "del", BRIDGE, check=False)
@@ -152,7 +175,7 @@ class Process:
 
     def entry(self):
         return {"role": self.role, "index": self.index, "pid": self.pid,
-                "log": str(self.log)}
+                "argv": self.argv, "log": str(self.log)}
 
     def keep(self):
         """One look: starts it where it is not there."""
