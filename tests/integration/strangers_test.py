@@ -3,6 +3,7 @@ does can do. A stranger here speaks HTTP/2 by hand: no client of ours, and no
 more than a socket."""
 
 import base64
+import contextlib
 import json
 import os
 import pathlib
@@ -251,8 +252,8 @@ class StrangersTest(unittest.TestCase):
 
 
 class Rogue:
-    """What one who reaches a port of a stage tries. No try raises: a stage
-    may close a connection at any time."""
+    """What one who reaches a port of a stage tries. Each try gets its
+    connections, else OSError; the stage may close them at any time."""
 
     def __init__(self, address):
         self.address = address
@@ -263,26 +264,18 @@ class Rogue:
                 self.data_before_a_hello, self.many_calls]
 
     def _send(self, *pieces):
-        try:
-            with dial(self.address) as to:
-                for piece in pieces:
-                    to.sendall(piece)
-                to.settimeout(0.05)
-                while to.recv(65536):
-                    pass
-        except OSError:
-            pass
+        with dial(self.address) as to, contextlib.suppress(OSError):
+            for piece in pieces:
+                to.sendall(piece)
+            to.settimeout(0.05)
+            while to.recv(65536):
+                pass
 
     def silent_connections(self):
-        held = []
-        try:
+        with contextlib.ExitStack() as held:
             for _ in range(200):
-                held.append(dial(self.address))
+                held.enter_context(dial(self.address))
             time.sleep(0.5)
-        except OSError:
-            pass
-        for one in held:
-            one.close()
 
     def garbage(self):
         for _ in range(20):
