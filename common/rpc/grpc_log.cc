@@ -21,7 +21,7 @@ std::atomic<void (*)()> on_deaf{nullptr};
 void BecomeDeaf(std::string_view why) {
   if (is_deaf.exchange(true)) return;
   LogError("no connection is accepted any more: ", why);
-  if (const auto handler = on_deaf.load()) handler();
+  if (const auto handler = on_deaf.exchange(nullptr)) handler();
 }
 
 void OnGrpcLine(gpr_log_func_args* args) {
@@ -40,12 +40,20 @@ void OnGrpcLine(gpr_log_func_args* args) {
 
 void TakeGrpcLog() {
   static std::once_flag once;
-  std::call_once(once, [] { gpr_set_log_function(OnGrpcLine); });
+  std::call_once(once, [] {
+    gpr_log_verbosity_init();  // from GRPC_VERBOSITY
+    if (gpr_should_log(GPR_LOG_SEVERITY_ERROR) == 0) {
+      gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);  // OnDeaf needs errors
+    }
+    gpr_set_log_function(OnGrpcLine);
+  });
 }
 
 void OnDeaf(void (*handler)()) {
   on_deaf = handler;
-  if (is_deaf) handler();
+  if (!is_deaf) return;
+  // Whichever thread takes it calls it.
+  if (const auto taken = on_deaf.exchange(nullptr)) taken();
 }
 
 bool IsDeaf() { return is_deaf; }

@@ -26,9 +26,9 @@ int ServiceMain(int argc, char** argv, const char* service, const char* usage,
   return 1;
 }
 
-// Serves until one of `signals` comes, then drains for `drain_time` at the most
-// and stops. Returns an error if the address cannot be written to `port_file`,
-// or if `server` cannot load.
+// Serves until one of `signals` or AskToEnd comes, then drains for `drain_time`
+// at the most and stops. Returns an error if the address cannot be written to
+// `port_file`, if `server` cannot load, or after AskToEnd.
 template <typename Server>
 Status ServeAndDrain(Server& server, const sigset_t& signals,
                      const std::string& port_file, Duration drain_time) {
@@ -37,12 +37,12 @@ Status ServeAndDrain(Server& server, const sigset_t& signals,
   SLUICE_RETURN_IF_ERROR(AwaitLoad(signals, [&server](TimePoint deadline) {
     return server.WaitLoaded(deadline);
   }));
-  AwaitSignal(signals);
+  const Status why = AwaitSignal(signals);
   UnblockSignals(signals);
   server.Drain(Clock::now() + drain_time);
   server.Stop();
   LogInfo("stopped");
-  return OkStatus();
+  return why;
 }
 
 }  // namespace sluice

@@ -1,7 +1,5 @@
 // sluice-expert: serves experts of a model's sparse layers. See README.md.
 #include <absl/flags/flag.h>
-#include <signal.h>
-#include <unistd.h>
 
 #include <string>
 
@@ -137,12 +135,9 @@ Status Run(const sigset_t& signals) {
   SLUICE_ASSIGN_OR_RETURN(const auto server,
                           ExpertServer::Start(std::move(options)));
   // It ends like one that is told to: a supervisor's next one hears again.
-  rpc::OnDeaf([] { ::kill(::getpid(), SIGTERM); });
-  SLUICE_RETURN_IF_ERROR(ServeAndDrain(
-      *server, signals, absl::GetFlag(FLAGS_port_file), kDrainTime));
-  return rpc::IsDeaf()
-             ? Unavailable("ended because no connection was accepted any more")
-             : OkStatus();
+  rpc::OnDeaf([] { AskToEnd("no connection is accepted any more"); });
+  return ServeAndDrain(*server, signals, absl::GetFlag(FLAGS_port_file),
+                       kDrainTime);
 }
 
 }  // namespace

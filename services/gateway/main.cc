@@ -506,12 +506,12 @@ Status Run(const sigset_t& signals) {
   LogInfo("listening on ", tls ? "https" : "http", "://", server->address());
   SLUICE_RETURN_IF_ERROR(
       WritePortFile(absl::GetFlag(FLAGS_port_file), server->address()));
-  AwaitSignal(signals, TidyHeap);
+  const Status why = AwaitSignal(signals, TidyHeap);
   UnblockSignals(signals);
   server->Drain(Clock::now() + FromSeconds(absl::GetFlag(FLAGS_drain_timeout)));
   server->Stop();
   LogInfo("stopped");
-  return OkStatus();
+  return why;
 }
 
 }  // namespace

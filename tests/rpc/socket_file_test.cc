@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string>
 
+#include "common/base/log.h"
 #include "common/rpc/grpc_log.h"
 #include "tests/rpc/echo_service.h"
 #include "tests/testing/no_descriptors.h"
@@ -47,6 +49,29 @@ class SocketFileTest : public ::testing::Test {
     EXPECT_THAT(stream->messages(), ElementsAre("x"));
     stream->HalfClose();
     EXPECT_TRUE(Eventually([&] { return stream->ends().size() == 1; }));
+  }
+
+  // Takes the descriptors while a caller comes.
+  bool TellsOnceThatItIsDeaf() {
+    static std::atomic<int> told{0};
+    const auto server = Listen(Address(), TransportOptions(), &service_);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    Path().copy(address.sun_path, sizeof(address.sun_path) - 1);
+    const int caller = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    if (!server.ok() || caller < 0) return false;
+    OnDeaf([] { ++told; });
+    {
+      const sluice::testing::NoDescriptors none;
+      if (::connect(caller, reinterpret_cast<sockaddr*>(&address),
+                    sizeof(address)) != 0 ||
+          !Eventually([] { return IsDeaf() && told == 1; })) {
+        return false;
+      }
+    }
+    OnDeaf([] { told += 10; });  // it has come: at once
+    FlushLog(std::chrono::seconds(5));
+    return told == 11;
   }
 
   std::string folder_;
@@ -95,25 +120,18 @@ TEST_F(SocketFileTest, AFileThatWasLeftBehindIsReplaced) {
   }
 }
 
-TEST_F(SocketFileTest, AProcessThatCannotAcceptIsDeafAndToldSo) {
-  static std::atomic<int> told{0};
-  const auto server = Listen(Address(), TransportOptions(), &service_);
-  ASSERT_TRUE(server.ok()) << server.status();
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  Path().copy(address.sun_path, sizeof(address.sun_path) - 1);
-  const int caller = ::socket(AF_UNIX, SOCK_STREAM, 0);
-  ASSERT_GE(caller, 0);
-  OnDeaf([] { ++told; });
-  {
-    const sluice::testing::NoDescriptors none;
-    EXPECT_EQ(::connect(caller, reinterpret_cast<sockaddr*>(&address),
-                        sizeof(address)),
-              0);
-    EXPECT_TRUE(Eventually([] { return IsDeaf(); }));
-    EXPECT_TRUE(Eventually([] { return told == 1; }));
-  }
-  ::close(caller);
+// In a process of its own, which is deaf from then on. GRPC_VERBOSITY does not
+// keep it from hearing so.
+TEST_F(SocketFileTest, AProcessThatCannotAcceptIsDeafAndToldSoOnce) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("GRPC_VERBOSITY", "NONE", 1);
+        const bool right = TellsOnceThatItIsDeaf();
+        TearDown();
+        std::_Exit(right ? 7 : 8);
+      },
+      ::testing::ExitedWithCode(7), "no connection is accepted any more");
 }
 
 TEST_F(SocketFileTest, AFolderThatIsNotThereIsNamed) {

@@ -74,7 +74,7 @@ TEST_F(NotifySocketTest, AServiceTellsThatItIsReadyAliveAndStopping) {
   int tidied = 0;
   std::thread service([&] {
     pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-    AwaitSignal(signals, [&tidied] { ++tidied; });
+    EXPECT_TRUE(AwaitSignal(signals, [&tidied] { ++tidied; }).ok());
   });
   EXPECT_EQ(manager.Next(), "READY=1");
   EXPECT_EQ(manager.Next(), "WATCHDOG=1");
@@ -85,6 +85,47 @@ TEST_F(NotifySocketTest, AServiceTellsThatItIsReadyAliveAndStopping) {
   while (last == "WATCHDOG=1") last = manager.Next();
   EXPECT_EQ(last, "STOPPING=1");
   EXPECT_GE(tidied, 2);
+}
+
+// A process asks itself once: each in a process of its own.
+TEST_F(NotifySocketTest, AServiceThatAsksItselfToEndTellsWhy) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        const sigset_t signals = BlockSignals();
+        std::thread([] { AskToEnd("nobody comes in"); }).detach();
+        const Status why = AwaitSignal(signals);
+        std::_Exit(Message(why) == "nobody comes in" ? 7 : 8);
+      },
+      ::testing::ExitedWithCode(7), "");
+  EXPECT_EXIT(
+      {
+        const sigset_t signals = BlockSignals();
+        kill(getpid(), SIGTERM);
+        const Status told = AwaitSignal(signals);
+        AskToEnd("nobody comes in");
+        UnblockSignals(signals);  // no second signal has come
+        std::_Exit(told.ok() ? 7 : 8);
+      },
+      ::testing::ExitedWithCode(7), "");
+}
+
+TEST_F(NotifySocketTest, AServiceThatAsksItselfToEndWhileItLoadsEndsWithOne) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto never = [](TimePoint) { return DeadlineExceeded(""); };
+  EXPECT_EXIT(
+      {
+        AskToEnd("nobody comes in");
+        (void)AwaitLoad(BlockSignals(), never);
+      },
+      ::testing::ExitedWithCode(1), "ends while loading: nobody comes in");
+  EXPECT_EXIT(
+      {
+        const sigset_t signals = BlockSignals();
+        kill(getpid(), SIGTERM);
+        (void)AwaitLoad(signals, never);
+      },
+      ::testing::ExitedWithCode(0), "asked to end while loading");
 }
 
 TEST_F(NotifySocketTest, AnAbstractNameIsReachedToo) {
