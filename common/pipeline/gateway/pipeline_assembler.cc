@@ -126,7 +126,8 @@ PipelineAssembler::PipelineAssembler(PipelineOptions options,
     : options_(std::move(options)),
       hello_(HelloOf(options_)),
       events_(std::make_shared<PipelineEvents>()),
-      places_(std::move(stages), options_.stages.size(), options_.places),
+      places_(std::move(stages), options_.stages.size(), options_.places,
+              options_.check_model),
       resplit_(places_, options_.resplit),
       stages_(places_.stages()),
       plans_(std::make_shared<PlanChannel>(options_.replica, places_.holders(),
@@ -141,7 +142,7 @@ void PipelineAssembler::Start(PipelineCallbacks callbacks) {
   callbacks_ = std::move(callbacks);
   plans_->Start({[this](Epoch epoch) { OnUp(epoch); },
                  [this](Epoch epoch, size_t index, const Status& why) {
-                   if (epoch == name_.epoch) Lose(index, why, true);
+                   if (epoch == name_.epoch) Lose(index, why, "");
                  }},
                 std::move(callbacks_.on_result));
   thread_ = NamedThread("pipeline", [this] { Run(); });
@@ -348,25 +349,14 @@ void PipelineAssembler::WatchUp(TimePoint now) {
 // Epochs ---------------------------------------------------------------------
 
 void PipelineAssembler::BeginAssigning(TimePoint now) {
-  std::vector<StageFacts> welcomes;
-  for (size_t i = 0; i < places_.count(); ++i) {
-    welcomes.push_back(stages_[i]->facts());
-  }
-  size_t conflict = 0;
-  auto joined = JoinStages(welcomes, model_, conflict);
-  Status refusal = joined.status();
-  if (joined.ok()) {
-    model_ = joined_ = *std::move(joined);
-    if (options_.check_model) refusal = options_.check_model(joined_);
-  } else {
-    stages_[conflict]->SetConflict(Message(refusal));
-  }
-  if (!refusal.ok()) {
-    message_ = Message(refusal);
+  auto joined = places_.Join(model_);
+  if (!joined.ok()) {
+    message_ = Message(joined.status());
     LogWarning("the stages are no pipeline: ", message_);
     assign_at_ = TimePoint::max();  // until a stage has changed
     return;
   }
+  model_ = joined_ = *std::move(joined);
   phase_ = Phase::kAssigning;
   name_.epoch = places_.NextEpoch(name_.epoch);
   name_.secret = RandomBytes(wire::kSecretBytes);
@@ -431,15 +421,16 @@ void PipelineAssembler::OnFailure(size_t index, const v1::Failure& failure) {
   Lose(blamed,
        blamed == index ? why
                        : Annotate(why, stages_[index]->Describe(), " reports"),
-       /*by_streams=*/true);
+       stages_[index]->address());
 }
 
-void PipelineAssembler::Lose(size_t index, const Status& why, bool by_streams) {
+void PipelineAssembler::Lose(size_t index, const Status& why,
+                             const std::optional<std::string>& peer) {
   if (phase_ == Phase::kGathering) return;
-  by_streams = by_streams && phase_ == Phase::kUp && !draining_;
+  const bool by_stream = peer && phase_ == Phase::kUp && !draining_;
   message_ = Cat(stages_[index]->Describe(), ": ", Message(why));
   EndEpoch(/*is_planned=*/false);
-  if (by_streams) places_.OnStreamsBroken(index);
+  if (by_stream) places_.OnStreamBroken(index, *peer, name_);
 }
 
 void PipelineAssembler::EndEpoch(bool is_planned) {

@@ -162,9 +162,11 @@ class PipelineAssembler {
   // Joins the stages to a pipeline and begins an epoch, if they fit.
   void BeginAssigning(TimePoint now);
   void OnUp(Epoch epoch);
-  // The pipeline cannot go on because of stage `index`, or of its streams of
-  // plans or results while Control may go on.
-  void Lose(size_t index, const Status& why, bool by_streams = false);
+  // The pipeline cannot go on because of stage `index`. `peer`: a stream of
+  // plans or results broke, while Control may go on (see
+  // StagePlaces::OnStreamBroken).
+  void Lose(size_t index, const Status& why,
+            const std::optional<std::string>& peer = std::nullopt);
   // Ends the epoch because of message_, by choice if `is_planned`.
   void EndEpoch(bool is_planned);
   void OnException(const Status& what);

@@ -72,6 +72,7 @@ void StageConnection::Connect(
     std::function<void(const v1::ControlResponse&, int64_t)> on_message,
     std::function<void(const Status&)> on_end) {
   link_id_ = link_id;
+  given_up_ = false;
   linked_at_ = Clock::now();
   load_sent_ = false;
   drained_ = false;
@@ -137,7 +138,6 @@ Status StageConnection::OnMessage(const v1::ControlResponse& response,
       SLUICE_ASSIGN_OR_RETURN(facts_,
                               CheckWelcome(address_, response.welcome()));
       welcomed_ = true;
-      breaks_ = 0;
       highest_epoch_ = Epoch(response.welcome().highest_epoch());
       load_ = {};
       seen_ = true;
@@ -219,15 +219,17 @@ void StageConnection::OnAssigned(const v1::Assigned& assigned) {
   kv_epoch_ = assigned.kept() && kv_epoch_ != Epoch(0) ? epoch : Epoch(0);
 }
 
-void StageConnection::OnStreamsBroken(Duration lived, bool replaceable) {
-  breaks_ = lived < kShortPipeline ? breaks_ + 1 : 1;
-  if (breaks_ < kMostBreaks || !replaceable || !welcomed_) return;
-  const Status why = Unavailable("answers, but its streams broke ", breaks_,
-                                 " times in a row");
+void StageConnection::GiveUp() {
+  const Status why =
+      Unavailable("answers, but its streams break time and again");
   LogWarning(Describe(), " is given up: ", Message(why));
   End(why)->Cancel(why);
-  gone_ = true;
+  gone_ = given_up_ = true;
   connect_at_ = Clock::now() + kGivenUpPause;
+}
+
+void StageConnection::EndPause() {
+  if (std::exchange(given_up_, false)) connect_at_ = Clock::now();
 }
 
 void StageConnection::SendLoad(const wire::PipelineName& name,

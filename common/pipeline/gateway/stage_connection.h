@@ -23,11 +23,7 @@ namespace sluice {
 // How long a lost process keeps its place after its last sign of life: with a
 // broken stream it may still hold its layers, which no spare has yet.
 inline constexpr Duration kReturnGrace = std::chrono::seconds(3);
-// A process that answers, and whose streams broke in so many pipelines in a row
-// that were up for a short time alone, is given up if another can take its
-// place, and tried again after a pause.
-inline constexpr int kMostBreaks = 2;
-inline constexpr Duration kShortPipeline = std::chrono::seconds(30);
+// How long a process that was given up is not tried.
 inline constexpr Duration kGivenUpPause = std::chrono::seconds(15);
 
 // The gateway's connection to one stage's process: its Control stream, the
@@ -75,12 +71,11 @@ class StageConnection {
     kv_epoch_ = has ? epoch : Epoch(0);
     missing_since_.reset();
   }
-  // Notes that streams of plans or results broke because of the stage, while
-  // Control goes on, in a pipeline that was up for `lived`. If that happens
-  // again and again, a process that is `replaceable` leaves its place: it may
-  // answer for ever and carry nothing, as one does in which a thread of gRPC
-  // could not start.
-  void OnStreamsBroken(Duration lived, bool replaceable);
+  // Takes the process for gone, and tries it again after kGivenUpPause. Needs a
+  // Welcome.
+  void GiveUp();
+  // Tries a process that was given up at once: it is needed.
+  void EndPause();
   // Whether the stage has the KV cache of the last pipeline, in `epoch`.
   bool kept(Epoch epoch) const { return kv_epoch_ == epoch; }
   // Makes an assignable stage load the layers of `place`, once per stream. The
@@ -125,9 +120,6 @@ class StageConnection {
   }
   uint64_t link_id() const { return link_id_; }  // of the latest stream
   bool linked() const { return link_ != nullptr; }
-  bool linked_by(uint64_t link_id) const {
-    return linked() && link_id_ == link_id;
-  }
   // Whether the stage has sent Welcome on this Control stream.
   bool welcomed() const { return welcomed_; }
   const StageLoad& load() const { return load_; }  // of the latest heartbeat
@@ -178,7 +170,7 @@ class StageConnection {
   StageState down_state_ = StageState::kConnecting;  // while not welcomed
   bool refused_ = false;                             // welcomed, does not fit
   bool load_sent_ = false;                           // on this link
-  int breaks_ = 0;                                   // see OnStreamsBroken
+  bool given_up_ = false;                            // and not tried since
   bool held_ = false;
   Epoch highest_epoch_;
   // The epoch in whose state the stage's KV cache is that of the last pipeline;

@@ -4,14 +4,17 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/pipeline/gateway/handshake.h"
 
 namespace sluice {
 
 StagePlaces::StagePlaces(StageConnections stages, size_t count,
-                         std::vector<StagePlace> layers)
+                         std::vector<StagePlace> layers,
+                         std::function<Status(const StageFacts&)> check_model)
     : stages_(std::move(stages)),
       places_(std::move(layers)),
-      are_given_(!places_.empty()) {
+      are_given_(!places_.empty()),
+      check_model_(std::move(check_model)) {
   places_.resize(count);
   for (size_t i = 0; i < count; ++i) stages_[i]->SetIndex(i);
 }
@@ -22,7 +25,7 @@ StageConnections StagePlaces::holders() const {
 
 std::optional<size_t> StagePlaces::IndexOf(uint64_t link_id) const {
   for (size_t i = 0; i < stages_.size(); ++i) {
-    if (stages_[i]->linked_by(link_id)) return i;
+    if (stages_[i]->linked() && stages_[i]->link_id() == link_id) return i;
   }
   return std::nullopt;
 }
@@ -30,6 +33,7 @@ std::optional<size_t> StagePlaces::IndexOf(uint64_t link_id) const {
 void StagePlaces::OnWelcome(size_t index, bool is_up) {
   for (const auto& any : stages_) any->SetConflict("");
   if (is_up) CheckSpares();
+  breaks_.Forget(stages_[index]->address());
   if (!has(index) || are_given_) return;
   const StageFacts& facts = stages_[index]->facts();
   if (facts.place().empty()) return;
@@ -42,7 +46,11 @@ bool StagePlaces::Fill(TimePoint now, Duration patience,
   bool changed = false;
   for (size_t i = 0; i < places_.size(); ++i) {
     if (stages_[i]->vacant(now, patience) || Succeeded(i)) {
-      changed = Give(i, message) || changed;
+      const bool given = Give(i, message);
+      changed = given || changed;
+      if (!given) {
+        for (const auto& any : stages_) any->EndPause();
+      }
     }
     StageConnection& stage = *stages_[i];
     const StagePlace& place = places_[i];
@@ -85,14 +93,13 @@ StagePlace StagePlaces::Between(size_t index) const {
   return gap;
 }
 
-size_t StagePlaces::SpareFor(const StagePlace& place) const {
+size_t StagePlaces::SpareFor(const StagePlace& place) {
   size_t chosen = 0;
   for (size_t i = places_.size(); i < stages_.size(); ++i) {
     StageConnection& spare = *stages_[i];
     if (!spare.available()) continue;
     if (const Status fits = CheckSpare(spare.facts()); !fits.ok()) {
-      LogWarning(spare.Describe(), ": ", Message(fits));
-      spare.SetConflict(Message(fits));
+      Refuse(spare, Message(fits));
     } else if (spare.holds(place)) {
       chosen = i;  // has nothing to load
       break;
@@ -134,9 +141,34 @@ bool StagePlaces::Give(size_t index, std::string& message) {
   return true;
 }
 
-void StagePlaces::OnStreamsBroken(size_t index) {
-  stages_[index]->OnStreamsBroken(Clock::now() - up_since_,
-                                  SpareFor(places_[index]) != 0);
+void StagePlaces::OnStreamBroken(size_t index, const std::string& peer,
+                                 const wire::PipelineName& name) {
+  StageConnection& stage = *stages_[index];
+  const bool again =
+      breaks_.Add(stage.address(), peer, Clock::now() - up_since_);
+  if (again && stage.welcomed() && Prepare(index, name)) stage.GiveUp();
+}
+
+Status StagePlaces::CheckModel(const StageFacts& stage) const {
+  return check_model_ ? check_model_(stage) : OkStatus();
+}
+
+StatusOr<StageFacts> StagePlaces::Join(
+    const std::optional<StageFacts>& before) {
+  std::vector<StageFacts> welcomes;
+  Status serve;
+  for (const auto& stage : holders()) {
+    welcomes.push_back(stage->facts());
+    const Status serves = CheckModel(stage->facts());
+    if (serves.ok()) continue;
+    stage->SetConflict(Message(serves));
+    if (serve.ok()) serve = serves;
+  }
+  SLUICE_RETURN_IF_ERROR(serve);
+  size_t conflict = 0;
+  auto joined = JoinStages(welcomes, before, conflict);
+  if (!joined.ok()) stages_[conflict]->SetConflict(Message(joined.status()));
+  return joined;
 }
 
 void StagePlaces::CheckSpares() {
@@ -145,16 +177,26 @@ void StagePlaces::CheckSpares() {
     if (!spare.welcomed()) continue;
     const Status fits = CheckSpare(spare.facts());
     if (fits.ok()) continue;
-    LogWarning(spare.Describe(), ": ", Message(fits));
-    spare.SetConflict(Message(fits));
+    Refuse(spare, Message(fits));
   }
 }
 
-Status StagePlaces::CheckSpare(const StageIdentity& spare) const {
+void StagePlaces::Refuse(StageConnection& spare, const std::string& why) {
+  if (refused_[spare.address()] != spare.link_id()) {
+    LogWarning(spare.Describe(), ": ", why);
+  }
+  refused_[spare.address()] = spare.link_id();
+  spare.SetConflict(why);
+}
+
+Status StagePlaces::CheckSpare(const StageFacts& spare) const {
+  SLUICE_RETURN_IF_ERROR(CheckModel(spare));
   for (size_t i = 0; i < places_.size(); ++i) {
-    if (stages_[i]->refused()) continue;
-    const std::string& digest = stages_[i]->facts().model_digest;
+    const StageFacts& stage = stages_[i]->facts();
+    const std::string& digest = stage.model_digest;
     if (digest.empty() || digest == spare.model_digest) continue;
+    // The one in the place is wrong itself.
+    if (stages_[i]->refused() || !CheckModel(stage).ok()) continue;
     return FailedPrecondition("its model digest is ", spare.model_digest,
                               ", that of ", stages_[i]->Describe(), " is ",
                               digest);

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "common/base/status.h"
 #include "common/core/stage_identity.h"
 #include "common/pipeline/gateway/stage_connection.h"
+#include "common/pipeline/gateway/stream_breaks.h"
 
 namespace sluice {
 
@@ -20,8 +23,10 @@ class StagePlaces {
  public:
   // The first `count` of `stages` begin with a place each, the others are
   // spares. `layers`: of every place; empty: those that the stages hold.
+  // `check_model`: whether a stage serves the gateway's model; empty: any does.
   StagePlaces(StageConnections stages, size_t count,
-              std::vector<StagePlace> layers);
+              std::vector<StagePlace> layers,
+              std::function<Status(const StageFacts&)> check_model = nullptr);
 
   size_t count() const { return places_.size(); }
   bool has(size_t index) const { return index < places_.size(); }
@@ -43,13 +48,20 @@ class StagePlaces {
   // Whether a spare holds the layers of place `index`. If none does, one that
   // can is made to load them.
   bool Prepare(size_t index, const wire::PipelineName& name);
-  // The streams of stage `index` broke in a pipeline that was up.
-  void OnStreamsBroken(size_t index);
+  // A stream of stage `index` broke in a pipeline that was up. `peer`: as for
+  // StreamBreaks::Add. Gives the process up if that happened
+  // before and a spare holds its layers; where one can load them, it is made
+  // to.
+  void OnStreamBroken(size_t index, const std::string& peer,
+                      const wire::PipelineName& name);
+  // Joins the processes in the places to one pipeline, as JoinStages does.
+  // Refuses those that do not fit, or serve another model than the gateway's.
+  StatusOr<StageFacts> Join(const std::optional<StageFacts>& before);
   // Returns the place whose process has done the fewest steps of the epoch.
   size_t Slowest() const;
-  // FAILED_PRECONDITION unless the spare serves the model of the stages, of
-  // those that are not refused themselves.
-  Status CheckSpare(const StageIdentity& spare) const;
+  // FAILED_PRECONDITION unless the spare serves the gateway's model and that of
+  // the stages, of those that are not refused themselves.
+  Status CheckSpare(const StageFacts& spare) const;
   // The places become `layers`, one per element of `holders`, which are indices
   // of stages(), in order. All others are spares.
   void Set(const std::vector<size_t>& holders, std::vector<StagePlace> layers);
@@ -85,17 +97,23 @@ class StagePlaces {
   bool Succeeded(size_t index) const;
   // Returns the spare that holds the layers of `place`, or else the first one
   // that can load them; 0: none. Refuses spares of other models.
-  size_t SpareFor(const StagePlace& place) const;
+  size_t SpareFor(const StagePlace& place);
+  // Refuses the spare, and says so in the log once per Control stream.
+  void Refuse(StageConnection& spare, const std::string& why);
   // Gives place `index` to a spare that holds its layers, or else to the first
   // one that can load them. False without one. `message`: as for Fill.
   bool Give(size_t index, std::string& message);
+  Status CheckModel(const StageFacts& stage) const;
   // Returns the layers of place `index` if its neighbours tell them, else none.
   StagePlace Between(size_t index) const;
 
   StageConnections stages_;
   std::vector<StagePlace> places_;
   const bool are_given_;  // places_ come from the caller
+  const std::function<Status(const StageFacts&)> check_model_;
   TimePoint up_since_{};  // of the latest pipeline
+  StreamBreaks breaks_;
+  std::map<std::string, uint64_t> refused_;  // by address: see Refuse
 };
 
 }  // namespace sluice
