@@ -33,7 +33,7 @@ MODEL = harness.ROOT / "deploy/demo_model/weights"
 FAULTS = int(os.environ.get("SLUICE_CHAOS_FAULTS", 75 if harness.LONG else 0))
 # Where that says nothing: a few, in two of the clusters, that hold nothing for
 # long.
-SHORT = {"supervised": 4, "machines": 3}
+SHORT = {"supervised": 3, "machines": 2}
 SHORT_SECONDS = 1.5
 SEED = int(os.environ.get("SLUICE_CHAOS_SEED", random.randrange(1 << 30)))
 # Seconds after which no further fault begins; 0: none.
@@ -153,7 +153,7 @@ class ChaosTest(unittest.TestCase):
               flush=True)
         draw = random.Random(SEED)
         bodies = list(itertools.chain.from_iterable(
-            traffic.requests(draw) for _ in range(2)))
+            traffic.requests(draw) for _ in range(2 if FAULTS else 1)))
         harness.wait_for(lambda: is_ready(cluster), READY_WITHIN, "ready")
         want = []
         for body in bodies:
