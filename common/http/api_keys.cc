@@ -1,7 +1,6 @@
 #include "common/http/api_keys.h"
 
 #include <openssl/crypto.h>
-#include <openssl/sha.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 
 #include "common/base/log.h"
 #include "common/http/error_answer.h"
+#include "common/http/sha256.h"
 
 namespace sluice::http {
 namespace {
@@ -28,13 +28,6 @@ constexpr size_t kGoodKeyBytes = 20;
 constexpr std::string_view kOpenPaths[] = {
     "/", "/livez", "/readyz", "/health", "/ping", "/docs", "/openapi.json"};
 constexpr std::string_view kOpenFolder = "/page/";
-
-std::array<uint8_t, 32> DigestOf(std::string_view key) {
-  std::array<uint8_t, 32> digest;
-  SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(),
-         digest.data());
-  return digest;
-}
 
 bool IsName(std::string_view text) {
   return !text.empty() && text.size() <= kMaxNameBytes &&
@@ -71,7 +64,7 @@ StatusOr<ApiKey> ParseLine(std::string_view line, int number) {
     return InvalidArgument("line ", number,
                            ": a key is of printable ASCII without spaces");
   }
-  key.digest = DigestOf(line);
+  key.digest = Sha256(line);
   key.is_short = line.size() < kGoodKeyBytes;
   return key;
 }
@@ -218,7 +211,7 @@ std::optional<std::string> ApiKeys::NameOf(
 }
 
 std::optional<std::string> ApiKeys::NameOfKey(std::string_view key) const {
-  const auto digest = DigestOf(key);
+  const auto digest = Sha256(key);
   const auto keys = Current();
   // All are compared, and the comparison is of digests: time tells nothing.
   size_t found = keys->size();
@@ -234,7 +227,7 @@ std::optional<std::string> ApiKeys::NameOfKey(std::string_view key) const {
 ApiKeys::Verdict ApiKeys::Try(HttpRequest& request,
                               std::string_view key) const {
   uint64_t begin = 0;
-  std::memcpy(&begin, DigestOf(key).data(), sizeof(begin));
+  std::memcpy(&begin, Sha256(key).data(), sizeof(begin));
   if (!failed_.MayTry(request.peer, begin)) return Verdict::kTooOften;
   auto name = NameOfKey(key);
   if (!name) {

@@ -20,6 +20,18 @@ struct ConnectionContext {
   const TlsIdentity* tls = nullptr;  // null: plain HTTP
 };
 
+// Smaller bodies are read at once, whatever others take.
+inline constexpr size_t kSmallBody = size_t{64} << 10;
+
+// Returns whether a body of `body_bytes` fits that makes `all_bytes`, the bytes
+// of all bodies.
+inline bool BodyFits(const ConnectionContext& context, size_t body_bytes,
+                     long long all_bytes) {
+  const auto limit =
+      static_cast<long long>(context.options.limits.all_body_bytes);
+  return body_bytes <= kSmallBody || all_bytes <= limit;
+}
+
 // The bytes of one request's body, counted among all bodies of the server.
 // `stats` outlives the share.
 class BodyShare {

@@ -110,6 +110,18 @@ void ConnectionExchange::ReleaseBody() {
   body_share_.Set(0);
 }
 
+bool ConnectionExchange::TakeBody(const std::string& body) {
+  const ConnectionContext& context = connection_->context_;
+  const size_t bytes = body.size();
+  if (!BodyFits(context, bytes,
+                context.stats.body_bytes + static_cast<long long>(bytes))) {
+    return false;
+  }
+  body_share_.Set(bytes);
+  request_.body = body;
+  return true;
+}
+
 void ConnectionExchange::Send(HttpResponse response) {
   if (!open() || streaming_) return;
   // The collected bytes are the sent ones: they count once.

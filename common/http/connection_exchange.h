@@ -40,6 +40,7 @@ class ConnectionExchange
 
   HttpRequest& request() override { return request_; }
   void ReleaseBody() override;
+  bool TakeBody(const std::string& body) override;
   void Post(std::function<void()> work) override;
   void PostAfter(Duration delay, std::function<void()> work) override;
   void Send(HttpResponse response) override;

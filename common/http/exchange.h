@@ -65,6 +65,12 @@ class Exchange {
   virtual HttpRequest& request() = 0;
   // Frees the request's body, which the handler has read.
   virtual void ReleaseBody() { request().body = {}; }
+  // Gives the request a body that its client did not send; it counts among the
+  // bodies of the server. False: they are too many, and the body is as before.
+  virtual bool TakeBody(const std::string& body) {
+    request().body = body;
+    return true;
+  }
 
   // Runs `work` on the exchange's loop, soon. Any thread. Dropped only if
   // the server is destroyed first.

@@ -22,8 +22,6 @@ namespace net = boost::asio;
 namespace beast = boost::beast;
 using boost::system::error_code;
 
-// The reader always takes a body up to this size.
-constexpr size_t kSmallBody = size_t{64} << 10;
 // Read at once, beyond what a header may leave in the buffer.
 constexpr size_t kReadBytes = size_t{16} << 10;
 // Read at once while no message is begun.
@@ -291,9 +289,7 @@ bool RequestReader::AcceptBodySize(const Parser& parser) {
 }
 
 bool RequestReader::BodiesFit(size_t body_bytes, long long all_bytes) {
-  const auto limit =
-      static_cast<long long>(context_.options.limits.all_body_bytes);
-  if (body_bytes <= kSmallBody || all_bytes <= limit) return true;
+  if (BodyFits(context_, body_bytes, all_bytes)) return true;
   Refuse(503, "Too many large requests are being read at once");
   return false;
 }
