@@ -16,11 +16,14 @@ namespace {
 constexpr std::string_view kReserved[] = {"messages", "tools", "documents",
                                           "add_generation_prompt"};
 
-// Returns seconds since 1970 of the local wall clock, or of noon of `date`.
-StatusOr<int64_t> WallClock(const std::optional<std::string>& date) {
+// Returns seconds since 1970 of the local wall clock at `options.now`, or of
+// noon of `options.date`.
+StatusOr<int64_t> WallClock(const RenderOptions& options) {
+  const std::optional<std::string>& date = options.date;
   std::tm tm = {};
   if (!date) {
-    const std::time_t now = std::time(nullptr);
+    const auto now =
+        static_cast<std::time_t>(options.now.value_or(std::time(nullptr)));
     localtime_r(&now, &tm);
     return static_cast<int64_t>(now) + tm.tm_gmtoff;
   }
@@ -219,7 +222,7 @@ StatusOr<ChatTemplate::Request> ChatTemplate::Prepare(
     }
   }
   request.kwargs = options.kwargs;
-  SLUICE_ASSIGN_OR_RETURN(request.now, WallClock(options.date));
+  SLUICE_ASSIGN_OR_RETURN(request.now, WallClock(options));
   request.deadline = options.deadline;
   return request;
 }

@@ -26,8 +26,11 @@ struct RenderOptions {
   bool add_special_tokens = false;
   // OUT_OF_RANGE for a prompt of more bytes, before tokenizing.
   size_t max_bytes = std::numeric_limits<size_t>::max();
-  Json kwargs = Json::object();     // chat_template_kwargs of the request
-  std::optional<std::string> date;  // "2025-06-28" for strftime_now; else now
+  Json kwargs = Json::object();  // chat_template_kwargs of the request
+  // What strftime_now tells: "2025-06-28"; else this Unix time, in the local
+  // zone; else now.
+  std::optional<std::string> date;
+  std::optional<int64_t> now;
   // Bounds the steps of a rendering: DEADLINE_EXCEEDED.
   std::optional<TimePoint> deadline;
 };

@@ -264,6 +264,20 @@ TEST(ChatTemplateTest, RequestsOfTheWrongShapeAreRefused) {
   EXPECT_FALSE((*chat)->Render(User("x"), nullptr, options).ok());
 }
 
+TEST(ChatTemplateTest, TheDateIsOfTheTimeThatTheCallerNames) {
+  const auto tokenizer = TinyTokenizer();
+  const auto chat = ChatTemplate::Make(
+      "{{ strftime_now('%Y-%m-%d') }}{{ messages[0]['content'] }}", *tokenizer);
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  RenderOptions options;
+  options.now = 1751112000;  // at noon in UTC
+  EXPECT_EQ(*(*chat)->Render(User("x"), nullptr, options), "2025-06-28x");
+  options.now = *options.now + 86400;
+  EXPECT_EQ(*(*chat)->Render(User("x"), nullptr, options), "2025-06-29x");
+  options.date = "2024-02-29";
+  EXPECT_EQ(*(*chat)->Render(User("x"), nullptr, options), "2024-02-29x");
+}
+
 TEST(ChatTemplateTest, AModelWithoutATemplateIsNotFound) {
   SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
   const Tokenizer* tokenizer = SharedTokenizer("data/models/stories260K-hf");
