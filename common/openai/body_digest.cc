@@ -38,13 +38,14 @@ enum Kind : uint64_t {
   kObject
 };
 
+// A whole number is hashed as the integer that it is, if that has 64 bits.
 uint64_t NumberDigest(double value) {
-  constexpr double kExact = 9007199254740992;  // 2^53
-  if (std::abs(value) <= kExact && value == std::floor(value)) {
-    return StableHash()
-        .Add(kInteger)
-        .Add(static_cast<uint64_t>(static_cast<int64_t>(value)))
-        .value();
+  constexpr double kTwo63 = 9223372036854775808.0;
+  if (value == std::floor(value) && value >= -kTwo63 && value < 2 * kTwo63) {
+    const uint64_t integer =
+        value < 0 ? static_cast<uint64_t>(static_cast<int64_t>(value))
+                  : static_cast<uint64_t>(value);
+    return StableHash().Add(kInteger).Add(integer).value();
   }
   return StableHash().Add(kReal).Add(value).value();
 }

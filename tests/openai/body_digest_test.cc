@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <string_view>
+#include <utility>
 
+#include "common/base/cat.h"
 #include "common/base/json.h"
 
 namespace sluice::openai {
@@ -22,6 +24,21 @@ TEST(BodyDigestTest, SpellingDoesNotCount) {
                         R"({"stream":true,"temperature":5e-1,"top_k":5.0,
           "tools":[{"x":{"p":1,"q":[1.0,2]}}],
           "messages":[{"content":"a\u000ab","role":"user"}]})"));
+}
+
+TEST(BodyDigestTest, LargeWholeNumbersAreTheIntegersThatTheyAre) {
+  const std::pair<const char*, const char*> same[] = {
+      {"1e17", "100000000000000000"},
+      {"-1e17", "-100000000000000000"},
+      {"1e19", "10000000000000000000"},
+      {"-9223372036854775808.0", "-9223372036854775808"}};
+  for (const auto& [real, integer] : same) {
+    EXPECT_EQ(DigestOf(Cat("{\"seed\": ", real, "}")),
+              DigestOf(Cat("{\"seed\": ", integer, "}")))
+        << real;
+  }
+  EXPECT_NE(DigestOf(R"({"seed": 1e17})"), DigestOf(R"({"seed": 1e18})"));
+  EXPECT_NE(DigestOf(R"({"seed": 1e30})"), DigestOf(R"({"seed": 1e31})"));
 }
 
 TEST(BodyDigestTest, TheOrderWithinASchemaCounts) {
