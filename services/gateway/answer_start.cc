@@ -1,12 +1,12 @@
 #include "services/gateway/answer_start.h"
 
-#include <array>
 #include <chrono>
-#include <cstdio>
+#include <memory>
 #include <utility>
 
 #include "common/base/cat.h"
 #include "common/base/random_bytes.h"
+#include "common/http/sha256.h"
 #include "common/openai/error.h"
 #include "common/openai/stable_hash.h"
 #include "services/gateway/served_model.h"
@@ -20,17 +20,24 @@ using openai::StableHash;
 constexpr uint64_t kFingerprintMask =
     (uint64_t{1} << openai::kFingerprintBits) - 1;
 
-// The model, the body's members, and what the server's settings and the model's
-// folder make of them. Without max_tokens, whose default is what the context
-// leaves: it changes when a cluster shrinks, and no token before its end.
-uint64_t Fingerprint(const ServedModel& model, std::string_view endpoint,
+// Rises with a release whose sampling, parsing or writing of answers gives
+// another answer to the same request and seed.
+constexpr uint64_t kAnswersVersion = 1;
+
+// The model and its arithmetic, the body's members, and what the server's
+// settings and the model's folder make of them. Without max_tokens, whose
+// default is what the context leaves: it changes when a cluster shrinks, and no
+// token before its end.
+uint64_t Fingerprint(const ServedModel& model, std::string_view arithmetic,
+                     std::string_view endpoint,
                      const openai::GenerationFields& fields,
                      const PreparedRequest& prepared) {
   StableHash hash;
-  hash.Add(std::string_view(model.digest)).Add(endpoint).Add(fields.digest);
+  hash.Add(kAnswersVersion).Add(std::string_view(model.digest));
+  hash.Add(arithmetic).Add(endpoint).Add(fields.digest);
   const OutputFormat format = model.text->output_format();
-  hash.Add(static_cast<uint64_t>(format.tools));
-  hash.Add(static_cast<uint64_t>(format.reasoning));
+  hash.Add(ToolFormatName(format.tools));
+  hash.Add(ReasoningFormatName(format.reasoning));
   hash.Add(uint64_t{prepared.choices.size()});
   for (const PreparedRequest::Choice& choice : prepared.choices) {
     const SamplingParams& sampling = choice.generate.sampling;
@@ -56,8 +63,8 @@ Status CheckResumed(const openai::EventId& resumed, uint64_t fingerprint,
   const bool same_seed = !fields.seed || *fields.seed == resumed.origin.seed;
   if (resumed.fingerprint != fingerprint || !same_seed) {
     return openai::EventIdError(
-        "is of another request, or of another model: send the body that the "
-        "stream was asked for with");
+        "is of another request, or of another model or its arithmetic: send "
+        "the body that the stream was asked for with");
   }
   if (resumed.progress.choices.size() == num_choices) return OkStatus();
   return openai::EventIdError(Cat("has ", resumed.progress.choices.size(),
@@ -79,15 +86,18 @@ uint64_t AnswerStart::SeedOf(const openai::GenerationFields& fields,
 }
 
 std::string AnswerStart::CallIds() const {
-  const uint64_t word = StableHash()
-                            .Add(std::string_view(origin.request_id))
-                            .Add(static_cast<uint64_t>(origin.created))
-                            .Add(origin.seed)
-                            .value();
-  std::array<char, 17> digits{};
-  std::snprintf(digits.data(), digits.size(), "%016llx",
-                static_cast<unsigned long long>(word));
-  return Cat("call_", digits.data(), "_");
+  constexpr std::string_view kHex = "0123456789abcdef";
+  constexpr size_t kBytes = 8;
+  const std::string text =
+      Cat("sluice call ids 1 ", origin.created, " ", origin.seed, " ",
+          fingerprint, " ", origin.request_id);
+  const auto digest = http::Sha256(text);
+  std::string ids = "call_";
+  for (size_t i = 0; i < kBytes; ++i) {
+    ids += kHex[digest[i] >> 4];
+    ids += kHex[digest[i] & 15];
+  }
+  return ids += '_';
 }
 
 Status TakeResumedId(http::HttpRequest& request) {
@@ -121,30 +131,37 @@ StatusOr<AnswerStart> StartAnswer(const http::HttpRequest& request,
 
 Status StartStream(const HandlerContext& context,
                    const http::HttpRequest& request,
-                   const openai::GenerationFields& fields,
-                   const AnswerStart& start, PreparedRequest& prepared,
-                   openai::AnswerInfo& info) {
+                   const openai::GenerationFields& fields, AnswerStart& start,
+                   PreparedRequest& prepared, openai::AnswerInfo& info) {
+  const std::string arithmetic = context.arithmetic ? context.arithmetic() : "";
+  start.fingerprint =
+      Fingerprint(context.model, arithmetic, start.endpoint, fields, prepared);
   if (!fields.stream) return OkStatus();
-  const uint64_t fingerprint =
-      Fingerprint(context.model, start.endpoint, fields, prepared);
+  // Without the arithmetic an id would be of no use later.
+  const bool unknown = context.arithmetic && arithmetic.empty();
   if (start.resumed) {
-    SLUICE_RETURN_IF_ERROR(
-        CheckResumed(*start.resumed, fingerprint, fields, info.num_choices));
+    if (unknown) {
+      return Unavailable(
+          "a stream cannot be resumed before the first pipeline is up");
+    }
+    SLUICE_RETURN_IF_ERROR(CheckResumed(*start.resumed, start.fingerprint,
+                                        fields, info.num_choices));
     prepared.resumed = start.resumed->progress;
     info.told = start.resumed->progress;
   }
-  const std::string head = openai::EventIdHead(start.origin, fingerprint);
-  if (context.rules.event_ids) info.event_head = head;
+  if (!context.rules.event_ids || unknown) return OkStatus();
+  info.event_head = openai::EventIdHead(start.origin, start.fingerprint);
   if (context.streams == nullptr) return OkStatus();
   openai::StreamProgress nothing;
   nothing.choices.resize(info.num_choices);
-  StreamRequest kept;
-  kept.request_id = start.origin.request_id;
-  kept.tenant = request.tenant;
-  kept.path = start.endpoint;
-  kept.body = request.body;
-  kept.first_event_id = Cat(head, "~", openai::ProgressText(nothing));
-  context.streams->Add(std::move(kept));
+  auto kept = std::make_shared<StreamRequest>();
+  kept->request_id = start.origin.request_id;
+  kept->tenant = request.tenant;
+  kept->path = start.endpoint;
+  kept->body = request.body;
+  kept->first_event_id =
+      Cat(info.event_head, "~", openai::ProgressText(nothing));
+  prepared.kept = std::move(kept);
   return OkStatus();
 }
 

@@ -29,12 +29,14 @@ struct AnswerStart {
   std::string_view endpoint;  // kChatPath or kCompletionsPath
   openai::AnswerOrigin origin;
   std::optional<openai::EventId> resumed;  // nothing: from its beginning
+  uint64_t fingerprint = 0;                // of the request; by StartStream
 
   // Returns the seed of prompt `prompt`: the client's for all of them, else
   // one for each.
   uint64_t SeedOf(const openai::GenerationFields& fields, size_t prompt) const;
-  // Returns the prefix of the tool calls' ids: "call_", 16 hexadecimal digits
-  // of the origin, "_".
+  // Returns the prefix of the tool calls' ids: "call_", 16 hexadecimal digits,
+  // "_". The digits are the first of a SHA-256 of origin and fingerprint: they
+  // tell neither, and differ from request to request.
   std::string CallIds() const;
 };
 
@@ -49,14 +51,15 @@ StatusOr<AnswerStart> StartAnswer(const http::HttpRequest& request,
                                   std::string_view endpoint,
                                   const openai::GenerationFields& fields);
 
-// Sets what the events' ids need in `info`, which has `num_choices`, and what
-// the client has in `prepared`, which has its choices; keeps a stream's request
-// in the journal. INVALID_ARGUMENT if the Last-Event-ID is another request's.
+// Sets the fingerprint in `start`, what the events' ids need in `info`, which
+// has `num_choices`, and what the client has, and a stream's request for the
+// journal, in `prepared`, which has its choices. INVALID_ARGUMENT if the
+// Last-Event-ID is another request's; UNAVAILABLE if that cannot be told before
+// the first pipeline is up.
 Status StartStream(const HandlerContext& context,
                    const http::HttpRequest& request,
-                   const openai::GenerationFields& fields,
-                   const AnswerStart& start, PreparedRequest& prepared,
-                   openai::AnswerInfo& info);
+                   const openai::GenerationFields& fields, AnswerStart& start,
+                   PreparedRequest& prepared, openai::AnswerInfo& info);
 
 }  // namespace sluice::gateway
 

@@ -146,7 +146,14 @@ class GatewayServer::Impl {
     return peers_ ? peers_->Judge(std::move(own)) : own;
   }
 
+  std::string arithmetic() const {
+    const std::optional<StageFacts> joined = pipeline_->status().model;
+    return joined ? Cat(joined->numerics, " ", joined->weights_dtype) : "";
+  }
+
   EngineStats engine_stats() const { return engine_.Stats(); }
+
+  void Tidy() { streams_.DropOld(); }
 
   void Drain(TimePoint deadline) {
     draining_ = true;
@@ -189,7 +196,8 @@ class GatewayServer::Impl {
                                  options_.strict_fields,
                                  options_.limits,
                                  options_.rules,
-                                 &streams_};
+                                 &streams_,
+                                 [this] { return arithmetic(); }};
     AddEndpoints(router_, context, options_.debug_endpoints, [this] {
       return ClusterReading{readiness(), pipeline_->status(), max_context(),
                             engine_.Stats()};
@@ -377,6 +385,8 @@ StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
 
 std::string GatewayServer::address() const { return impl_->address(); }
 GatewayReadiness GatewayServer::readiness() const { return impl_->readiness(); }
+void GatewayServer::Tidy() { impl_->Tidy(); }
+
 EngineStats GatewayServer::engine_stats() const {
   return impl_->engine_stats();
 }

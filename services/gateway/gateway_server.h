@@ -82,6 +82,8 @@ class GatewayServer {
   std::string address() const;  // "127.0.0.1:8000", the port as chosen
   GatewayReadiness readiness() const;
   EngineStats engine_stats() const;
+  // Forgets what is too old to be kept. Any thread, every few seconds.
+  void Tidy();
 
   // Ends readiness: new generations get 503, older ones go on, probes and
   // scrapes get answers until Stop. Returns when all older requests are

@@ -506,7 +506,10 @@ Status Run(const sigset_t& signals) {
   LogInfo("listening on ", tls ? "https" : "http", "://", server->address());
   SLUICE_RETURN_IF_ERROR(
       WritePortFile(absl::GetFlag(FLAGS_port_file), server->address()));
-  const Status why = AwaitSignal(signals, TidyHeap);
+  const Status why = AwaitSignal(signals, [&server] {
+    server->Tidy();
+    TidyHeap();
+  });
   UnblockSignals(signals);
   server->Drain(Clock::now() + FromSeconds(absl::GetFlag(FLAGS_drain_timeout)));
   server->Stop();

@@ -16,6 +16,8 @@
 
 namespace sluice::gateway {
 
+struct StreamRequest;
+
 // A prepared request: what to generate and how to answer.
 struct PreparedRequest {
   struct Choice {
@@ -32,6 +34,7 @@ struct PreparedRequest {
   bool include_usage = false;
   // What the client has of a stream that it resumes; nothing: it is a new one.
   std::optional<openai::StreamProgress> resumed;
+  std::shared_ptr<const StreamRequest> kept;  // for the journal; null: nothing
   // What the answers keep to; see AddConstraints. Nothing: they are free.
   std::optional<RequestGrammar> grammar;
   http::EventStreamTimes times;                // of a stream

@@ -5,6 +5,7 @@
 
 #include "common/base/exception_counts.h"
 #include "services/gateway/served_model.h"
+#include "services/gateway/stream_journal.h"
 
 namespace sluice::gateway {
 // Puts a sequence's events into the runner's mailbox.
@@ -95,6 +96,10 @@ void RequestRunner::Submit() {
     answer_.Fail(sequence.status());
   }
   prepared_.choices.clear();  // the engine has the prompts
+  if (answer_.is_done()) return;
+  if (prepared_.resumed) context_.metrics.OnResume();
+  if (prepared_.kept != nullptr) context_.streams->Add(prepared_.kept);
+  prepared_.kept = nullptr;
 }
 
 void RequestRunner::OnStart() {

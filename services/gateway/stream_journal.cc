@@ -1,5 +1,6 @@
 #include "services/gateway/stream_journal.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "common/metrics/metric_names.h"
@@ -12,6 +13,7 @@ namespace {
 // Of an entry's list and map nodes, and of its strings' blocks.
 constexpr size_t kEntryMemory = 512;
 constexpr size_t kLargestShare = 8;
+constexpr size_t kTenantShare = 2;
 
 }  // namespace
 
@@ -21,33 +23,43 @@ size_t StreamRequest::memory() const {
          body.size() + first_event_id.size();
 }
 
-void StreamJournal::Add(StreamRequest request) {
-  const auto entry = std::make_shared<const StreamRequest>(std::move(request));
-  Insert(entry);
-  if (on_new_) on_new_(entry);
+void StreamJournal::Add(const Entry& request) {
+  if (Keep(request) && on_new_) on_new_(request);
 }
 
-void StreamJournal::Insert(Entry request) {
+void StreamJournal::Insert(Entry request) { Keep(request); }
+
+bool StreamJournal::Keep(const Entry& request) {
   const size_t bytes = request->memory();
   MutexLock lock(mutex_);
   Expire();
-  if (options_.max_bytes == 0) return;
-  if (bytes > options_.max_bytes / kLargestShare) {
-    ++figures_.too_large;
-    return;
-  }
   Key key(request->tenant, request->request_id);
   if (const auto older = by_key_.find(key); older != by_key_.end()) {
+    // The id tells origin and fingerprint: the body may be spelled otherwise.
+    const StreamRequest& kept = *older->second->second;
+    if (kept.first_event_id == request->first_event_id) return false;
     Erase(older->second);
+  }
+  if (options_.max_bytes == 0) return true;
+  if (bytes > options_.max_bytes / kLargestShare) {
+    ++figures_.too_large;
+    return true;
   }
   while (figures_.bytes + bytes > options_.max_bytes) {
     ++figures_.crowded_out;
-    Erase(entries_.begin());
+    Erase(FirstToGo(request->tenant));
   }
-  entries_.emplace_back(key, std::move(request));
+  entries_.emplace_back(key, request);
   by_key_.emplace(std::move(key), std::prev(entries_.end()));
   ++figures_.streams;
   figures_.bytes += bytes;
+  tenant_bytes_[request->tenant] += bytes;
+  return true;
+}
+
+void StreamJournal::DropOld() {
+  MutexLock lock(mutex_);
+  Expire();
 }
 
 StatusOr<StreamJournal::Entry> StreamJournal::Find(std::string_view request_id,
@@ -83,10 +95,26 @@ StreamJournal::Figures StreamJournal::figures() {
 }
 
 void StreamJournal::Erase(Entries::iterator entry) {
+  const size_t bytes = entry->second->memory();
   --figures_.streams;
-  figures_.bytes -= entry->second->memory();
+  figures_.bytes -= bytes;
+  const auto tenant = tenant_bytes_.find(entry->first.first);
+  tenant->second -= bytes;
+  if (tenant->second == 0) tenant_bytes_.erase(tenant);
   by_key_.erase(entry->first);
   entries_.erase(entry);
+}
+
+StreamJournal::Entries::iterator StreamJournal::FirstToGo(
+    const std::string& tenant) {
+  const auto held = tenant_bytes_.find(tenant);
+  if (held == tenant_bytes_.end() ||
+      held->second <= options_.max_bytes / kTenantShare) {
+    return entries_.begin();
+  }
+  return std::ranges::find_if(entries_, [&tenant](const auto& entry) {
+    return entry.first.first == tenant;
+  });
 }
 
 bool StreamJournal::IsRecent(const StreamRequest& request) const {

@@ -37,13 +37,14 @@ struct StreamRequest {
 };
 
 // The requests of recent streams, by request id and API key, of a bounded size
-// and age. Of several requests with one id and key the latest stays. Any
-// thread.
+// and age. Of several requests with one id and key the latest stays; the same
+// request again changes nothing. Any thread.
 class StreamJournal {
  public:
   struct Options {
     // Of all requests together; 0: none is kept. One that takes more than an
-    // eighth is not kept.
+    // eighth is not kept. The oldest make room; a key that has more than half
+    // makes its own.
     size_t max_bytes = size_t{64} << 20;
     Duration max_age = std::chrono::minutes(10);
   };
@@ -55,10 +56,14 @@ class StreamJournal {
   explicit StreamJournal(const Options& options, OnNewStream on_new = nullptr)
       : options_(options), on_new_(std::move(on_new)) {}
 
-  // Keeps a request of this gateway, and tells OnNewStream of it.
-  void Add(StreamRequest request);
+  // Keeps a request of this gateway, and tells OnNewStream of it, unless it is
+  // here: a stream that is resumed is kept for the time of its first request.
+  void Add(const Entry& request);
   // Keeps a request that another gateway answers.
   void Insert(Entry request);
+
+  // Forgets the requests above max_age; the calls above do, too.
+  void DropOld();
 
   // NOT_FOUND if no stream of that id and key is kept.
   StatusOr<Entry> Find(std::string_view request_id, std::string_view tenant);
@@ -77,6 +82,11 @@ class StreamJournal {
   using Key = std::pair<std::string, std::string>;  // tenant, request id
   using Entries = std::list<std::pair<Key, Entry>>;
 
+  // False: the same request is here.
+  bool Keep(const Entry& request);
+  // Returns the entry that makes room for one of `tenant`. There is one.
+  Entries::iterator FirstToGo(const std::string& tenant)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsRecent(const StreamRequest& request) const;
   void Erase(Entries::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Expire() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -86,6 +96,7 @@ class StreamJournal {
   Mutex mutex_;
   Entries entries_ ABSL_GUARDED_BY(mutex_);  // in the order that they came
   std::map<Key, Entries::iterator> by_key_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, size_t> tenant_bytes_ ABSL_GUARDED_BY(mutex_);
   Figures figures_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -5,6 +5,7 @@
 // its prompt, so that what a client writes is told apart as a model's reasoning
 // and calls.
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -116,6 +117,37 @@ std::shared_ptr<http::FakeExchange> Answer(Gateway& gateway,
   return exchange;
 }
 
+// What the events tell, each choice's texts in one. Up to the event of id
+// `last`, if that is not empty.
+std::map<std::string, std::string> TextsOf(const http::FakeExchange& exchange,
+                                           std::string_view last = {}) {
+  std::string text;
+  for (const std::string& chunk : exchange.chunks) text += chunk;
+  std::map<std::string, std::string> texts;
+  for (size_t at = 0; at < text.size();) {
+    const size_t whole = text.find("\n\n", at);
+    const size_t end = text.find('\n', at);
+    const std::string_view event(text.data() + at, end - at);
+    const std::string id =
+        whole > end ? text.substr(end + 5, whole - end - 5) : "";
+    at = whole + 2;
+    if (!event.starts_with("data: {")) continue;
+    const Json json = *ParseJson(event.substr(6));
+    for (const Json& choice : json.value("choices", Json::array())) {
+      const std::string index = DumpJson(choice["index"]);
+      texts[index] += choice.value("text", "");
+      const Json delta = choice.value("delta", Json::object());
+      for (const char* name : {"content", "reasoning"}) {
+        if (delta.contains(name) && delta[name].is_string()) {
+          texts[index + name] += delta[name].get<std::string>();
+        }
+      }
+    }
+    if (!last.empty() && id == last) break;
+  }
+  return texts;
+}
+
 // The ids of events that came in one piece.
 std::vector<std::string> IdsOf(const http::FakeExchange& exchange) {
   std::vector<std::string> ids;
@@ -138,8 +170,15 @@ void RunOne(std::string_view input) {
   const std::string_view last = line.substr(std::min(tab + 1, line.size()));
   const auto exchange = Answer(*gateway, path, body, last);
   if (const std::vector<std::string> ids = IdsOf(*exchange); !ids.empty()) {
-    const auto rest = Answer(*gateway, path, body, ids[ids.size() / 2]);
+    const std::string& cut = ids[ids.size() / 2];
+    const auto rest = Answer(*gateway, path, body, cut);
     SLUICE_CHECK(rest->streaming);
+    auto texts = TextsOf(*exchange, cut);
+    for (const auto& [name, text] : TextsOf(*rest)) texts[name] += text;
+    std::erase_if(texts, [](const auto& text) { return text.second.empty(); });
+    auto wanted = TextsOf(*exchange);
+    std::erase_if(wanted, [](const auto& text) { return text.second.empty(); });
+    SLUICE_CHECK(texts == wanted);
     const std::vector<std::string> others = IdsOf(*rest);
     SLUICE_CHECK(others.empty() || others.back() == ids.back());
   }

@@ -13,8 +13,9 @@ namespace {
 
 StatusOr<std::vector<TokenId>> EncodeMessages(
     const HandlerContext& context, const openai::ChatRequest& request,
-    std::optional<TimePoint> deadline) {
+    const AnswerStart& start, std::optional<TimePoint> deadline) {
   RenderOptions options = request.chat_template;
+  options.now = start.origin.created;  // the same date when it is resumed
   options.deadline = deadline;
   // The context's limit has an error of its own.
   const size_t fits = MaxTextBytes(context, request.fields);
@@ -130,11 +131,12 @@ StatusOr<PreparedRequest> PrepareChat(const HandlerContext& context,
   SLUICE_RETURN_IF_ERROR(CheckTools(model, request.tools));
   SLUICE_RETURN_IF_ERROR(openai::CheckHistory(
       request.messages, request.tools.tools, context.limits));
-  SLUICE_ASSIGN_OR_RETURN(const AnswerStart start,
+  SLUICE_ASSIGN_OR_RETURN(AnswerStart start,
                           StartAnswer(http, kChatPath, fields));
   SLUICE_ASSIGN_OR_RETURN(const RequestTerms terms, ReadTerms(http));
-  SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
-                          EncodeMessages(context, request, terms.deadline));
+  SLUICE_ASSIGN_OR_RETURN(
+      std::vector<TokenId> prompt,
+      EncodeMessages(context, request, start, terms.deadline));
   PreparedRequest::Choice choice;
   choice.text = MakeTextOptions(fields);
   const Json& last = request.messages.back();

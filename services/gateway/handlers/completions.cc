@@ -70,7 +70,7 @@ StatusOr<PreparedRequest> PrepareCompletion(const HandlerContext& context,
   const openai::GenerationFields& fields = request.fields;
   SLUICE_RETURN_IF_ERROR(CheckModel(model, fields.model));
   SLUICE_RETURN_IF_ERROR(CheckStops(context, fields));
-  SLUICE_ASSIGN_OR_RETURN(const AnswerStart start,
+  SLUICE_ASSIGN_OR_RETURN(AnswerStart start,
                           StartAnswer(http, kCompletionsPath, fields));
   SLUICE_ASSIGN_OR_RETURN(const RequestTerms terms, ReadTerms(http));
   openai::AnswerInfo info = MakeAnswerInfo(model, fields, start);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "common/base/json_fwd.h"
@@ -47,6 +48,10 @@ struct HandlerContext {
   openai::CostLimits limits = {};  // per request
   RequestRules rules = {};
   StreamJournal* streams = nullptr;  // null: no request is kept
+  // Returns what of the stages decides over tokens beside the model: numerics
+  // and weights' type of the pipeline that was joined; empty: none was yet. Any
+  // thread; must not block.
+  std::function<std::string()> arithmetic = nullptr;
 };
 
 // Returns the request's audience: a key holder has a tenant. Without keys a

@@ -74,16 +74,26 @@ void RunOrRefuse(const HandlerContext& context,
     on->Send(http::ErrorResponse(openai::ToApiError(prepared.status())));
     return;
   }
-  if (prepared->resumed) {
-    context.metrics.OnResume();
-    if (prepared->resumed->is_whole(prepared->include_usage)) {
-      const auto rest =
-          std::make_shared<http::EventStream>(on, prepared->times);
-      rest->Open();
-      return rest->End();
-    }
-  }
   RequestRunner::Start(context, *std::move(prepared), on);
+}
+
+// Answers one whose client has all but [DONE]; false for others. 204 to a GET:
+// EventSource, which else connects again after each end, stops at that.
+bool AnswerWhole(const HandlerContext& context, const PreparedRequest& prepared,
+                 const std::shared_ptr<http::Exchange>& on) {
+  if (!prepared.resumed ||
+      !prepared.resumed->is_whole(prepared.include_usage)) {
+    return false;
+  }
+  context.metrics.OnResume();
+  if (on->request().method == "GET") {
+    on->Send({204, "", {}, ""});
+    return true;
+  }
+  const auto rest = std::make_shared<http::EventStream>(on, prepared.times);
+  rest->Open();
+  rest->End();
+  return true;
 }
 
 void ConstrainAndRun(const HandlerContext& context, PreparedRequest prepared,
@@ -338,6 +348,7 @@ void PrepareAndRun(const HandlerContext& context,
       trace->OnAccepted(TracedRequest(context.model, *prepared));
       prepared->trace = trace;
     }
+    if (prepared.ok() && AnswerWhole(context, *prepared, on)) return;
     if (prepared.ok() && prepared->grammar) {
       ConstrainAndRun(context, *std::move(prepared), on);
     } else {

@@ -16,9 +16,14 @@ constexpr std::string_view kStreamsPath = "/v1/streams/";
 
 // Returns the request of the stream that `request` is about. NOT_FOUND; or
 // INVALID_ARGUMENT for a Last-Event-ID that is another request's.
-StatusOr<StreamJournal::Entry> FindStream(StreamJournal* streams,
+StatusOr<StreamJournal::Entry> FindStream(const HandlerContext& context,
                                           const http::HttpRequest& request) {
-  if (streams == nullptr) return NotFound("no streams are kept here");
+  StreamJournal* const streams = context.streams;
+  if (streams == nullptr || !context.rules.event_ids) {
+    return openai::WithCode(NotFound("no streams are kept here, because events "
+                                     "have no ids (--no-event-ids)"),
+                            "stream_not_found");
+  }
   const std::string id = request.path.substr(kStreamsPath.size());
   SLUICE_ASSIGN_OR_RETURN(StreamJournal::Entry entry,
                           streams->Find(id, request.tenant));
@@ -35,13 +40,17 @@ StatusOr<StreamJournal::Entry> FindStream(StreamJournal* streams,
 void ResumeStream(const HandlerContext& context,
                   std::shared_ptr<http::Exchange> exchange) {
   http::HttpRequest& request = exchange->request();
-  StatusOr<StreamJournal::Entry> entry = FindStream(context.streams, request);
+  StatusOr<StreamJournal::Entry> entry = FindStream(context, request);
   if (!entry.ok()) {
     exchange->Send(http::ErrorResponse(openai::ToApiError(entry.status())));
     return;
   }
   if (request.method == "HEAD") return exchange->Send(http::SseHead());
-  request.body = (*entry)->body;
+  if (!exchange->TakeBody((*entry)->body)) {
+    exchange->Send(http::ErrorResponse(openai::ToApiError(
+        Unavailable("Too many large requests are being read at once"))));
+    return;
+  }
   if (request.Header(kLastEventIdHeader).empty()) {
     // The first value counts: an empty one goes.
     std::erase_if(request.headers, [](const auto& header) {

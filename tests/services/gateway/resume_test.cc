@@ -1,4 +1,5 @@
 // A stream that was cut goes on: by Last-Event-ID, or by its request's id.
+// Size: one gateway and its reader of events, which every case needs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -73,6 +74,7 @@ struct Gateway {
     context.readiness = [] { return GatewayReadiness{true, "", {}, 1}; };
     context.keys_asked = keys;
     context.streams = &streams;
+    context.arithmetic = [this] { return arithmetic; };
     AddChatHandler(router, context);
     AddCompletionsHandler(router, context);
     AddStreamsHandler(router, context);
@@ -87,6 +89,7 @@ struct Gateway {
   }
 
   ServedModel model = ModelThatCalls();
+  std::string arithmetic = "f32-canonical-3 f32";
   ScriptedEngine engine{SeededPlayer()};
   GatewayMetrics metrics{{"fake"}};
   std::vector<StreamJournal::Entry> told;
@@ -279,10 +282,82 @@ TEST(ResumeTest, AnIdOfAnotherRequestIsRefused) {
   other.replace(other.find("\"stream_options\""), 16, "\"x\"");
   EXPECT_THAT(error_of(kChat, other, id), HasSubstr("\"stream\": true"));
   EXPECT_EQ(gateway.engine.submitted(), submitted);
-  // Another model.
+  // Another model; other arithmetic.
   Gateway changed;
   changed.model.digest = "9911223344556677";
   EXPECT_EQ(changed.Run(Ask(kChat, kChatBody, id))->responses[0].status, 400);
+  Gateway coarser;
+  coarser.arithmetic = "bf16-amx-1 bf16";
+  const auto refused = coarser.Run(Ask(kChat, kChatBody, id));
+  EXPECT_EQ(refused->responses[0].status, 400);
+  EXPECT_THAT(refused->Body()["error"]["message"].get<std::string>(),
+              HasSubstr("arithmetic"));
+}
+
+TEST(ResumeTest, BeforeTheFirstPipelineNothingIsResumed) {
+  Gateway first, second;
+  const auto whole = first.Run(Ask(kChat, kChatBody));
+  second.arithmetic = "";
+  const auto refused =
+      second.Run(Ask(kChat, kChatBody, IdOf(whole->chunks[3])));
+  EXPECT_EQ(refused->responses[0].status, 503) << "a client comes again";
+  EXPECT_EQ(second.engine.submitted(), 0u);
+  const auto plain = second.Run(Ask(kChat, kChatBody));
+  EXPECT_EQ(IdOf(plain->chunks[0]), "");
+  EXPECT_EQ(second.streams.figures().streams, 0u);
+}
+
+// Keeps the times that its templates are rendered for.
+class DatedText : public openai::FakeText {
+ public:
+  StatusOr<std::vector<TokenId>> EncodeChat(
+      const Json& messages, const Json& tools,
+      RenderOptions options) const override {
+    seen.push_back(options.now);
+    return FakeText::EncodeChat(messages, tools, std::move(options));
+  }
+  mutable std::vector<std::optional<int64_t>> seen;
+};
+
+TEST(ResumeTest, ATemplateGetsTheTimeOfTheFirstRequest) {
+  Gateway gateway;
+  const std::string body =
+      R"({"messages": [{"role": "user", "content": "hi"}], "stream": true})";
+  auto text = std::make_unique<DatedText>();
+  const DatedText& dated = *text;
+  gateway.model.text = std::move(text);
+  const auto whole = gateway.Run(Ask(kChat, body));
+  ASSERT_EQ(dated.seen.size(), 1u);
+  EXPECT_EQ(dated.seen[0], whole->Events()[0]["created"].get<int64_t>());
+  // As if it had begun a day before.
+  openai::EventId id = *openai::ParseEventId(IdOf(whole->chunks[0]));
+  id.origin.created -= 86400;
+  gateway.Run(Ask(kChat, body,
+                  Cat(openai::EventIdHead(id.origin, id.fingerprint), "~",
+                      openai::ProgressText(id.progress))));
+  ASSERT_EQ(dated.seen.size(), 2u);
+  EXPECT_EQ(dated.seen[1], *dated.seen[0] - 86400);
+}
+
+TEST(ResumeTest, APageThatConnectsAgainAtTheEndIsToldToStop) {
+  Gateway gateway;
+  const auto whole = gateway.Run(Ask(kChat, kChatBody));
+  const auto again =
+      gateway.Run(Get(whole->request().request_id, "",
+                      IdOf(whole->chunks[whole->chunks.size() - 2])));
+  EXPECT_EQ(again->responses[0].status, 204);
+  EXPECT_EQ(again->responses[0].body, "");
+  EXPECT_FALSE(again->streaming);
+  EXPECT_EQ(gateway.engine.submitted(), 2u);
+}
+
+// The engine refuses it: its request is not kept.
+TEST(ResumeTest, ARefusedRequestIsNotKept) {
+  Gateway gateway;
+  gateway.engine.loop().BeginDrain();
+  const auto refused = gateway.Run(Ask(kChat, kChatBody));
+  EXPECT_EQ(refused->responses[0].status, 503);
+  EXPECT_EQ(gateway.streams.figures().streams, 0u);
 }
 
 TEST(ResumeTest, APlaceThatTheAnswerDoesNotHaveIsAnError) {
@@ -325,14 +400,21 @@ TEST(ResumeTest, WithoutEventIdsEventsAreAsBefore) {
       gateway.model, gateway.engine.loop(), gateway.metrics, nullptr, {}};
   context.readiness = [] { return GatewayReadiness{true, "", {}, 1}; };
   context.rules.event_ids = false;
+  context.streams = &gateway.streams;
   http::Router router;
   AddChatHandler(router, context);
+  AddStreamsHandler(router, context);
   const auto on = Ask(kChat, kChatBody);
   router.Route(on);
   gateway.engine.Play();
   for (const std::string& chunk : on->chunks) {
     EXPECT_EQ(IdOf(chunk), "") << chunk;
   }
+  EXPECT_EQ(gateway.streams.figures().streams, 0u);
+  const auto again = Get(on->request().request_id);
+  router.Route(again);
+  EXPECT_EQ(again->responses[0].status, 404);
+  EXPECT_EQ(again->Body()["error"]["code"], "stream_not_found");
 }
 
 TEST(ResumeTest, GetGivesTheWholeOrTheRest) {
