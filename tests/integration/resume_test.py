@@ -77,9 +77,21 @@ KINDS = {
     "penalties": completion("The sluice was", max_tokens=80, ignore_eos=True,
                             repetition_penalty=1.2, presence_penalty=0.3,
                             frequency_penalty=0.2, top_p=0.9, **USAGE),
+    "long": chat("Tell me a long story.", max_tokens=800, ignore_eos=True),
+    "default": completion("Once more", ignore_eos=True),
     "prompts": completion(["One", "One"], max_tokens=40, n=2, ignore_eos=True,
                           return_token_ids=True),
 }
+
+
+def many_bytes(url):
+    """A chat whose answer has characters of several bytes, among them some
+    that are cut in two: the tokens that spell such ones are likely."""
+    _, answer = api.post(url, "/tokenize", {
+        "prompt": "Жил 水 🌊 é", "add_special_tokens": False})
+    return chat("Tell me.", max_tokens=60, ignore_eos=True, logprobs=True,
+                logit_bias={str(token): 12 for token in answer["tokens"]},
+                **USAGE)
 
 
 class Stream:
@@ -95,7 +107,8 @@ class Stream:
             headers["Last-Event-ID"] = last
         self._connection.request(method, path, body, headers)
         self._answer = self._connection.getresponse()
-        if self._answer.status != 200:
+        self.nothing_left = self._answer.status == 204
+        if self._answer.status not in (200, 204):
             raise AssertionError(f"{self._answer.status}: "
                                  f"{self._answer.read().decode()}")
         self.request_id = self._answer.headers["X-Request-Id"]
@@ -115,7 +128,7 @@ class Stream:
 
     def part(self, count=None, on_event=None):
         """Up to `count` events, until the connection ends."""
-        events, done = [], False
+        events, done = [], self.nothing_left
         try:
             for event in self.events():
                 if event.data == DONE:
@@ -193,10 +206,11 @@ def start_of(event):
 
 class ResumeTest(unittest.TestCase):
     cluster = None
+    kinds = None  # KINDS, and one that needs the tokenizer
     restarted = None  # the gateway, once it was killed
 
     def post(self, kind, last=None, tidy=False):
-        path, body = KINDS[kind]
+        path, body = self.kinds[kind]
         text = json.dumps(dict(sorted(body.items())), separators=(",", ":")) \
             if tidy else json.dumps(body)
         return Stream(self.cluster.url, "POST", path, text, last)
@@ -216,7 +230,7 @@ class ResumeTest(unittest.TestCase):
                 self.assertEqual(len(choice["ends"]), 1)
 
     def cut_by_the_client(self, draw):
-        for kind in KINDS:
+        for kind in self.kinds:
             whole = self.post(kind).part()
             self.assertTrue(whole.done)
             count = draw.randrange(1, len(whole.events) + 1)
@@ -225,28 +239,41 @@ class ResumeTest(unittest.TestCase):
             last = had.events[-1].id
             self.check(kind, had, self.post(kind, last, tidy=True).part(),
                        whole)
-            had = self.post(kind).part(draw.randrange(1, len(whole.events)))
+            had = self.post(kind).part(
+                draw.randrange(1, max(2, len(whole.events))))
             last = had.events[-1].id
             self.check(kind, had, self.get(had, last).part(),
                        self.get(had).part())
             yield whole
 
     def cut_by_a_kill(self, draw):
-        begun = threading.Semaphore(0)
+        """Kills the gateway once each kind has an event, and some more came;
+        returns how many streams that cut."""
+        begun = {kind: threading.Event() for kind in self.kinds}
+        events = threading.Semaphore(0)
         parts = {}
+
+        def on_event(kind):
+            begun[kind].set()
+            events.release()
 
         def read(kind):
             try:
-                parts[kind] = self.post(kind).part(on_event=begun.release)
+                parts[kind] = self.post(kind).part(
+                    on_event=lambda: on_event(kind))
             except (OSError, http.client.HTTPException):
                 pass  # cut before its header
 
         threads = [threading.Thread(target=read, args=(kind,))
-                   for kind in KINDS]
+                   for kind in self.kinds]
         for thread in threads:
             thread.start()
-        for _ in range(draw.randrange(10, 200)):
-            self.assertTrue(begun.acquire(timeout=60))
+        for kind, event in begun.items():
+            self.assertTrue(event.wait(60), kind)
+        for _ in range(draw.randrange(1, 100)):
+            # Fewer than asked for are left if the streams were quick.
+            if not events.acquire(timeout=0.05):
+                break
         if self.restarted:
             self.restarted.kill()
         else:
@@ -258,7 +285,7 @@ class ResumeTest(unittest.TestCase):
             lambda: api.try_get(self.cluster.url, "/readyz")[0] == 200, 60,
             "the new gateway is ready")
         cut = {kind: part for kind, part in parts.items() if part.events}
-        self.assertTrue(cut)
+        self.assertEqual(set(cut), set(self.kinds))
         for kind, part in cut.items():
             path = "/v1/streams/" + part.request_id
             self.assertEqual(api.get(self.cluster.url, path)[0], 404)
@@ -275,22 +302,28 @@ class ResumeTest(unittest.TestCase):
         with harness.Cluster(MODEL, "--stages", "2", "--weights",
                              "f32") as cluster:
             self.cluster = cluster
+            self.kinds = {**KINDS, "bytes": many_bytes(cluster.url)}
             for _ in range(ROUNDS):
                 wholes = list(self.cut_by_the_client(draw))
                 resumed = api.metrics(cluster.url)[
                     "sluice_gateway_resumed_streams_total"]
-                self.assertGreaterEqual(resumed, 3 * len(KINDS))
+                self.assertGreaterEqual(resumed, 3 * len(self.kinds))
                 killed += self.cut_by_a_kill(draw)
+            self.assertGreater(killed, 0)
             self.refuse(wholes[0])
         events = [event for whole in wholes for event in whole.events]
         named = sum(len(event.id) for event in events) / len(events)
         told = sum(len(event.data) for event in events) / len(events)
-        print(f"{ROUNDS} rounds of {len(KINDS)} kinds, {killed} streams cut "
-              f"by a kill; an id has {named:.0f} bytes beside {told:.0f} of "
+        print(f"{ROUNDS} rounds of {len(self.kinds)} kinds, {killed} streams "
+              f"cut by a kill; an id has {named:.0f} bytes beside {told:.0f} of "
               "data, means", flush=True)
 
     def refuse(self, whole):
-        path, body = KINDS["chat"]
+        # Of the new gateway: the old one's are gone.
+        whole = self.post("chat", start_of(whole.events[0])).part()
+        self.assertTrue(self.get(whole, whole.events[-1].id).nothing_left)
+        self.assertFalse(self.get(whole, whole.events[-2].id).nothing_left)
+        path, body = self.kinds["chat"]
         for last, other, words in (
                 (whole.events[0].id, {"max_tokens": 99}, "another request"),
                 (whole.events[0].id + ".0", {}, "2 choices"),
