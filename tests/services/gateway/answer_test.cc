@@ -124,8 +124,8 @@ TEST_F(GatewayAnswerTest, AChunkOfTextAloneDiffersInItsTextAlone) {
   Json expected = on->Events()[0];
   for (size_t i = 1; i < texts.size(); ++i) {
     expected["choices"][0]["delta"] = {{"content", texts[i]}};
-    EXPECT_THAT(on->chunks[i], ::testing::EndsWith(Cat(
-                                   "\ndata: ", DumpJson(expected), "\n\n")));
+    EXPECT_THAT(on->chunks[i], ::testing::StartsWith(Cat(
+                                   "data: ", DumpJson(expected), "\nid: ")));
   }
 }
 

@@ -307,6 +307,19 @@ TEST(ResumeTest, BeforeTheFirstPipelineNothingIsResumed) {
   EXPECT_EQ(second.streams.figures().streams, 0u);
 }
 
+// An id that is known as text: a change of its parts, or of what the
+// fingerprint takes, shows here. Then kAnswersVersion rises.
+TEST(ResumeTest, AnIdIsTheSameInEveryRelease) {
+  Gateway gateway;
+  auto on = Ask(kChat, std::string(kChatBody).insert(1, "\"seed\": 7, "));
+  on->request().request_id = "golden";
+  on->request().headers = {{"x-request-id", "golden"}};
+  gateway.Run(on);
+  std::string id = IdOf(on->chunks[0]);
+  EXPECT_EQ(id.replace(1, 6, "TIME.."),
+            "bTIME..AAAAAAAAAAHxjhDetmagolden~0e2.");
+}
+
 // Keeps the times that its templates are rendered for.
 class DatedText : public openai::FakeText {
  public:
