@@ -25,9 +25,15 @@ struct ForwarderOptions {
   Duration patience = std::chrono::seconds(30);
   // Whether this server answers requests itself. Any thread; must not block.
   std::function<bool()> leads;
+  // Whether the peers are asked who leads. Empty: while this server does not.
+  std::function<bool()> asks = nullptr;
   // Returns by the body of a peer's /readyz how far the peer leads, 0 if it
   // does not: of several the highest gets the requests. Must not throw.
   std::function<uint64_t(const std::string& body)> rank;
+  // Called after each time that the peers were asked, or were not: the body of
+  // the leader's /readyz; nothing: none leads. On the thread "forward".
+  std::function<void(const std::optional<std::string>& leader)> on_round =
+      nullptr;
   // Answers a request here. On the exchange's loop.
   std::function<void(std::shared_ptr<Exchange>)> serve;
 };

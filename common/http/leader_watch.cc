@@ -65,15 +65,16 @@ net::awaitable<void> LeaderWatch::Run() {
   TimePoint led_at = Clock::now();
   while (!stopping_) {
     NoteOwnLead();
-    bool before_answers = false;
-    auto asking = AskAll(&before_answers);
-    const int leader = co_await std::move(asking);
+    auto asking = AskAll();
+    const Round round = co_await std::move(asking);
+    const int leader = round.leader;
+    if (options_.on_round && !stopping_) options_.on_round(round.answer);
     if (!options_.leads()) {
       const int before = leader_.exchange(leader);
       if (leader >= 0 && leader != before) {
         LogInfo("requests go to ", options_.peers[static_cast<size_t>(leader)]);
         // One that still answers ends what it has begun.
-        if (!before_answers) forsake_(leader);
+        if (!round.before_answers) forsake_(leader);
       }
       if (leader >= 0) led_at = Clock::now();
       // Requests hang on a server that is silent, and none takes its place.
@@ -84,22 +85,23 @@ net::awaitable<void> LeaderWatch::Run() {
   }
 }
 
-net::awaitable<int> LeaderWatch::AskAll(bool* before_answers) {
+net::awaitable<LeaderWatch::Round> LeaderWatch::AskAll() {
   uint64_t highest = 0;
-  int leader = -1;
+  Round round;
   for (size_t i = 0; i < peers_.size(); ++i) {
-    if (options_.leads() || stopping_) co_return -1;
+    if (!asks() || stopping_) co_return Round();
     auto asking = Ask(i);
-    const std::optional<std::string> answer = co_await std::move(asking);
+    std::optional<std::string> answer = co_await std::move(asking);
     if (!answer.has_value()) continue;
     const int index = static_cast<int>(i);
-    *before_answers = *before_answers || index == leader_;
+    round.before_answers = round.before_answers || index == leader_;
     const uint64_t rank = options_.rank(*answer);
     if (rank <= highest) continue;
     highest = rank;
-    leader = index;
+    round.leader = index;
+    round.answer = std::move(answer);
   }
-  co_return leader;
+  co_return round;
 }
 
 net::awaitable<std::optional<std::string>> LeaderWatch::Ask(size_t index) {

@@ -33,9 +33,16 @@ class LeaderWatch {
   int leader() const { return leader_; }
 
  private:
-  // Asks all peers. Returns the leader's index, or -1. `before_answers`:
-  // whether the one before still answers.
-  boost::asio::awaitable<int> AskAll(bool* before_answers);
+  struct Round {
+    int leader = -1;                    // its index; -1: none leads
+    std::optional<std::string> answer;  // the leader's
+    bool before_answers = false;        // the leader before still answers
+  };
+  // Asks all peers.
+  boost::asio::awaitable<Round> AskAll();
+  bool asks() const {
+    return options_.asks ? options_.asks() : !options_.leads();
+  }
   // Returns the body of the peer's /readyz; nothing: it does not answer.
   boost::asio::awaitable<std::optional<std::string>> Ask(size_t index);
   // Waits between two rounds, or until this server's own lead changes.

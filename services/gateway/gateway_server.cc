@@ -237,6 +237,7 @@ class GatewayServer::Impl {
         peers_, PeerGateways::Start(
                     options, {[this] { return role(); },
                               [this] { return draining_.load(); },
+                              [this] { return pipeline_->status().down; },
                               [this](std::shared_ptr<http::Exchange> exchange) {
                                 router_.Route(std::move(exchange));
                               }}));
@@ -312,6 +313,9 @@ class GatewayServer::Impl {
       engine_.OnSuperseded(openai::WithCode(
           why, std::string(http::HandoverExchange::kSuperseded)));
     };
+    if (peers_) {
+      callbacks.peer_lead = [this] { return peers_->lead(); };
+    }
     callbacks.on_exception = [](const Status&) { CountException("pipeline"); };
     pipeline_->Start(std::move(callbacks));
   }

@@ -57,6 +57,13 @@ bool AnyDrains(const PipelineStatus& pipeline) {
                      });
 }
 
+bool AnyLoads(const PipelineStatus& pipeline) {
+  return std::any_of(pipeline.stages.begin(), pipeline.stages.end(),
+                     [](const StageStatus& stage) {
+                       return stage.state == StageState::kLoading;
+                     });
+}
+
 // Returns why the pipeline is not ready, by its stages' states alone.
 std::string OpenWhy(const GatewayReadiness& readiness) {
   for (const PartReadiness& part : readiness.parts) {
@@ -96,6 +103,8 @@ GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
   readiness.why = pipeline.message;
   readiness.epoch = pipeline.epoch.value();
   readiness.term = TermOf(pipeline.epoch);
+  readiness.is_up = pipeline.down == Duration::zero();
+  readiness.missing = AnyLoads(pipeline) ? Duration::zero() : pipeline.down;
   readiness.missing_stages =
       std::max(0, static_cast<int>(pipeline.full_count) -
                       static_cast<int>(pipeline.stages.size()));

@@ -37,7 +37,18 @@ http::HttpHeaders KeysOf(const http::HttpHeaders& headers) {
   return keys;
 }
 
-// Returns 1 and the term of a gateway that leads, by its /readyz; else 0.
+// Returns what the /readyz of a gateway says of its pipeline.
+PeerLead LeadOf(const std::string& body) {
+  const StatusOr<Json> parsed = ParseJson(body);
+  if (!parsed.ok()) return PeerLead::kNone;
+  const auto pipeline = FindText(*parsed, "pipeline");
+  if (pipeline == "up") return PeerLead::kUp;
+  return pipeline == "lost" ? PeerLead::kNone : PeerLead::kRecovering;
+}
+
+// Returns how far a gateway leads, by its /readyz: not at all, 0; else one
+// whose pipeline is up is above all others, and a higher term is above a lower
+// one. Terms begin anew when all stages do.
 uint64_t RankOf(const std::string& body) {
   const StatusOr<Json> parsed = ParseJson(body);
   if (!parsed.ok() ||
@@ -45,7 +56,9 @@ uint64_t RankOf(const std::string& body) {
     return 0;
   }
   const int64_t term = FindInt(*parsed, "term").value_or(0);
-  return 1 + static_cast<uint64_t>(std::max<int64_t>(term, 0));
+  const uint64_t rank = 1 + static_cast<uint64_t>(std::max<int64_t>(term, 0));
+  constexpr uint64_t kUp = uint64_t{1} << 40;
+  return std::min(rank, kUp) + (LeadOf(body) == PeerLead::kUp ? kUp : 0);
 }
 
 http::HttpResponse Declined() {
@@ -60,14 +73,23 @@ http::HttpResponse Declined() {
 
 StatusOr<std::unique_ptr<PeerGateways>> PeerGateways::Start(
     const PeerOptions& options, Parts parts) {
-  std::unique_ptr<PeerGateways> peers(new PeerGateways(std::move(parts)));
+  std::unique_ptr<PeerGateways> peers(
+      new PeerGateways(options.lease, std::move(parts)));
   http::ForwarderOptions forwarder;
   forwarder.peers = options.addresses;
   forwarder.certificate = options.certificate;
   forwarder.ca = options.ca;
   forwarder.patience = options.patience;
   forwarder.leads = [self = peers.get()] { return self->leads(); };
+  // One that leads without a pipeline may be cut off, and another one leads.
+  forwarder.asks = [self = peers.get()] {
+    return !self->leads() || self->parts_.down() >= self->lease_;
+  };
   forwarder.rank = RankOf;
+  forwarder.on_round =
+      [self = peers.get()](const std::optional<std::string>& leader) {
+        self->OnRound(leader);
+      };
   forwarder.serve =
       [self = peers.get()](std::shared_ptr<http::Exchange> exchange) {
         self->ServeHere(std::move(exchange));
@@ -75,6 +97,15 @@ StatusOr<std::unique_ptr<PeerGateways>> PeerGateways::Start(
   SLUICE_ASSIGN_OR_RETURN(peers->forwarder_,
                           http::Forwarder::Start(std::move(forwarder)));
   return peers;
+}
+
+void PeerGateways::OnRound(const std::optional<std::string>& leader) {
+  if (leader.has_value()) {
+    rounds_without_ = 0;
+    lead_ = LeadOf(*leader);
+  } else if (++rounds_without_ >= 2) {  // one answer may be late
+    lead_ = PeerLead::kNone;
+  }
 }
 
 std::optional<http::HttpResponse> PeerGateways::Screen(
@@ -115,7 +146,12 @@ void PeerGateways::ServeHere(std::shared_ptr<http::Exchange> exchange) const {
 GatewayReadiness PeerGateways::Judge(GatewayReadiness own) const {
   const GatewayRole role = parts_.role();
   own.role = ToString(role);
-  if (role == GatewayRole::kLeader) return own;
+  if (role == GatewayRole::kLeader) {
+    own.pipeline = own.is_up                                  ? "up"
+                   : own.missing < kRecoveringLeases * lease_ ? "recovering"
+                                                              : "lost";
+    return own;
+  }
   own.leader = forwarder_->leader().value_or("");
   own.parts.clear();
   own.missing_stages = 0;

@@ -1,6 +1,7 @@
 #ifndef SLUICE_SERVICES_GATEWAY_PEER_GATEWAYS_H_
 #define SLUICE_SERVICES_GATEWAY_PEER_GATEWAYS_H_
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -37,6 +38,8 @@ class PeerGateways {
     // This gateway's own.
     std::function<GatewayRole()> role;
     std::function<bool()> draining;
+    // The time without a pipeline.
+    std::function<Duration()> down;
     std::function<void(std::shared_ptr<http::Exchange>)> serve;
   };
 
@@ -54,16 +57,27 @@ class PeerGateways {
   GatewayReadiness Judge(GatewayReadiness own) const;
 
   const http::ForwarderStats& stats() const { return forwarder_->stats(); }
+  // Returns what the peers say, for this gateway's pipeline.
+  PeerLead lead() const { return lead_; }
   // Ends the requests that peers answer, or would. Idempotent.
   void Stop() { forwarder_->Stop(); }
 
  private:
   // The handlers answer, until another gateway leads.
   void ServeHere(std::shared_ptr<http::Exchange> exchange) const;
-  explicit PeerGateways(Parts parts) : parts_(std::move(parts)) {}
+  PeerGateways(Duration lease, Parts parts)
+      : lease_(lease), parts_(std::move(parts)) {}
+  // The peer that leads has answered so on /readyz; nothing: none leads.
+  void OnRound(const std::optional<std::string>& leader);
   bool leads() const { return parts_.role() == GatewayRole::kLeader; }
 
+  // A leader without a pipeline keeps the stages for so many leases.
+  static constexpr int kRecoveringLeases = 3;
+
+  const Duration lease_;
   const Parts parts_;
+  int rounds_without_ = 0;  // a leader; the thread "forward" has it
+  std::atomic<PeerLead> lead_{PeerLead::kUnknown};
   std::unique_ptr<http::Forwarder> forwarder_;
 };
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "common/base/clock.h"
+
 namespace sluice::gateway {
 
 // A part of the cluster that requests need.
@@ -31,6 +33,12 @@ struct GatewayReadiness {
   std::string role;
   std::string leader;  // of a standby: the leader's address, or empty
   uint64_t term = 0;   // of the epoch
+  // Of a leader: "up", "recovering", or "lost": without a pipeline for so long
+  // that the others may try.
+  std::string pipeline;
+  // The time without a pipeline; zero: it is up, or a stage loads its layers.
+  Duration missing{};
+  bool is_up = false;  // the pipeline
 };
 
 // The audience of a text. A client without a key sees no addresses and paths,

@@ -131,7 +131,8 @@ PipelineAssembler::PipelineAssembler(PipelineOptions options,
       resplit_(places_, options_.resplit),
       stages_(places_.stages()),
       plans_(std::make_shared<PlanChannel>(options_.replica, places_.holders(),
-                                           events_)) {
+                                           events_)),
+      leadership_(options_.lease) {
   name_.replica = options_.replica;
   Publish();
 }
@@ -205,23 +206,9 @@ void PipelineAssembler::Tick(TimePoint now) {
   const Duration lost_after = std::min(options_.lost_after, limit);
   const TimePoint passed =
       phase_ == Phase::kUp ? plans_->last_result() : TimePoint();
-  // Two gateways that each hold a stage of the other would wait for ever. So a
-  // gateway keeps no stage behind one that another gateway holds.
-  bool behind_held = false;
+  TakeStages(now);
   for (size_t i = 0; i < stages_.size(); ++i) {
     StageConnection& stage = *stages_[i];
-    if (behind_held) {
-      if (stage.linked()) {
-        EndStage(i, Unavailable("waits for a stage that another gateway holds"))
-            ->HalfClose();
-        stage.SetDownState(StageState::kConnecting);
-      }
-      stage.NotTried(now);
-    } else if (!stage.linked() && now >= stage.connect_at() && !draining_) {
-      Connect(i);
-    }
-    // A spare that another gateway holds does not keep a place empty.
-    behind_held = behind_held || (places_.has(i) && stage.held());
     const Duration silence =
         stage.Silence(now, places_.has(i) ? passed : TimePoint());
     const Duration most = stage.welcomed() ? lost_after : limit;
@@ -239,10 +226,31 @@ void PipelineAssembler::Tick(TimePoint now) {
   if (phase_ == Phase::kUp) return WatchUp(now);
   if (draining_) return;
   if (phase_ == Phase::kGathering) {
-    Gather(now, !behind_held);
+    Gather(now, !places_.first_held().has_value());
   } else if (now >= phase_deadline_) {
     Lose(assigning_, DeadlineExceeded("no answer to the assignment within ",
                                       Seconds(limit), " s"));
+  }
+}
+
+void PipelineAssembler::TakeStages(TimePoint now) {
+  bool waits = false;  // for the answer of an earlier place
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    StageConnection& stage = *stages_[i];
+    if (!leadership_.MayHold(i)) {
+      if (stage.linked()) {
+        EndStage(i, Unavailable("waits: another gateway holds or leads"))
+            ->HalfClose();
+        stage.SetDownState(StageState::kConnecting);
+      }
+      stage.NotTried(now);
+    } else if (waits) {
+      if (!stage.linked()) stage.NotTried(now);
+    } else if (!stage.linked() && now >= stage.connect_at() && !draining_) {
+      Connect(i);
+    }
+    waits = waits || (leadership_.takes_in_order() && places_.has(i) &&
+                      stage.linked() && !stage.welcomed());
   }
 }
 
@@ -471,7 +479,10 @@ void PipelineAssembler::Publish() {
   status.last_recovery = last_recovery_;
   status.model = model_;
   resplit_.Report(status);
-  const bool superseded = leadership_.Update(up, places_.held(), status);
+  const bool superseded = leadership_.Update(
+      {now, up, status.down, places_.first_held(), places_.all_held(),
+       callbacks_.peer_lead ? callbacks_.peer_lead() : PeerLead::kNone},
+      status);
   board_.Publish(std::move(status), now);
   if (superseded && hello_.lease_ms() > 0) TellSuperseded(callbacks_);
 }

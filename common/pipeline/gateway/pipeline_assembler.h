@@ -86,6 +86,9 @@ struct PipelineCallbacks {
   // With a lease, after on_lost: another gateway has taken the stages, and
   // computes what clients ask for. Empty: never told.
   std::function<void(const Status&)> on_superseded = nullptr;
+  // What the other gateways of the stages say; with a lease. Empty: there are
+  // none.
+  std::function<PeerLead()> peer_lead = nullptr;
   // What a pause costs now, in any unit: 0 when nothing runs, INT64_MAX if it
   // may not be. Empty: 0.
   std::function<int64_t()> pause_cost = nullptr;
@@ -141,6 +144,9 @@ class PipelineAssembler {
   // The thread "pipeline".
   void Run();
   void Tick(TimePoint now);
+  // Takes the stages that may be this gateway's, in order, and lets go of the
+  // others.
+  void TakeStages(TimePoint now);
   void Connect(size_t index);
   void OnControl(size_t index, const v1::ControlResponse& response,
                  int64_t received_ns);

@@ -46,6 +46,14 @@ enum class GatewayRole {
   kStandby,    // another gateway holds them
 };
 
+// What the other gateways of the same stages say.
+enum class PeerLead {
+  kNone,        // none of those that answer leads, or may keep its stages
+  kUnknown,     // they have not been asked yet
+  kRecovering,  // one leads, and its pipeline is soon up again
+  kUp,          // one leads, and its pipeline is up
+};
+
 // "candidate", "leader", "standby".
 const char* ToString(GatewayRole role);
 

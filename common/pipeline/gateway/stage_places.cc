@@ -251,11 +251,18 @@ Epoch StagePlaces::NextEpoch(Epoch last) const {
   return ++highest;
 }
 
-bool StagePlaces::held() const {
+std::optional<size_t> StagePlaces::first_held() const {
   for (size_t i = 0; i < places_.size(); ++i) {
-    if (stages_[i]->held()) return true;
+    if (stages_[i]->held()) return i;
   }
-  return false;
+  return std::nullopt;
+}
+
+bool StagePlaces::all_held() const {
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (!stages_[i]->held()) return false;
+  }
+  return true;
 }
 
 bool StagePlaces::filled() const {

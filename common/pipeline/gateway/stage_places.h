@@ -74,8 +74,10 @@ class StagePlaces {
   LostStages OnUp(Epoch epoch);
   // Returns the epoch after `last` and all that the places' stages know.
   Epoch NextEpoch(Epoch last) const;
-  // Whether another gateway holds the process of a place.
-  bool held() const;
+  // Returns the first place whose process another gateway holds, if any.
+  std::optional<size_t> first_held() const;
+  // Whether another gateway holds the process of every place.
+  bool all_held() const;
   // Whether every place has a process that holds its layers.
   bool filled() const;
   // Asks the processes in the places to finish their steps.

@@ -19,6 +19,7 @@ std::string ReadinessJson(const GatewayReadiness& readiness,
   if (!readiness.role.empty()) {
     body["role"] = readiness.role;
     body["term"] = readiness.term;
+    if (!readiness.pipeline.empty()) body["pipeline"] = readiness.pipeline;
     if (!open && !readiness.leader.empty()) body["leader"] = readiness.leader;
   }
   for (const PartReadiness& part : readiness.parts) {
