@@ -55,6 +55,7 @@ class PeerGatewaysTest : public ::testing::Test {
     peer.listen = "127.0.0.1:0";
     peer.handler = [this](std::shared_ptr<http::Exchange> on) {
       http::HttpResponse response;
+      if (on->request().path == "/readyz") ++probes_;
       response.body = on->request().path == "/readyz"
                           ? peer_says_
                           : Cat("{\"of\":\"the peer\",\"key\":\"",
@@ -70,6 +71,7 @@ class PeerGatewaysTest : public ::testing::Test {
     auto peers = PeerGateways::Start(
         options,
         {[this] { return role_.load(); }, [this] { return drains_.load(); },
+         [this] { return Duration(down_); },
          [this](std::shared_ptr<http::Exchange> on) {
            served_ = on->request().headers;
            if (superseded_.exchange(false)) {
@@ -113,6 +115,16 @@ class PeerGatewaysTest : public ::testing::Test {
     }
     return exchange->responses.empty() ? "" : exchange->responses[0].body;
   }
+  template <typename Condition>
+  static bool AwaitThat(Condition holds) {
+    const TimePoint end = Clock::now() + std::chrono::seconds(20);
+    while (!holds() && Clock::now() < end) {
+    }
+    return holds();
+  }
+  bool AwaitLead(PeerLead lead) const {
+    return AwaitThat([&] { return peers_->lead() == lead; });
+  }
   bool KnowsLeader() const {
     const TimePoint end = Clock::now() + std::chrono::seconds(10);
     while (peers_->Judge({}).leader.empty() && Clock::now() < end) {
@@ -123,6 +135,8 @@ class PeerGatewaysTest : public ::testing::Test {
   std::string peer_says_ = R"({"ready":true,"role":"leader","term":3})";
   std::atomic<GatewayRole> role_{GatewayRole::kStandby};
   std::atomic<bool> drains_{false}, superseded_{false};
+  std::atomic<std::chrono::seconds> down_{std::chrono::seconds(0)};
+  std::atomic<int> probes_{0};
   http::HttpHeaders served_;
   std::vector<std::shared_ptr<QueuedExchange>> exchanges_;
   std::unique_ptr<http::HttpServer> peer_;
@@ -211,6 +225,44 @@ TEST_F(PeerGatewaysTest, AStandbyIsReadyWhileItKnowsALeader) {
   EXPECT_EQ(judged.role, "leader");
 }
 
+TEST_F(PeerGatewaysTest, APeersPipelineTellsWhetherItsStagesAreLeftToIt) {
+  for (const auto& [pipeline, lead] :
+       {std::pair("up", PeerLead::kUp),
+        std::pair("recovering", PeerLead::kRecovering),
+        std::pair("lost", PeerLead::kNone)}) {
+    peers_->Stop();
+    peers_.reset();
+    peer_.reset();
+    peer_says_ =
+        Cat(R"({"role":"leader","term":3,"pipeline":")", pipeline, "\"}");
+    SetUp();
+    EXPECT_TRUE(KnowsLeader()) << pipeline;
+    EXPECT_TRUE(AwaitLead(lead)) << pipeline;
+  }
+  EXPECT_EQ(peers_->Judge({}).pipeline, "") << "a standby";
+  role_ = GatewayRole::kLeader;
+  GatewayReadiness own;
+  own.is_up = true;
+  EXPECT_EQ(peers_->Judge(own).pipeline, "up");
+  own.is_up = false;
+  own.missing = std::chrono::seconds(8);
+  EXPECT_EQ(peers_->Judge(own).pipeline, "recovering");
+  own.missing = std::chrono::seconds(9);
+  EXPECT_EQ(peers_->Judge(own).pipeline, "lost");
+  EXPECT_THAT(ReadinessJson(peers_->Judge(own), Audience::kAnybody),
+              HasSubstr("\"pipeline\":\"lost\""));
+}
+
+TEST_F(PeerGatewaysTest, ALeaderWithoutAPipelineAsksTheOthers) {
+  peer_says_ = R"({"role":"leader","term":3,"pipeline":"up"})";
+  role_ = GatewayRole::kLeader;
+  down_ = std::chrono::seconds(3);
+  EXPECT_TRUE(AwaitLead(PeerLead::kUp));
+  EXPECT_EQ(Answer(Exchange("/v1/models")), "served here");
+  down_ = std::chrono::seconds(0);
+  EXPECT_TRUE(AwaitLead(PeerLead::kNone)) << "what they said does not last";
+}
+
 TEST_F(PeerGatewaysTest, APeerLeadsByItsOwnWordAlone) {
   for (const char* says : {"", "no JSON", "[]", R"({"role":7})",
                            R"({"role":"standby","term":9})"}) {
@@ -219,10 +271,11 @@ TEST_F(PeerGatewaysTest, APeerLeadsByItsOwnWordAlone) {
     peer_.reset();
     peer_says_ = says;
     SetUp();
-    const TimePoint end = Clock::now() + std::chrono::milliseconds(300);
-    while (Clock::now() < end) {
-      ASSERT_EQ(peers_->Judge({}).leader, "") << says;
-    }
+    // A third question comes after the answer to the second one.
+    const int asked = probes_;
+    ASSERT_TRUE(AwaitThat([&] { return probes_ >= asked + 3; }));
+    ASSERT_EQ(peers_->Judge({}).leader, "") << says;
+    EXPECT_TRUE(AwaitLead(PeerLead::kNone)) << says;
     EXPECT_EQ(peers_->Judge({}).why, "no gateway leads");
   }
 }
