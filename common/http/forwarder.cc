@@ -1,3 +1,4 @@
+// Size: one state machine of a request: every step shares the job and the loop.
 #include "common/http/forwarder.h"
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "common/base/cat.h"
 #include "common/base/exception_counts.h"
 #include "common/base/log.h"
 #include "common/base/log_limit.h"
@@ -35,6 +37,8 @@ using Task = net::awaitable<T>;
 constexpr auto kConnectTime = seconds(2);
 constexpr auto kSendTime = seconds(60);
 constexpr auto kRetryPause = milliseconds(100);
+// Servers that may be lost while they have a request.
+constexpr int kMostLost = 2;
 // An answer up to this size is passed on whole, with its length.
 constexpr size_t kWholeBytes = size_t{256} << 10;
 
@@ -116,17 +120,20 @@ struct Job : std::enable_shared_from_this<Job> {
   net::steady_timer signal;
   std::shared_ptr<Upstream> upstream;  // null: none now
   int peer = -1;                       // the upstream's
+  int lost = 0;                        // servers that had the whole request
+  TimePoint heard = Clock::now();      // the latest bytes of the answer
   bool gone = false;                   // the client has left
-  bool is_read = false;  // the client has read most of the latest chunk
-  bool has_begun;        // the client has an answer's head
-  bool is_events;        // of a stream of events
-  PassedEvents passed;   // of these
-  std::string head;      // of the request
+  bool is_read = true;  // the client has read most of the latest chunk
+  bool has_begun;       // the client has an answer's head
+  bool is_events;       // of a stream of events
+  PassedEvents passed;  // of these
+  std::string head;     // of the request
 };
 
 enum class Outcome {
   kAnswered,    // nothing is left to do
   kUnanswered,  // the client has no more than before
+  kLost,        // the same, and the server had the whole request
   kCut,         // the client has some more events, and the rest is missing
 };
 
@@ -230,11 +237,18 @@ class Forwarder::Impl {
     co_await timer.async_wait(token);
   }
 
-  // Ends the connections to all peers but `kept`: their requests go to the next
-  // one, or are answered here.
+  // Ends the connections to all peers but `kept`, and those to it whose answers
+  // have come no further for the time of options_.patience if `kept` is none:
+  // their requests go to the next one, or are answered here.
   void Forsake(int kept) {
+    const TimePoint now = Clock::now();
     for (const auto& job : jobs_) {
-      if (job->upstream && job->peer != kept) job->upstream->Close();
+      if (job->upstream == nullptr || job->peer == kept) continue;
+      // The leader may refuse the question and serve what it has begun.
+      const bool flows =
+          kept < 0 && !options_.leads() &&
+          (!job->is_read || now - job->heard < options_.patience);
+      if (!flows) job->upstream->Close();
     }
   }
 
@@ -243,13 +257,20 @@ class Forwarder::Impl {
     while (!job->gone) {
       if (stopping_) co_return Refuse(*job, "The server is shutting down");
       if (options_.leads()) co_return ServeHere(*job);
-      if (const int leader = watch_.leader(); leader >= 0) {
+      if (const int leader = watch_.leader(); leader >= 0 && HasRoom()) {
+        ++passing_;
         auto passing = Pass(*job, leader);
         const Outcome outcome = co_await std::move(passing);
+        --passing_;
         job->upstream = nullptr;
         if (outcome == Outcome::kAnswered) co_return;
-        if (outcome == Outcome::kCut) {
+        if (outcome != Outcome::kUnanswered) {
           deadline = Clock::now() + options_.patience;
+          if (++job->lost >= kMostLost) {
+            co_return Refuse(*job, Cat(job->lost,
+                                       " gateways were lost while "
+                                       "they answered this request"));
+          }
         }
       }
       if (Clock::now() >= deadline) {
@@ -260,6 +281,10 @@ class Forwarder::Impl {
       auto pause = Pause(job->signal, kRetryPause);
       co_await std::move(pause);
     }
+  }
+
+  bool HasRoom() const {
+    return options_.most_at_once == 0 || passing_ < options_.most_at_once;
   }
 
   // The handler gives the answer, or what is left of it.
@@ -299,9 +324,11 @@ class Forwarder::Impl {
         upstream->Send(job.head, job.exchange->request().body, kSendTime);
     status = co_await std::move(sending);
     if (!status.ok()) co_return Failed(job, status);
+    job.heard = Clock::now();
     auto reading = upstream->ReadHead(std::nullopt);
     status = co_await std::move(reading);
-    if (!status.ok()) co_return Failed(job, status);
+    job.heard = Clock::now();
+    if (!status.ok()) co_return Lost(job, status);
     const ResponseParser& answer = upstream->answer();
     if (IsDeclined(answer)) co_return Outcome::kUnanswered;
     // What could not be resumed now may be later.
@@ -323,12 +350,18 @@ class Forwarder::Impl {
     return Outcome::kUnanswered;
   }
 
+  Outcome Lost(const Job& job, const Status& why) {
+    const Outcome failed = Failed(job, why);
+    return failed == Outcome::kUnanswered ? Outcome::kLost : failed;
+  }
+
   Task<Outcome> PassWhole(Job& job, Upstream& upstream) {
     HttpResponse response = HeadOf(upstream.answer());
     while (true) {
       auto reading = upstream.ReadBody();
       const StatusOr<std::string> more = co_await std::move(reading);
-      if (!more.ok()) co_return Failed(job, more.status());
+      job.heard = Clock::now();
+      if (!more.ok()) co_return Lost(job, more.status());
       if (more->empty()) break;
       response.body += *more;
     }
@@ -353,6 +386,7 @@ class Forwarder::Impl {
     while (true) {
       auto reading = upstream.ReadBody();
       StatusOr<std::string> more = co_await std::move(reading);
+      job.heard = Clock::now();
       if (!more.ok()) co_return BreakOff(job, more.status());
       if (more->empty()) break;
       if (job.is_events) job.passed.Add(*more);
@@ -412,6 +446,7 @@ class Forwarder::Impl {
   net::executor_work_guard<net::io_context::executor_type> guard_;
   LeaderWatch watch_;
   std::unordered_set<std::shared_ptr<Job>> jobs_;
+  int passing_ = 0;  // jobs with an upstream
   NamedThread thread_;
 };
 

@@ -23,6 +23,9 @@ struct ForwarderOptions {
   std::string ca;
   // How long a request waits for a server that answers it.
   Duration patience = std::chrono::seconds(30);
+  // Requests that peers answer at a time, below the connections that a peer
+  // allows one client; the others wait. 0: any number.
+  int most_at_once = 0;
   // Whether this server answers requests itself. Any thread; must not block.
   std::function<bool()> leads;
   // Whether the peers are asked who leads. Empty: while this server does not.
@@ -50,8 +53,9 @@ struct ForwarderStats {
 // piece as the client reads them. A request whose server is gone before its
 // answer's head waits for the next one, or for this server to lead. So does a
 // stream of events that breaks off behind an event with an id: the next server
-// gets the id as Last-Event-ID. Other streams end with an error. The thread
-// "forward" has all connections.
+// gets the id as Last-Event-ID. Other streams end with an error. A request that
+// two servers had whole, and were lost, goes to no third one: it may be the
+// cause. The thread "forward" has all connections.
 class Forwarder {
  public:
   // INVALID_ARGUMENT for an address or a file that cannot be used.

@@ -31,6 +31,7 @@ class HandoverExchange : public Exchange {
   HttpRequest& request() override { return inner_->request(); }
   // The next server needs the body; a large one is not kept for that.
   void ReleaseBody() override {
+    if (is_over_ || is_released_) return;
     is_released_ = request().body.size() > kKeptBytes;
     if (is_released_) inner_->ReleaseBody();
   }
@@ -86,7 +87,7 @@ class HandoverExchange : public Exchange {
   AnswerFigures& figures() override { return inner_->figures(); }
 
  private:
-  static constexpr size_t kKeptBytes = size_t{256} << 10;
+  static constexpr size_t kKeptBytes = size_t{64} << 10;
 
   void GiveAway(std::optional<PassedEvents> passed) {
     is_over_ = true;

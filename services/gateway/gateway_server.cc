@@ -231,6 +231,9 @@ class GatewayServer::Impl {
     if (options_.peers.addresses.empty()) return OkStatus();
     PeerOptions options = options_.peers;
     options.certificate = options_.http_tls.certificate;
+    // All gateways have the same limits, and the questions need some room too.
+    options.most_at_once =
+        std::max(1, options_.http_limits.connections_per_client / 8 * 7);
     options.patience = std::max<Duration>(options_.engine.max_queue_wait,
                                           std::chrono::seconds(1));
     SLUICE_ASSIGN_OR_RETURN(

@@ -80,6 +80,7 @@ StatusOr<std::unique_ptr<PeerGateways>> PeerGateways::Start(
   forwarder.certificate = options.certificate;
   forwarder.ca = options.ca;
   forwarder.patience = options.patience;
+  forwarder.most_at_once = options.most_at_once;
   forwarder.leads = [self = peers.get()] { return self->leads(); };
   // One that leads without a pipeline may be cut off, and another one leads.
   forwarder.asks = [self = peers.get()] {

@@ -28,6 +28,7 @@ struct PeerOptions {
   Duration lease = std::chrono::seconds(3);  // PipelineOptions'
   std::string certificate;  // of this gateway's HTTP; empty: no TLS to them
   Duration patience = std::chrono::seconds(30);  // of a request, for a leader
+  int most_at_once = 0;  // requests that a peer answers; 0: any number
 };
 
 // Where the requests of clients go, with gateways of which one leads: to this

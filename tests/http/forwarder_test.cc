@@ -42,6 +42,13 @@ class ForwarderTest : public HttpServerTest {
         if (!on->request().Header("last-event-id").empty()) return;
         on->PostAfter(std::chrono::milliseconds(20), [on] { on->Break(); });
       });
+      router.Add("GET", "/dies", [this](std::shared_ptr<Exchange> on) {
+        const int before = deaths_++;
+        if (on->request().query == "once" && before > 0) {
+          return on->Send({200, "text/plain", {}, "at the second try"});
+        }
+        on->PostAfter(std::chrono::milliseconds(500), [on] { on->Break(); });
+      });
       router.Add("POST", "/echo", [this](std::shared_ptr<Exchange> on) {
         if (declines_) {
           HttpResponse declined = TransportError(503, "not now");
@@ -67,6 +74,7 @@ class ForwarderTest : public HttpServerTest {
     options.certificate = certificate_;
     options.ca = ca_;
     options.patience = patience_;
+    options.most_at_once = most_at_once_;
     options.leads = [this] { return leads_.load(); };
     options.rank = [](const std::string& body) {
       return uint64_t{body == "leader"};
@@ -106,6 +114,8 @@ class ForwarderTest : public HttpServerTest {
   std::atomic<bool> leads_{false};      // the standby
   std::atomic<bool> peer_leads_{true};  // the fixture's server
   std::atomic<bool> silent_{false}, declines_{false};
+  std::atomic<int> deaths_{0};
+  int most_at_once_ = 0;
   Duration patience_ = std::chrono::seconds(10);
   std::string certificate_, ca_;
   std::unique_ptr<Forwarder> forwarder_;
@@ -233,6 +243,39 @@ TEST_F(ForwarderTest, ARequestWaitsForALeader) {
   EXPECT_FALSE(client.Readable(std::chrono::milliseconds(200)));
   peer_leads_ = true;
   EXPECT_THAT(client.ReceiveAnswer(), EndsWith(";;late"));
+}
+
+TEST_F(ForwarderTest, ARequestThatTwoLeadersAreLostWithEnds) {
+  const std::string answer =
+      AskStandby("GET /dies HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(answer,
+              AllOf(StartsWith("HTTP/1.1 503 "),
+                    HasSubstr("2 gateways were lost while they answered "
+                              "this request")));
+  EXPECT_EQ(deaths_, 2);
+}
+
+TEST_F(ImpatientForwarderTest, TheWaitBeginsAnewWhenALeaderIsLost) {
+  EXPECT_THAT(AskStandby("GET /dies?once HTTP/1.1\r\nHost: x\r\n\r\n"),
+              EndsWith("at the second try"));
+}
+
+class NarrowForwarderTest : public ForwarderTest {
+ protected:
+  NarrowForwarderTest() { most_at_once_ = 1; }
+};
+
+TEST_F(NarrowForwarderTest, RequestsBeyondTheRoomWait) {
+  Client first(standby_->port());
+  first.Send(HeldOf("\"stream\":true"));
+  ASSERT_TRUE(held_.AwaitHeld(1));
+  Client second(standby_->port());
+  second.Send(PostOf("/echo", "later"));
+  EXPECT_FALSE(second.Readable(std::chrono::milliseconds(300)));
+  held_.Start(0);
+  held_.End(0);
+  first.ReceiveUntil("0\r\n\r\n");
+  EXPECT_THAT(second.ReceiveAnswer(), EndsWith(";;later"));
 }
 
 TEST_F(ImpatientForwarderTest, WithoutALeaderARequestIsRefusedInTime) {

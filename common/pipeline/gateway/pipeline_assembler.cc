@@ -247,7 +247,18 @@ void PipelineAssembler::TakeStages(TimePoint now) {
     } else if (waits) {
       if (!stage.linked()) stage.NotTried(now);
     } else if (!stage.linked() && now >= stage.connect_at() && !draining_) {
-      Connect(i);
+      const uint64_t link_id = ++links_;
+      stage.Connect(
+          hello_, link_id, events_,
+          [this, link_id](const v1::ControlResponse& response,
+                          int64_t received_ns) {
+            const auto at = places_.IndexOf(link_id);
+            if (at.has_value()) OnControl(*at, response, received_ns);
+          },
+          [this, link_id](const Status& status) {
+            const auto at = places_.IndexOf(link_id);
+            if (at.has_value()) EndStage(*at, status);
+          });
     }
     waits = waits || (leadership_.takes_in_order() && places_.has(i) &&
                       stage.linked() && !stage.welcomed());
@@ -267,21 +278,6 @@ void PipelineAssembler::Gather(TimePoint now, bool may_fill) {
     assign_at_ = std::min(assign_at_, now + assign_backoff_);
   }
   if (now >= assign_at_ && places_.filled()) BeginAssigning(now);
-}
-
-void PipelineAssembler::Connect(size_t index) {
-  const uint64_t link_id = ++links_;
-  stages_[index]->Connect(
-      hello_, link_id, events_,
-      [this, link_id](const v1::ControlResponse& response,
-                      int64_t received_ns) {
-        const auto at = places_.IndexOf(link_id);
-        if (at.has_value()) OnControl(*at, response, received_ns);
-      },
-      [this, link_id](const Status& status) {
-        const auto at = places_.IndexOf(link_id);
-        if (at.has_value()) EndStage(*at, status);
-      });
 }
 
 void PipelineAssembler::OnControl(size_t index,

@@ -147,7 +147,6 @@ class PipelineAssembler {
   // Takes the stages that may be this gateway's, in order, and lets go of the
   // others.
   void TakeStages(TimePoint now);
-  void Connect(size_t index);
   void OnControl(size_t index, const v1::ControlResponse& response,
                  int64_t received_ns);
   void OnWelcome(size_t index);

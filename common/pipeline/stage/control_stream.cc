@@ -46,7 +46,7 @@ void ControlStream::OnMessage(v1::ControlRequest& request) {
       return;
     }
     case v1::ControlRequest::kDrain:
-      session_->OnDrain();
+      session_->OnDrain(this);
       return;
     default:
       End(InvalidArgument("Control request of unknown kind ",

@@ -341,9 +341,10 @@ void StageSession::SetStanding(bool standing) {
   standing_ = standing;
 }
 
-void StageSession::OnDrain() {
-  if (!links_.Drain(/*is_asked=*/true)) return;
-  if (const auto to = control()) to->SendDrained();
+void StageSession::OnDrain(const ControlStream* control) {
+  const auto to = this->control();
+  if (to.get() != control || !links_.Drain(/*is_asked=*/true)) return;
+  to->SendDrained();
 }
 
 void StageSession::OnControlEnd(const ControlStream* control) {

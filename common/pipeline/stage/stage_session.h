@@ -61,7 +61,7 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   void SetStanding(bool standing);
   // Answers with Drained when no step is under way. Holds until the Control
   // stream ends; the next gateway is welcome.
-  void OnDrain();
+  void OnDrain(const ControlStream* control);
   void OnControlEnd(const ControlStream* control);
 
   // Announces to the gateway that this stage ends. Takes no other gateway and
