@@ -126,8 +126,7 @@ class PipelineAssembler {
   // `deadline`. Builds no pipeline any more, and may lose plans submitted from
   // here on. For the time between the last plan and Stop. Not from a callback.
   void Drain(TimePoint deadline);
-  // Releases the stages. No callback comes afterwards. Idempotent. Not from
-  // within a callback.
+  // Releases the stages; no callback follows. Idempotent. Not from a callback.
   void Stop();
 
   // Any thread.
@@ -144,8 +143,7 @@ class PipelineAssembler {
   // The thread "pipeline".
   void Run();
   void Tick(TimePoint now);
-  // Takes the stages that may be this gateway's, in order, and lets go of the
-  // others.
+  // Takes the stages that it may hold, in order, and lets go of the others.
   void TakeStages(TimePoint now);
   void OnControl(size_t index, const v1::ControlResponse& response,
                  int64_t received_ns);
@@ -158,8 +156,7 @@ class PipelineAssembler {
   // Releases a stage that was told to end, once nothing needs it, or a spare
   // takes its place.
   void ReleaseLeaving(size_t index);
-  // While one is up: loses the stage that holds up the others, and ends the
-  // pipeline for a process that joins.
+  // While one is up: loses a stage that holds up others, lets a process join.
   void WatchUp(TimePoint now);
   // While no pipeline is up: fills the places, and begins an epoch once every
   // place has its process. `may_fill`: else processes keep their places.
@@ -167,9 +164,8 @@ class PipelineAssembler {
   // Joins the stages to a pipeline and begins an epoch, if they fit.
   void BeginAssigning(TimePoint now);
   void OnUp(Epoch epoch);
-  // The pipeline cannot go on because of stage `index`. `peer`: a stream of
-  // plans or results broke, while Control may go on (see
-  // StagePlaces::OnStreamBroken).
+  // The pipeline cannot go on because of stage `index`. `peer`: of a stream
+  // that broke (see StagePlaces::OnStreamBroken).
   void Lose(size_t index, const Status& why,
             const std::optional<std::string>& peer = std::nullopt);
   // Ends the epoch because of message_, by choice if `is_planned`.

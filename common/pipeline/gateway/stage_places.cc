@@ -14,7 +14,9 @@ StagePlaces::StagePlaces(StageConnections stages, size_t count,
     : stages_(std::move(stages)),
       places_(std::move(layers)),
       are_given_(!places_.empty()),
-      check_model_(std::move(check_model)) {
+      check_model_(check_model != nullptr
+                       ? std::move(check_model)
+                       : [](const StageFacts&) { return OkStatus(); }) {
   places_.resize(count);
   for (size_t i = 0; i < count; ++i) stages_[i]->SetIndex(i);
 }
@@ -149,17 +151,13 @@ void StagePlaces::OnStreamBroken(size_t index, const std::string& peer,
   if (again && stage.welcomed() && Prepare(index, name)) stage.GiveUp();
 }
 
-Status StagePlaces::CheckModel(const StageFacts& stage) const {
-  return check_model_ ? check_model_(stage) : OkStatus();
-}
-
 StatusOr<StageFacts> StagePlaces::Join(
     const std::optional<StageFacts>& before) {
   std::vector<StageFacts> welcomes;
   Status serve;
   for (const auto& stage : holders()) {
     welcomes.push_back(stage->facts());
-    const Status serves = CheckModel(stage->facts());
+    const Status serves = check_model_(stage->facts());
     if (serves.ok()) continue;
     stage->SetConflict(Message(serves));
     if (serve.ok()) serve = serves;
@@ -190,13 +188,13 @@ void StagePlaces::Refuse(StageConnection& spare, const std::string& why) {
 }
 
 Status StagePlaces::CheckSpare(const StageFacts& spare) const {
-  SLUICE_RETURN_IF_ERROR(CheckModel(spare));
+  SLUICE_RETURN_IF_ERROR(check_model_(spare));
   for (size_t i = 0; i < places_.size(); ++i) {
     const StageFacts& stage = stages_[i]->facts();
     const std::string& digest = stage.model_digest;
     if (digest.empty() || digest == spare.model_digest) continue;
     // The one in the place is wrong itself.
-    if (stages_[i]->refused() || !CheckModel(stage).ok()) continue;
+    if (stages_[i]->refused() || !check_model_(stage).ok()) continue;
     return FailedPrecondition("its model digest is ", spare.model_digest,
                               ", that of ", stages_[i]->Describe(), " is ",
                               digest);

@@ -105,7 +105,6 @@ class StagePlaces {
   // Gives place `index` to a spare that holds its layers, or else to the first
   // one that can load them. False without one. `message`: as for Fill.
   bool Give(size_t index, std::string& message);
-  Status CheckModel(const StageFacts& stage) const;
   // Returns the layers of place `index` if its neighbours tell them, else none.
   StagePlace Between(size_t index) const;
 
