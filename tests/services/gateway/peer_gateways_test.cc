@@ -71,7 +71,7 @@ class PeerGatewaysTest : public ::testing::Test {
     auto peers = PeerGateways::Start(
         options,
         {[this] { return role_.load(); }, [this] { return drains_.load(); },
-         [this] { return Duration(down_); },
+         [this] { return down_.load(); },
          [this](std::shared_ptr<http::Exchange> on) {
            served_ = on->request().headers;
            if (superseded_.exchange(false)) {
