@@ -108,14 +108,15 @@ class TwoGatewaysTest(unittest.TestCase):
         """A lost first stage is a pause, whoever asks: the standby leaves the
         stages to the leader."""
         want = self.ids(leader, body_of(5))
+        pids = [self.cluster.process("stage", at)["pid"] for at in (0, 1)]
         for index in (0, 0, 1, 0):
             streams = [Streams(self.urls[at], [body_of(5)])
                        for at in (leader, standby)]
             for one in streams:
                 one.wait_for_tokens()
-            self.cluster.kill("stage", index)
+            os.kill(pids[index], signal.SIGKILL)
             time.sleep(1)  # the standby would have asked for it by now
-            self.cluster.restart("stage", index)
+            pids[index] = self.cluster.restart("stage", index).pid
             for one in streams:
                 self.assertTrue(one.join(120))
                 self.assertEqual(ids_of(one.outcomes[0]), want)
