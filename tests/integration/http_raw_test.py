@@ -94,9 +94,11 @@ class HttpRawTest(unittest.TestCase):
             chunks = client.chunks()
             # One chunk is one event, and nothing but.
             for chunk in chunks:
-                self.assertRegex(chunk, rb"\Adata: [^\r\n]+\n\n\Z")
+                self.assertRegex(
+                    chunk, rb"\Adata: [^\r\n]+\n(id: [!-~]+\n)?\n\Z")
             self.assertEqual(chunks[-1], b"data: [DONE]\n\n")
-            events = [json.loads(chunk[6:]) for chunk in chunks[:-1]]
+            events = [json.loads(chunk.split(b"\n")[0][6:])
+                      for chunk in chunks[:-1]]
             self.assertEqual({event["object"] for event in events},
                              {"text_completion"})
             self.assertEqual(events[-1]["choices"], [])

@@ -177,7 +177,7 @@ class NamespacesTest(unittest.TestCase):
     @staticmethod
     def text(path):
         """The tokens that are there, and whether the stream is whole."""
-        lines = [line[6:] for line in path.read_text().split("\n\n")
+        lines = [line[6:] for line in path.read_text().splitlines()
                  if line.startswith("data: ")]
         whole = bool(lines) and lines[-1].strip() == "[DONE]"
         pieces = [json.loads(line)["choices"][0]["text"]

@@ -102,5 +102,6 @@ class Raw:
 
     def streamed_text(self):
         """The text of a streamed completion, whose head was read."""
-        events = [json.loads(chunk[6:]) for chunk in self.chunks()[:-1]]
+        events = [json.loads(chunk.split(b"\n")[0][6:])
+                  for chunk in self.chunks()[:-1]]
         return "".join(event["choices"][0]["text"] for event in events)
