@@ -165,8 +165,9 @@ class LifecycleTest(unittest.TestCase):
         build = os.environ["SLUICE_BUILD_DIR"]
         for binary in ("stage/sluice-stage", "expert/sluice-expert"):
             for device, words in (
-                    ("gpu", "--device: the device must be cpu, cuda or cuda:N "
-                     "with a GPU's number, got 'gpu'"),
+                    ("gpu", "--device: the device must be auto, cpu, cuda or "
+                     "cuda:G[,G...] with numbers or ids of GPUs (0, "
+                     "GPU-1b2c3d4e), got 'gpu'"),
                     # No machine has so many.
                     ("cuda:4711", "--device: device cuda:4711: ")):
                 done = subprocess.run(
