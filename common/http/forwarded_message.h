@@ -24,7 +24,7 @@ std::string ForwardedHead(const HttpRequest& request,
                           std::string_view last_event_id = {});
 
 // Returns the headers of another server's answer that a client gets: all but
-// those of the connection and those that each server writes itself
+// the connection's headers and the headers that each server writes itself
 // (SerializeHead, AnswerHead). Names in lower case.
 HttpHeaders ForwardedAnswerHeaders(const HttpHeaders& headers);
 

@@ -228,8 +228,8 @@ class Experts(Faults):
 
 
 class Shrinking(Faults):
-    """Stages that nobody starts again but these faults: the others split the
-    layers anew."""
+    """Stages that these faults alone start again: the others split the layers
+    anew."""
 
     KINDS = ("lose", "lose_two", "come_and_go", "another_model")
     OTHER_MODEL = None  # set by the test

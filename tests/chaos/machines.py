@@ -23,7 +23,7 @@ NET = "10.233.0"
 # Two stages, a spare, and the gateway.
 NAMES = ("a", "b", "c", "g")
 DISK = "48m"
-NOWHERE = "02:00:00:00:00:fe"  # a MAC that nobody has
+NOWHERE = "02:00:00:00:00:fe"  # a MAC of no machine
 # Seconds until a process that died is started again, as `up` does.
 BACKOFF = (0.2, 0.5, 1, 2, 5)
 STEADY = 30

@@ -9,6 +9,8 @@ import time
 import traceback
 import urllib.parse
 
+from shapes import SCHEMA, TOOL
+
 STREAMS = 6
 # Seconds for which a client tries to reach a gateway that is not there.
 PATIENCE = 90
@@ -17,19 +19,6 @@ PAUSE = 0.25
 # Seconds after a gateway is ready again within which a client may still notice
 # that it was away: its thread waits for a processor.
 LATE = 3
-
-SCHEMA = {"type": "object", "properties": {
-    "name": {"type": "string", "maxLength": 30},
-    "numbers": {"type": "array", "items": {"type": "integer"},
-                "maxItems": 12}},
-          "required": ["name", "numbers"], "additionalProperties": False}
-TOOL = {"type": "function", "function": {
-    "name": "look_up", "description": "Looks a word up.",
-    "parameters": {"type": "object", "properties": {
-        "word": {"type": "string", "maxLength": 40},
-        "depth": {"type": "integer", "minimum": 0, "maximum": 99}},
-                   "required": ["word", "depth"],
-                   "additionalProperties": False}}}
 
 
 def chat(text, **fields):

@@ -18,6 +18,7 @@ import urllib.parse
 
 import api
 import harness
+from shapes import SCHEMA, TOOL
 
 MODEL = harness.ROOT / "deploy/demo_model/weights"
 ROUNDS = int(os.environ.get("SLUICE_RESUME_ROUNDS", 20 if harness.LONG else 1))
@@ -29,18 +30,6 @@ Event = collections.namedtuple("Event", "id data")
 # What a client has of a stream: its events, and whether it ended.
 Part = collections.namedtuple("Part", "events done request_id")
 
-SCHEMA = {"type": "object", "properties": {
-    "name": {"type": "string", "maxLength": 30},
-    "numbers": {"type": "array", "items": {"type": "integer"},
-                "maxItems": 12}},
-          "required": ["name", "numbers"], "additionalProperties": False}
-TOOL = {"type": "function", "function": {
-    "name": "look_up", "description": "Looks a word up.",
-    "parameters": {"type": "object", "properties": {
-        "word": {"type": "string", "maxLength": 40},
-        "depth": {"type": "integer", "minimum": 0, "maximum": 99}},
-                   "required": ["word", "depth"],
-                   "additionalProperties": False}}}
 
 
 def chat(text, **fields):

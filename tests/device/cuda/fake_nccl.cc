@@ -1,5 +1,5 @@
-// A library with the calls of NCCL that Sluice uses (NcclLibrary), for ranks
-// that are threads over emulated devices: see fake_nccl.h.
+// A library with the calls of NCCL that NcclLibrary names. Its ranks are
+// threads over emulated devices: see fake_nccl.h.
 #include "tests/device/cuda/fake_nccl.h"
 
 #include <chrono>
