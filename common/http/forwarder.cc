@@ -420,7 +420,7 @@ class Forwarder::Impl {
   Outcome BreakOff(Job& job, const Status& why) {
     if (job.gone) return Outcome::kAnswered;
     const bool is_whole = job.is_events && job.passed.is_whole();
-    if (is_whole && !job.passed.last_id().empty() && !stopping_) {
+    if (is_whole && job.passed.is_last_id_latest() && !stopping_) {
       ++stats_.resumed;
       job.head = ForwardedHead(job.exchange->request(), job.passed.last_id());
       return Outcome::kCut;

@@ -58,7 +58,7 @@ class HandoverExchange : public Exchange {
     if (is_over_) return;
     const bool is_error = figures().error_code == kSuperseded;
     if (is_error && is_events_ && passed_.is_whole() &&
-        !passed_.last_id().empty() && !is_released_) {
+        passed_.is_last_id_latest() && !is_released_) {
       return GiveAway(std::move(passed_));
     }
     if (is_events_) passed_.Add(bytes);

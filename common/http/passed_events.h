@@ -23,9 +23,7 @@ class PassedEvents {
         if (line_.size() < kMaxLine) line_ += c;
         continue;
       }
-      if (line_.starts_with("id: ")) pending_ = line_.substr(4);
-      is_whole_ = line_.empty();
-      if (is_whole_ && !pending_.empty()) id_ = std::exchange(pending_, {});
+      Take();
       line_.clear();
     }
     if (!line_.empty()) is_whole_ = false;
@@ -34,14 +32,29 @@ class PassedEvents {
   bool is_whole() const { return is_whole_; }
   // Of the latest whole event that has one; empty: none had.
   const std::string& last_id() const { return id_; }
+  // Whether no event has passed behind the one with last_id().
+  bool is_last_id_latest() const { return !id_.empty() && !passed_more_; }
 
  private:
+  void Take() {
+    if (line_.starts_with("id: ")) pending_ = line_.substr(4);
+    if (line_.starts_with("data: ") && line_ != "data: [DONE]") {
+      passed_more_ = true;
+    }
+    is_whole_ = line_.empty();
+    if (is_whole_ && !pending_.empty()) {
+      id_ = std::exchange(pending_, {});
+      passed_more_ = false;
+    }
+  }
+
   static constexpr size_t kMaxLine = 512;  // of what may be an id
 
   std::string line_;
   std::string pending_;
   std::string id_;
   bool is_whole_ = true;
+  bool passed_more_ = false;
 };
 
 // The rest of a stream of events whose beginning came from another server: the

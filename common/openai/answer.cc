@@ -66,7 +66,7 @@ StreamProgress ProgressOf(const AnswerInfo& info) {
 }  // namespace
 
 AnswerFormat::AnswerFormat(const AnswerInfo& info)
-    : ids_(info.event_head, ProgressOf(info)),
+    : ids_(info.event_head, ProgressOf(info), info.include_usage),
       tells_entries_(info.logprobs || info.return_token_ids) {}
 
 AnswerFormat::Around AnswerFormat::MakeAround(int index) {

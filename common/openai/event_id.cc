@@ -257,8 +257,10 @@ StatusOr<EventId> ParseEventId(std::string_view text) {
   return *std::move(id);
 }
 
-EventIds::EventIds(std::string head, StreamProgress begin)
-    : head_(std::move(head)), progress_(std::move(begin)) {
+EventIds::EventIds(std::string head, StreamProgress begin, bool usage_follows)
+    : head_(std::move(head)),
+      progress_(std::move(begin)),
+      usage_follows_(usage_follows) {
   for (const ChoiceProgress& choice : progress_.choices) {
     texts_.push_back(CountsText(choice));
   }
@@ -276,7 +278,10 @@ std::string EventIds::After(int index, const ChoiceProgress& shown) {
   choice.arguments += shown.arguments;
   if (head_.empty()) return "";
   texts_[static_cast<size_t>(index)] = CountsText(choice);
-  return Text();
+  const bool all_ended =
+      std::all_of(progress_.choices.begin(), progress_.choices.end(),
+                  [](const ChoiceProgress& one) { return one.ended; });
+  return usage_follows_ && all_ended ? "" : Text();
 }
 
 std::string EventIds::AfterUsage() {

@@ -82,14 +82,16 @@ Status EventIdError(std::string_view why);
 class EventIds {
  public:
   // `begin`: what an earlier stream showed. An empty `head`: events have no
-  // ids; the progress is counted all the same.
-  EventIds(std::string head, StreamProgress begin);
+  // ids; the progress is counted all the same. `usage_follows`: as the last
+  // event.
+  EventIds(std::string head, StreamProgress begin, bool usage_follows = false);
 
   const ChoiceProgress& choice(int index) const {
     return progress_.choices.at(static_cast<size_t>(index));
   }
   // Returns the id of an event of choice `index` that shows `shown`; empty
-  // without a head.
+  // without a head, and of the last choice's end if usage follows: litellm's
+  // provider hosted_vllm takes a line in between for the end of the stream.
   std::string After(int index, const ChoiceProgress& shown);
   // Returns the id of the event of usage.
   std::string AfterUsage();
@@ -99,6 +101,7 @@ class EventIds {
 
   std::string head_;
   StreamProgress progress_;
+  bool usage_follows_;
   std::vector<std::string> texts_;  // of each choice
 };
 

@@ -72,17 +72,19 @@ TEST(PassedEventsTest, TheLastWholeEventsIdIsKept) {
   EXPECT_TRUE(passed.is_whole());
   const auto add = [&](std::string_view bytes) {
     passed.Add(bytes);
-    return Cat(passed.is_whole() ? "whole " : "part ", passed.last_id());
+    return Cat(passed.is_whole() ? "whole " : "part ", passed.last_id(),
+               passed.is_last_id_latest() ? "" : " and more");
   };
-  EXPECT_EQ(add(": ping\n\n"), "whole ");
-  EXPECT_EQ(add("id: a-1\nda"), "part ");
-  EXPECT_EQ(add("ta: id: x\n"), "part ");
+  EXPECT_EQ(add(": ping\n\n"), "whole  and more");
+  EXPECT_EQ(add("id: a-1\nda"), "part  and more");
+  EXPECT_EQ(add("ta: id: x\n"), "part  and more");
   EXPECT_EQ(add("\n"), "whole a-1");
   EXPECT_EQ(add("id: a-2\ndata: y\n\nid: a-3\n"), "part a-2");
   EXPECT_EQ(add("data: z"), "part a-2");
   EXPECT_EQ(add("\n\n: ping\n\n"), "whole a-3");
-  EXPECT_EQ(add("data: no id\n\n"), "whole a-3");
-  EXPECT_EQ(add("\r"), "part a-3");
+  EXPECT_EQ(add("data: [DONE]\n\n"), "whole a-3");
+  EXPECT_EQ(add("data: no id\n\n"), "whole a-3 and more");
+  EXPECT_EQ(add("\r"), "part a-3 and more");
 }
 
 // A stream whose handler ends with the error that another server leads.

@@ -158,6 +158,14 @@ TEST(EventIdTest, CountsAddUpAndArgumentsAreTheLatestCalls) {
   EXPECT_EQ(ids.AfterUsage(), "HEAD~f.f.u");
 }
 
+TEST(EventIdTest, UsageNamesTheLastEndBeforeIt) {
+  EventIds ids("HEAD", {{{}, {}}, false}, /*usage_follows=*/true);
+  EXPECT_EQ(ids.After(0, {false, true}), "HEAD~f.");
+  EXPECT_EQ(ids.After(1, {false, false, 2}), "HEAD~f.2");
+  EXPECT_EQ(ids.After(1, {false, true}), "");
+  EXPECT_EQ(ids.AfterUsage(), "HEAD~f.f.u");
+}
+
 TEST(EventIdTest, WithoutAHeadThereAreNoIds) {
   EventIds ids("", {{{}}, false});
   EXPECT_EQ(ids.After(0, {false, false, 3}), "");
