@@ -230,14 +230,20 @@ class Stream:
         return True if self.told.over else self._broken("no [DONE]")
 
     def _read(self, answer):
-        """An event counts once it is whole, with the empty line behind it:
-        so does its id."""
-        event = {}
+        """An event is whole with the empty line behind it. It counts with an
+        id, its own or of a later event: what comes behind the last id is told
+        again to who resumes. So does the end."""
+        event, waiting = {}, []
         for line in answer:
             text = line.decode()
             if text == "\n":
                 if "data" in event:
-                    self.told.take(event["data"])
+                    waiting.append(event["data"])
+                if "id" in event or self._last_id is None or \
+                        event.get("data") == "[DONE]":
+                    for data in waiting:
+                        self.told.take(data)
+                    waiting = []
                 self._last_id = event.get("id", self._last_id)
                 event = {}
             elif text.endswith("\n"):
@@ -259,9 +265,10 @@ class Stream:
 class Load:
     """Streams of random requests, until it is stopped. `gateway_dies` and
     `gateway_is_back` tell when streams may break off or be resumed, and new
-    ones be refused and turned away; at any other time that is wrong."""
+    ones be refused and turned away; at any other time that is wrong. A client
+    rests for `pace` seconds between two streams, on average."""
 
-    def __init__(self, url, bodies, want, draw):
+    def __init__(self, url, bodies, want, draw, pace=0):
         self.done = 0
         self.gaps = []
         self.pauses = []
@@ -269,6 +276,7 @@ class Load:
         self.counts = {"cut by the gateway": 0, "resumed": 0,
                        **dict.fromkeys(Stream.TROUBLES, 0)}
         self._url, self._bodies, self._want = url, bodies, want
+        self._pace = pace
         self._deaths = []
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -303,6 +311,7 @@ class Load:
                 return
             with self._lock:
                 self._take(stream, which)
+            self._stop.wait(2 * self._pace * draw.random())
 
     def _take(self, stream, which):
         told = stream.told
