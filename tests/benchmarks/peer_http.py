@@ -122,7 +122,8 @@ def table(results):
 def run(arguments, counts):
     results, rng = {}, random.Random(9)
     options = ["--threads", str(arguments.threads), "--weights",
-               arguments.weights, "--kv-blocks", "4096"]
+               arguments.weights, "--kv-blocks", "4096",
+               "--max-queue-wait", "600"]  # the peer refuses nothing
     with lc.cluster(arguments, *options) as cluster, \
             peer(arguments, max(counts)) as (peer_url, peer_pid):
         servers = {"sluice": (cluster.url, lc.model_name(cluster.url)),
