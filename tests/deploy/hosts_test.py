@@ -13,7 +13,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "deploy/local/cluster"))
 
 import exits  # noqa: E402
+import fleet  # noqa: E402
 import hosts  # noqa: E402
+import layout  # noqa: E402
 import options  # noqa: E402
 import remote  # noqa: E402
 
@@ -93,6 +95,70 @@ class HostsFileTest(FolderTest):
             with self.subTest(text=text):
                 self.refused(text, told)
 
+    def devices(self, text, *words):
+        fleet_hosts = self.read(text)
+        parsed = options.up_parser("up").parse_args(["--hosts", "x", *words])
+        fleet.check_devices(fleet_hosts, parsed)
+        return fleet_hosts.devices()
+
+    def test_a_host_says_what_its_stages_compute_on(self):
+        one = 'model = "/m"\n[hosts.a]\n'
+        two = one + "stages = 2\n"
+        for text, words, want in (
+                (one, (), []),
+                (one + 'device = "cpu"\n', (), ["cpu"]),
+                (one + 'device = "cuda:0,1"\n', (), ["cuda:0,1"]),
+                (two + 'device = "auto"\n', (), ["auto", "auto"]),
+                (two + 'device = "cuda:0,cuda:GPU-1b"\n', (),
+                 ["cuda:0", "cuda:GPU-1b"]),
+                (two + 'device = "cuda:0"\n', ("--kv-blocks", "9"),
+                 ["cuda:0", "cuda:0"]),
+                # The same number on another machine is another GPU.
+                (one + 'device = "cuda:0"\n[hosts.b]\ndevice = "cuda:0"\n',
+                 ("--numerics", "fast"), ["cuda:0", "cuda:0"]),
+                (one + 'device = "cuda:0"\n[hosts.b]\n',
+                 ("--numerics", "canonical"), ["cuda:0", "cpu"])):
+            with self.subTest(text=text):
+                self.assertEqual(self.devices(text, *words), want)
+
+    def test_devices_that_do_not_go_together_are_named(self):
+        one = 'model = "/m"\n[hosts.a]\n'
+        for text in ("", "gpu", "cuda:", "cuda:0,,1", "auto,cpu", "cpu:0"):
+            self.refused(one + f'device = "{text}"\n',
+                         "[hosts.a]: device must be auto, or cpu or cuda:G")
+        self.refused(one + 'device = "cpu,cpu"\n',
+                     "device has 2 names, stages is 1")
+        gpu = one + 'device = "cuda:0"\n'
+        for text, words, told in (
+                (gpu + "[hosts.b]\n", (), "--numerics canonical alone"),
+                (one, ("--numerics", "fast"), "--numerics fast is for GPUs"),
+                (gpu + "stages = 2\n", (), "several stages on GPU 0"),
+                (one + 'device = "auto"\nlayers = "0-3"\n', (),
+                 "name each stage's device")):
+            with self.subTest(text=text), \
+                    self.assertRaises(exits.Failure) as caught:
+                self.devices(text, *words)
+            self.assertEqual(caught.exception.code, exits.USAGE)
+            self.assertIn("/x: ", str(caught.exception))
+            self.assertIn(told, str(caught.exception))
+
+    def test_each_stage_is_told_its_device(self):
+        text = ('model = "/m"\n[hosts.a]\nssh = "local"\naddress = '
+                '"10.0.0.1"\nbinaries = "/b"\ndevice = "cuda:0"\n[hosts.b]\n'
+                'binaries = "/b"\nstages = 2\ndevice = "cuda:1,cuda:2"\n')
+        read = self.read(text)
+        parsed = options.up_parser("up").parse_args(
+            ["--hosts", "x", "--run-dir", str(self.folder)])
+        with unittest.mock.patch.object(layout, "binary", lambda name: name):
+            # pylint: disable-next=protected-access
+            document = fleet._document(
+                read, {host: "/run" for host in read.hosts},
+                {host: {"cores": 4} for host in read.hosts}, parsed)
+        argvs = [one["argv"] for host in document["hosts"]
+                 for one in host["processes"] if one["role"] == "stage"]
+        self.assertEqual([argv[argv.index("--device") + 1] for argv in argvs],
+                         ["cuda:0", "cuda:1", "cuda:2"])
+
     def test_a_file_that_is_not_there_is_named(self):
         with self.assertRaises(exits.Failure) as caught:
             hosts.read(self.folder / "none.toml")
@@ -100,7 +166,8 @@ class HostsFileTest(FolderTest):
 
     def test_options_of_one_machine_are_refused_beside_it(self):
         for words in (("--stages", "3"), ("--spares", "1"), ("--tcp",),
-                      ("--stage-memory", "1G")):
+                      ("--stage-memory", "1G"), ("--device", "cpu"),
+                      ("--expert-device", "cpu")):
             parser = options.up_parser("up")
             with self.assertRaises(SystemExit), unittest.mock.patch(
                     "sys.stderr", io.StringIO()) as told:

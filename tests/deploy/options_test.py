@@ -18,6 +18,7 @@ sys.path.insert(0, str(PACKAGE))
 
 import commands  # noqa: E402
 import exits  # noqa: E402
+import experts  # noqa: E402
 import layout  # noqa: E402
 import model  # noqa: E402
 import options  # noqa: E402
@@ -157,6 +158,48 @@ class LayoutTest(FolderTest):
             self.assertIn(f"several stages on GPU {gpu}",
                           self.refused(*shared, text))
             self.processes(*shared, text, "--kv-blocks", "64")
+
+    def test_hosts_of_experts_compute_on_the_gpus_that_are_named_for_them(self):
+        hosts = ("--stages", "1", "--expert-hosts", "2")
+        placed = unittest.mock.patch.object(experts, "write_placement")
+        with placed, unittest.mock.patch.object(layout, "binary",
+                                                lambda *names: names[0]):
+            for text, devices in (("auto", ["auto", "auto"]),
+                                  ("cuda:1", ["cuda:1", "cuda:1"]),
+                                  ("cuda:1,cuda:2", ["cuda:1", "cuda:2"])):
+                made = self.processes(*hosts, "--expert-device", text,
+                                      "--numerics", "canonical")[:2]
+                self.assertEqual(
+                    [one.argv[one.argv.index("--device") + 1]
+                     for one in made], devices)
+                self.assertEqual(
+                    [one.argv[one.argv.index("--numerics") + 1]
+                     for one in made], ["canonical"] * 2)
+            self.assertNotIn("--device", self.processes(*hosts)[0].argv)
+        fast = ("--device", "cuda:0", "--expert-device", "cuda:1,cuda:2")
+        self.parse(*hosts, *fast)
+        self.parse(*hosts, *fast, "--numerics", "fast")
+        for arguments, told in (
+                ((*hosts, "--expert-device", "cuda:0"), "--device cpu and "
+                 "--expert-device cuda:0 has CPUs and GPUs"),
+                ((*hosts, "--expert-device", "cuda:0,1"), "on one GPU"),
+                ((*hosts, "--expert-device", "gpu"), "must be auto, or cpu"),
+                ((*hosts, "--expert-device", "cpu,cpu,cpu"),
+                 "has 3 names, --expert-hosts is 2"),
+                (("--expert-device", "cpu"), "there are none"),
+                ((*hosts, "--device", "cuda:1", "--expert-device", "cuda:1"),
+                 "a stage and a host of experts on GPU 1")):
+            self.assertIn(told, self.refused(*arguments))
+
+    def test_a_placement_says_how_many_devices_there_may_be(self):
+        placement = self.folder / "placement.json"
+        placement.write_text('{"hosts": [{"name": "a"}, {"name": "b"}]}')
+        parsed = self.parse("--placement", str(placement), "--expert-device",
+                            "cpu,cpu,cpu")
+        with self.assertRaises(exits.Failure) as caught:
+            layout.make_processes(parsed, "/m", 8080)
+        self.assertIn("has 3 names", str(caught.exception))
+        self.assertIn("has 2 hosts", str(caught.exception))
 
     def test_packed_weights_are_where_every_stage_is_told(self):
         for given, passed in (("off", "off"), ("auto", "auto"),

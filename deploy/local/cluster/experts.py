@@ -14,6 +14,18 @@ def host_names(options):
     return [host["name"] for host in _read(options.placement)["hosts"]]
 
 
+def devices_of(options, names):
+    """What each of the hosts computes on; None: what it does by itself."""
+    given = options.expert_device
+    if len(given) not in (0, 1, len(names)):
+        raise exits.Failure(
+            exits.USAGE, f"--expert-device has {len(given)} names, "
+            f"{options.placement or '--expert-hosts'} has {len(names)} hosts: "
+            "it takes one name, or one for each")
+    return [given[index % len(given)] if given else None
+            for index in range(len(names))]
+
+
 def placement_file(options):
     """Of the running cluster, with the addresses that were chosen."""
     return pathlib.Path(options.run_dir) / "placement.json"

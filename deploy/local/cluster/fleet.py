@@ -16,6 +16,7 @@ import threading
 import time
 
 import certificates
+import devices
 import exits
 import gateway_client
 import hosts as hosts_module
@@ -41,6 +42,7 @@ def make_document(options, say):
     """What cluster.json says of the fleet; every machine is looked at, and
     has what it needs to start."""
     fleet = hosts_module.read(options.hosts, options.model)
+    check_devices(fleet, options)
     folders = _folders(fleet, options)
     say(f"looking at {len(fleet.hosts)} hosts")
     found = dict(zip(fleet.hosts, all_of(
@@ -58,6 +60,19 @@ def make_document(options, say):
             "api-keys": (pathlib.Path(options.api_key_file), 0o600)})
     _check_versions(fleet, run_dirs)
     return _document(fleet, run_dirs, found, options)
+
+
+def check_devices(fleet, options):
+    """Failure for devices that the file and the options do not have
+    together."""
+    given = argparse.Namespace(
+        numerics=options.numerics, kv_blocks=options.kv_blocks,
+        layers=any(host.layers for host in fleet.hosts))
+    wrong = devices.problem(
+        "device of its hosts",
+        [(host.devices(), []) for host in fleet.hosts], given)
+    if wrong:
+        raise exits.Failure(exits.USAGE, f"--hosts {options.hosts}: {wrong}")
 
 
 def _folders(fleet, options):
@@ -150,6 +165,7 @@ def _document(fleet, run_dirs, found, options):
     shared.stages = fleet.stages
     sizes = [host.memory for host, _ in fleet.places()]
     shared.stage_memory = ",".join(sizes) if all(sizes) else None
+    shared.device = fleet.devices()
     layers = [one for host in fleet.hosts for one in host.layers]
     shared.layers = layers or None
     if shared.max_plans_in_flight is None:

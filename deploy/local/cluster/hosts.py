@@ -1,10 +1,12 @@
 """hosts.toml: the machines of a cluster, what each one has and runs."""
 
+import argparse
 import dataclasses
 import pathlib
 import re
 import tomllib
 
+import devices
 import exits
 
 FIRST_PORT = 7001  # of a host's stages
@@ -25,9 +27,15 @@ class Host:
     threads: int = 0  # 0: all cores
     memory: str = ""
     layers: tuple = ()
+    device: tuple = ()  # of all its stages, or of each; empty: CPUs
     model: str = ""
     binaries: str = ""  # a folder there; empty: this build's are copied
     run_dir: str = ""
+
+    def devices(self):
+        """The device of each of its stages."""
+        given = self.device or ("cpu",)
+        return [given[index % len(given)] for index in range(self.stages)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +46,13 @@ class Fleet:
     @property
     def stages(self):
         return sum(host.stages for host in self.hosts)
+
+    def devices(self):
+        """The device of every stage, in the order of the layers; empty if no
+        host has any."""
+        if not any(host.device for host in self.hosts):
+            return []
+        return [device for host in self.hosts for device in host.devices()]
 
     def places(self):
         """(host, its port) of every stage, in the order of the layers."""
@@ -96,8 +111,9 @@ def _host(name, table, model):
         raise ValueError(f"{where}: a name has letters, digits, '.', '_' and "
                          "'-' alone")
     _known(table, {"ssh": str, "address": str, "stages": int, "port": int,
-                   "threads": int, "memory": str, "layers": str, "model": str,
-                   "binaries": str, "run_dir": str}, where)
+                   "threads": int, "memory": str, "layers": str,
+                   "device": str, "model": str, "binaries": str,
+                   "run_dir": str}, where)
     ssh = table.get("ssh", name)
     if not ssh or ssh.startswith("-"):
         raise ValueError(f"{where}: ssh = '{ssh}' is no destination")
@@ -114,7 +130,13 @@ def _host(name, table, model):
         raise ValueError(f"{where}: memory must be a size as 24G, got "
                          f"'{table['memory']}'")
     layers = tuple(filter(None, table.get("layers", "").split(",")))
-    made = Host(name=name, ssh=ssh, address=address, layers=layers, **{
+    try:
+        device = tuple(devices.names(table["device"])
+                       if "device" in table else ())
+    except argparse.ArgumentTypeError as error:
+        raise ValueError(f"{where}: device {error}") from None
+    made = Host(name=name, ssh=ssh, address=address, layers=layers,
+                device=device, **{
         key: table[key] for key in ("stages", "port", "threads", "memory",
                                     "binaries", "run_dir") if key in table},
                 model=table.get("model", model))
@@ -142,6 +164,11 @@ def _check(fleet):
                              "for all hosts with stages, or for none")
     begin = 0
     for host in with_stages:
+        if len(host.device) not in (0, 1, host.stages):
+            raise ValueError(f"[hosts.{host.name}]: device has "
+                             f"{len(host.device)} names, stages is "
+                             f"{host.stages}: it takes one name, or one for "
+                             "each")
         if host.layers and host.memory:
             raise ValueError(f"[hosts.{host.name}]: layers says what its "
                              "stages have, memory cannot be given with it")

@@ -50,9 +50,10 @@ def _make_processes(options, model, default_port, folder):
     spares = [stage(options, model, ("spare", index),
                      address("spare", index), metrics.pop())
               for index in range(options.spares)]
-    hosts = [_expert(options, model, (index, name), address("expert", index),
-                     metrics.pop())
-             for index, name in enumerate(names)]
+    hosts = [_expert(options, model, (index, name, device),
+                     address("expert", index), metrics.pop())
+             for index, (name, device) in enumerate(
+                 zip(names, experts.devices_of(options, names)))]
     if hosts:
         experts.write_placement(
             options, model, {name: host.addresses[0]
@@ -105,8 +106,8 @@ def _layers(options, index):
 
 
 def _expert(options, model, host, address, metrics_port):
-    """`host`: its index and name."""
-    index, name = host
+    """`host`: its index, name and device."""
+    index, name, device = host
     run_dir = pathlib.Path(options.run_dir)
     metrics = f"127.0.0.1:{metrics_port}"
     argv = [binary("expert"), "--listen", address, "--model", model,
@@ -114,6 +115,8 @@ def _expert(options, model, host, address, metrics_port):
             "--host", name, "--threads", str(options.threads),
             "--weights", options.weights, "--metrics-listen", metrics,
             "--port-file", str(run_dir / f"expert-{index}.port")]
+    argv += _valued("--device", device)
+    argv += _valued("--numerics", options.numerics)
     argv += _valued("--isa", options.isa)
     argv += _valued("--packed", options.packed)
     argv += _valued("--packed-memory", options.packed_memory)

@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 
+import devices
 import process
 
 DEFAULT_PORT = 8080
@@ -46,40 +47,6 @@ def layer_ranges(text):
             raise argparse.ArgumentTypeError(
                 f"must be first-last for each stage, got '{one}'")
     return ranges
-
-
-GPU = r"(\d{1,4}|(GPU|MIG)-[0-9A-Fa-fGPU/-]+)"
-
-
-def device_names(text):
-    """auto, or a device for each stage: cuda:0,1,cuda:2,3 are two."""
-    if text == "auto":
-        return [text]
-    names = re.split(r",(?=cpu|cuda)", text)
-    for one in names:
-        if not re.fullmatch(rf"cpu|cuda(:{GPU}(,{GPU})*)?", one):
-            raise argparse.ArgumentTypeError(
-                "must be auto, or cpu or cuda:G[,G...] for all stages or for "
-                f"each, with numbers or ids of GPUs, got '{one}'")
-    return names
-
-
-def gpus_of(device):
-    """The GPUs that a stage's device names."""
-    if not device.startswith("cuda"):
-        return []
-    return device.partition(":")[2].split(",") if ":" in device else ["0"]
-
-
-def shared_gpu(options):
-    """A GPU that several stages name; None if there is none."""
-    seen = set()
-    for index in range(options.stages if options.device else 0):
-        for gpu in gpus_of(options.device[index % len(options.device)]):
-            if gpu in seen:
-                return gpu
-            seen.add(gpu)
-    return None
 
 
 def port_number(text):
@@ -228,13 +195,17 @@ def up_parser(name):
                         help="copied into huge pages, which is faster, or the "
                         "file's pages, which processes share (default: copy)")
     passed.add_argument("--device", metavar="auto|D[,D...]",
-                        type=device_names, default=[],
+                        type=devices.names, default=[],
                         help="what stages compute on: cpu, or in a build with "
                         "SLUICE_CUDA cuda:G[,G...], GPUs by number or id with "
                         "a tensor-parallel rank on each; one for all stages, "
                         "or one for each; auto: GPUs in turn, if there are "
                         "any that Sluice runs on, else the CPU; the log says "
                         "which and why (default: cpu)")
+    passed.add_argument("--expert-device", metavar="auto|D[,D...]",
+                        type=devices.single_names, default=[],
+                        help="what hosts of experts compute on, one GPU each: "
+                        "one name for all, or one for each (default: cpu)")
     passed.add_argument("--numerics", choices=["auto", "fast", "canonical"],
                         help="canonical: the bits of a CPU, on GPUs too, so "
                         "that both serve one model; fast: a GPU's matrix "
@@ -299,36 +270,15 @@ def check_up(parser, options):
                      "or --open says that they need none")
     if options.hosts:
         for name in ("stages", "stage_memory", "layers", "spares", "gateways",
-                     "expert_hosts", "placement", "threads", "tcp", "device"):
+                     "expert_hosts", "placement", "threads", "tcp", "device",
+                     "expert_device"):
             if getattr(options, name) != parser.get_default(name):
                 parser.error(f"--{name.replace('_', '-')} is for one machine; "
                              "with --hosts the file says what each host has")
     if options.spares and options.expert_hosts:
         parser.error("--spares and --expert-hosts do not go together: a spare "
                      "holds all experts of its layers")
-    if len(options.device) not in (0, 1, options.stages):
-        parser.error(f"--device has {len(options.device)} names, --stages is "
-                     f"{options.stages}: it takes one name, or one for each")
-    kinds = {name.split(":")[0] for name in options.device}
-    if len(kinds) > 1 and options.numerics != "canonical":
-        parser.error(f"--device {','.join(options.device)} has CPUs and GPUs, "
-                     "whose numerics are the same with --numerics canonical "
-                     "alone")
-    if (kinds & {"cuda", "auto"} and options.numerics != "canonical"
-            and (options.expert_hosts or options.placement)):
-        parser.error("--expert-hosts and --placement have hosts on CPUs, which "
-                     "go with stages on GPUs by --numerics canonical alone")
-    if options.device == ["auto"] and options.layers:
-        parser.error("--device auto is for stages whose layers are split by "
-                     "bytes; with --layers name each stage's device")
-    gpu = shared_gpu(options)
-    if gpu is not None and not options.kv_blocks:
-        parser.error(f"--device {','.join(options.device)} has several stages "
-                     f"on GPU {gpu}: each would take all its memory for keys "
-                     "and values; --kv-blocks says how many each has")
-    if options.numerics == "fast" and kinds not in ({"cuda"}, {"auto"}):
-        parser.error("--numerics fast is for GPUs: a CPU has canonical ones "
-                     "alone; name GPUs with --device")
+    check_devices(parser, options)
     if options.layers and len(options.layers) != options.stages:
         parser.error(f"--layers has {len(options.layers)} ranges, --stages is "
                      f"{options.stages}")
@@ -352,6 +302,38 @@ def check_up(parser, options):
     if options.expert_replicas > (options.expert_hosts or 1):
         parser.error(f"--expert-replicas {options.expert_replicas} needs as "
                      f"many --expert-hosts, got {options.expert_hosts or 0}")
+
+
+def check_devices(parser, options):
+    for name, count, of in (
+            ("device", options.stages, "--stages"),
+            ("expert_device", options.expert_hosts, "--expert-hosts")):
+        given = getattr(options, name)
+        # How many hosts a placement has is in its file (experts.py).
+        if (name, bool(options.placement)) == ("expert_device", True):
+            continue
+        option = f"--{name.replace('_', '-')}"
+        if given and not count:
+            parser.error(f"{option} is for hosts of experts: there are none "
+                         "without --expert-hosts or --placement")
+        if len(given) not in (0, 1, count):
+            parser.error(f"{option} has {len(given)} names, {of} is {count}: "
+                         "it takes one name, or one for each")
+    if options.hosts:
+        return  # Its file has them.
+    stages = [(options.device or ["cpu"])[index % max(len(options.device), 1)]
+              for index in range(options.stages)]
+    hosts = options.expert_device or ["cpu"]
+    if not (options.expert_hosts or options.placement):
+        hosts = []
+    named = " and ".join(
+        f"{option} {','.join(given) or 'cpu'}" for option, given in (
+            ("--device", options.device),
+            ("--expert-device", options.expert_device))
+        if option == "--device" or hosts)
+    wrong = devices.problem(named, [(stages, hosts)], options)
+    if wrong:
+        parser.error(wrong)
 
 
 def run_dir_parser(name, description):
