@@ -48,6 +48,9 @@ struct StageOptions {
   std::string device = "cpu";     // see ParseDevice in device_choice.h
   std::string numerics = "auto";  // see ParseNumerics there
   PackedOptions packed;           // packed weights on disk
+  // For measuring: what an outline of a shard does not have is made up. Nothing
+  // of such a model is packed on disk.
+  weights::OutlineReads outlines = weights::OutlineReads::kRefuse;
   // Pins each compute thread to its own core if there are enough.
   bool pin_threads = false;
   // The remote experts, which the stage neither loads nor computes; empty:

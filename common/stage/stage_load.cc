@@ -114,6 +114,12 @@ RopeSpec RopeOf(const RopeConfig& rope, int64_t positions) {
           positions};
 }
 
+// A model of outlines has the identity of the true one.
+PackedOptions PackedFor(const StageOptions& options) {
+  if (options.outlines == weights::OutlineReads::kRepeat) return {};
+  return options.packed;
+}
+
 // Loads a stage from checked options, one step after another.
 class StageLoader {
  public:
@@ -123,7 +129,7 @@ class StageLoader {
       : options_(options),
         file_(file),
         config_(config),
-        packed_(options.packed, options.threads, file, digest),
+        packed_(PackedFor(options), options.threads, file, digest),
         loader_(file, config, options.weights, &packed_) {}
 
   // Fills `info` and starts the ranks.
@@ -358,6 +364,7 @@ StatusOr<OpenedModel> OpenChecked(const StageOptions& options,
   SLUICE_RETURN_IF_ERROR(CheckOptions(options));
   OpenedModel model;
   SLUICE_ASSIGN_OR_RETURN(model.file, OpenModel(options.model_path));
+  model.file->SetOutlineReads(options.outlines);
   SLUICE_ASSIGN_OR_RETURN(model.config,
                           options.parse_config(model.file->config()));
   SLUICE_RETURN_IF_ERROR(CheckTensors(model.config, *model.file));

@@ -27,7 +27,36 @@ Status CheckedReader::ReadPiece(uint64_t begin, size_t size,
                   "inspect --sums`");
 }
 
+// Run i of the tensor has the beginning's bytes, turned by a number of elements
+// that hangs on i.
+Status CheckedReader::Repeat(uint64_t offset, size_t size, uint8_t* out) {
+  const auto unit =
+      static_cast<uint64_t>(BlockSizeOf(tensor_.info.dtype).bytes);
+  const uint64_t units = tensor_.outlined_bytes / unit;
+  const uint64_t period = units * unit;
+  if (beginning_.empty()) {
+    beginning_.resize(period);
+    SLUICE_RETURN_IF_ERROR(
+        tensor_.file->ReadAt(tensor_.offset, period, beginning_.data()));
+  }
+  while (size > 0) {
+    const uint64_t run = offset / period;
+    const uint64_t turn = Xxh64(&run, sizeof(run)) % units * unit;
+    const uint64_t at = (offset % period + (run == 0 ? 0 : turn)) % period;
+    const size_t part =
+        std::min({uint64_t{size}, period - at, period - offset % period});
+    std::memcpy(out, beginning_.data() + at, part);
+    out += part;
+    offset += part;
+    size -= part;
+  }
+  return OkStatus();
+}
+
 Status CheckedReader::Read(uint64_t offset, size_t size, uint8_t* out) {
+  if (tensor_.is_outline && outlines_ == OutlineReads::kRepeat) {
+    return Repeat(offset, size, out);
+  }
   if (tensor_.is_outline) {
     return FailedPrecondition(
         tensor_.file->path(), ": the tensor's shard was not pulled, its ",

@@ -28,8 +28,9 @@ struct PieceSums {
 class CheckedReader {
  public:
   // `sums` may be null.
-  CheckedReader(const LocatedTensor& tensor, const PieceSums* sums)
-      : tensor_(tensor), sums_(sums) {}
+  CheckedReader(const LocatedTensor& tensor, const PieceSums* sums,
+                OutlineReads outlines)
+      : tensor_(tensor), sums_(sums), outlines_(outlines) {}
 
   // Fills `out` with the `size` bytes at `offset` of the tensor. DATA_LOSS
   // names the file and both sums for a piece that differs.
@@ -37,9 +38,12 @@ class CheckedReader {
 
  private:
   Status ReadPiece(uint64_t begin, size_t size, uint8_t* out) const;
+  Status Repeat(uint64_t offset, size_t size, uint8_t* out);
 
   const LocatedTensor& tensor_;
   const PieceSums* const sums_;
+  const OutlineReads outlines_;
+  std::string beginning_;             // of an outline that is repeated
   std::unique_ptr<uint8_t[]> piece_;  // for a piece that is read in part
 };
 

@@ -26,8 +26,10 @@ struct LocatedTensor {
   // Above 0: within each run of this many rows (a head) the file has row
   // 2*j+h where the model has row h*(head_rows/2)+j, h in {0, 1}.
   int64_t permuted_head_rows = 0;
-  // Only the tensor's beginning is there (safetensors_outline.h).
+  // Only the tensor's beginning is there (safetensors_outline.h): so many
+  // bytes.
   bool is_outline = false;
+  uint64_t outlined_bytes = 0;
 };
 
 // A model's headers, from the readers of both formats.

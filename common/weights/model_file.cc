@@ -53,6 +53,7 @@ int64_t StoredRow(const LocatedTensor& tensor, int64_t row) {
 struct Source {
   const LocatedTensor& tensor;
   const PieceSums* sums;
+  OutlineReads outlines;
 };
 
 // Calls take(raw, row, rows) for consecutive runs of the slice's rows: `raw`
@@ -61,7 +62,7 @@ template <typename Take>
 Status ForEachRun(const Source& from, const Slice& slice, const BlockSpan& span,
                   Take take) {
   const LocatedTensor& tensor = from.tensor;
-  CheckedReader reader(tensor, from.sums);
+  CheckedReader reader(tensor, from.sums, from.outlines);
   const bool single = tensor.permuted_head_rows > 0 || !span.whole_rows();
   const int64_t run = single || span.bytes() == 0
                           ? 1
@@ -241,9 +242,9 @@ Status ModelFile::ReadStoredBytes(std::string_view name, uint64_t offset,
                            offset, " are not within its ", bytes);
   }
   bytes_read_ += size;
-  return Annotate(
-      CheckedReader(*tensor, SumsOf(*tensor)).Read(offset, size, out),
-      "tensor ", Quoted(name));
+  return Annotate(CheckedReader(*tensor, SumsOf(*tensor), outlines_)
+                      .Read(offset, size, out),
+                  "tensor ", Quoted(name));
 }
 
 const TensorInfo* ModelFile::FindStored(std::string_view name) const {
@@ -309,8 +310,8 @@ Status ModelFile::Read(std::string_view name, const Slice& slice,
   }
   if (slice.elements() == 0) return OkStatus();
   SLUICE_RETURN_IF_ERROR(
-      Annotate(ReadSlice({*tensor, SumsOf(*tensor)}, slice, out), "tensor ",
-               Quoted(name)));
+      Annotate(ReadSlice({*tensor, SumsOf(*tensor), outlines_}, slice, out),
+               "tensor ", Quoted(name)));
   const BlockSpan span(tensor->info, slice);
   bytes_read_ +=
       static_cast<uint64_t>((slice.row_end - slice.row_begin) * span.bytes());

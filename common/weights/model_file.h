@@ -44,6 +44,15 @@ struct TensorInfo {
 // "[32, 64]".
 std::string ShapeToString(const std::vector<int64_t>& shape);
 
+// What reading bytes that an outline (safetensors_outline.h) does not have
+// does.
+enum class OutlineReads : uint8_t {
+  kRefuse,  // FAILED_PRECONDITION
+  // The tensor's beginning again and again, each time turned: weights by which
+  // speed can be measured, and no model.
+  kRepeat,
+};
+
 // Rows [row_begin, row_end) and columns [col_begin, col_end) of a tensor as a
 // matrix (see TensorInfo). Columns need not be multiples of a quantised
 // format's block, but reads are cheapest if they are.
@@ -140,6 +149,10 @@ class ModelFile {
   // tensors, in their order and sizes. Call it before other threads read.
   void CheckAgainst(const WeightSums& sums);
 
+  // Sets what becomes of reads beyond outlines; kRefuse is the default. Call it
+  // before other threads read.
+  void SetOutlineReads(OutlineReads reads) { outlines_ = reads; }
+
   // Bytes of tensor data read so far, by all threads.
   uint64_t bytes_read() const { return bytes_read_; }
 
@@ -153,6 +166,7 @@ class ModelFile {
   const std::unique_ptr<const ModelContents> contents_;
   std::vector<TensorInfo> infos_;
   std::vector<PieceSums> sums_;  // of every tensor, or none
+  OutlineReads outlines_ = OutlineReads::kRefuse;
   mutable std::atomic<uint64_t> bytes_read_ = 0;
 };
 

@@ -330,6 +330,7 @@ StatusOr<std::vector<LocatedTensor>> ReadSafetensorsOutline(
     tensor->offset = position;
     tensor->is_outline =
         bytes < static_cast<uint64_t>(tensor->info.stored_bytes());
+    tensor->outlined_bytes = bytes;
     position += bytes;
   }
   if (position == file.size()) return tensors;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,30 @@ TEST(SafetensorsOutlineTest, VectorsAreReadAndMatricesRefused) {
   EXPECT_EQ(refused.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(Message(refused), HasSubstr("1.safetensors.outline"));
   EXPECT_THAT(Message(refused), HasSubstr("sluice pull --layers"));
+}
+
+TEST(SafetensorsOutlineTest, MatricesAreRepeatedWhereThatIsAskedFor) {
+  const TempDir dir;
+  WriteModel(dir, "1.safetensors.outline", Outline(FirstShard()));
+  const auto model = OpenModel(dir.path());
+  ASSERT_TRUE(model.ok()) << Message(model.status());
+  (*model)->SetOutlineReads(OutlineReads::kRepeat);
+  std::vector<float> all(2048);
+  ASSERT_TRUE((*model)->ReadF32("a", {0, 2, 0, 1024}, all.data()).ok());
+  // The first row is the outline's, the second has its elements in other
+  // places.
+  for (int i = 0; i < 1024; ++i) EXPECT_EQ(all[i], i);
+  std::vector<float> row(all.begin() + 1024, all.end());
+  EXPECT_NE(row[0], 0);
+  std::sort(row.begin(), row.end());
+  for (int i = 0; i < 1024; ++i) EXPECT_EQ(row[i], i);
+  // Any cut gives the same elements.
+  std::vector<float> part(2 * 100);
+  ASSERT_TRUE((*model)->ReadF32("a", {0, 2, 700, 800}, part.data()).ok());
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(part[i], all[700 + i]);
+    EXPECT_EQ(part[100 + i], all[1024 + 700 + i]);
+  }
 }
 
 TEST(SafetensorsOutlineTest, TheShardItselfGoesFirst) {
