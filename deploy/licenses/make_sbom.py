@@ -44,6 +44,25 @@ LINKED = {
     "nlohmann-json3-dev": "MIT",
     "prometheus-cpp-dev": "MIT",
 }
+# NVIDIA's, of builds with SLUICE_CUDA: what is in those binaries, by its wheel
+# (tests/requirements-cuda.lock), with its licence and which part it is.
+CUDA_LINKED = {
+    "nvidia-cuda-runtime": ("LicenseRef-NVIDIA-Proprietary",
+                            "libcudart_static.a, linked statically, and "
+                            "headers; of the CUDA Toolkit's EULA, attachment "
+                            "A, which lets it be shipped in programs"),
+    "nvidia-cuda-crt": ("LicenseRef-NVIDIA-Proprietary",
+                        "headers of the compiler"),
+}
+# What such binaries load where it is; neither built against nor shipped, unless
+# the image's NCCL argument asks for it.
+CUDA_LOADED = {
+    "libcuda.so.1": ("LicenseRef-NVIDIA-Proprietary", "the driver"),
+    "libnvidia-ml.so.1": ("LicenseRef-NVIDIA-Proprietary",
+                          "NVML, of the driver: the state of GPUs"),
+    "libnccl.so.2": ("BSD-3-Clause",
+                     "NCCL, for stages of several GPUs"),
+}
 # Of the C++ compiler, which deploy/local/lib.sh names.
 WITH_COMPILER = {"libc6", "libstdc++6"}
 # Packages of deploy/local/lib.sh that build and start: nothing of them is in
@@ -120,6 +139,27 @@ def packages():
                         + "?distro=debian-12"]]
 
 
+def of_cuda():
+    """NVIDIA's parts of a build with SLUICE_CUDA, and what it loads."""
+    lock = (ROOT / "tests/requirements-cuda.lock").read_text()
+    made = []
+    for name, (licence, about) in CUDA_LINKED.items():
+        found = re.search(rf"^{name}==(\S+) --hash=sha256:(\w+)$", lock, re.M)
+        made.append({
+            "type": "library", "bom-ref": f"nvidia:{name}", "name": name,
+            "version": found[1], "scope": "optional", "description": about,
+            "purl": f"pkg:pypi/{name}@{found[1]}",
+            "hashes": [{"alg": "SHA-256", "content": found[2]}],
+            "licenses": [{"expression": licence}]})
+    for name, (licence, about) in CUDA_LOADED.items():
+        made.append({
+            "type": "library", "bom-ref": f"nvidia:{name}", "name": name,
+            "scope": "optional",
+            "description": f"{about}; loaded where it is, not shipped",
+            "licenses": [{"expression": licence}]})
+    return made
+
+
 def models():
     name, wheel = model.PACKAGE.split("==")
     weights = ROOT / "deploy/demo_model/weights/model.safetensors"
@@ -165,14 +205,15 @@ def dependencies(linked):
 
 def sbom():
     linked = packages()
+    cuda = of_cuda()
     return {
         "bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
         "metadata": {"component": {
             "type": "application", "bom-ref": "sluice", "name": "sluice",
             "version": version(),
             "licenses": [{"expression": "Apache-2.0"}]}},
-        "components": crates() + linked + models(),
-        "dependencies": dependencies(linked)}
+        "components": crates() + linked + cuda + models(),
+        "dependencies": dependencies(linked + cuda)}
 
 
 def notice(bom):
@@ -183,6 +224,7 @@ def notice(bom):
              "licence. make_sbom.py writes this list from sbom.cdx.json."]
     titles = {"pkg:cargo": "Rust crates, linked statically",
               "pkg:deb": "Debian 12's packages",
+              "nvidia:": "NVIDIA's, of builds with SLUICE_CUDA alone",
               "model": "Models"}
     for prefix, title in titles.items():
         lines += ["", title, "-" * len(title)]

@@ -53,6 +53,22 @@ class SbomTest(unittest.TestCase):
                   if ref.startswith("pkg:deb/")}
         self.assertEqual(listed, make_sbom.LINKED.keys())
 
+    def test_what_cuda_builds_link_is_of_the_locked_wheels(self):
+        lock = (ROOT / "tests/requirements-cuda.lock").read_text()
+        for name in make_sbom.CUDA_LINKED:
+            one = self.components[f"nvidia:{name}"]
+            self.assertIn(f"{name}=={one['version']} --hash=sha256:"
+                          f"{one['hashes'][0]['content']}\n", lock)
+
+    def test_what_cuda_builds_load_is_what_the_code_opens(self):
+        opened = set()
+        for path in ("common/nvml", "common/device/cuda"):
+            for source in (ROOT / path).glob("*.[ch]*"):
+                opened |= set(re.findall(r'"(lib[\w.-]+\.so\.\d+)"',
+                                         source.read_text()))
+        self.assertEqual(opened | {"libcuda.so.1"},
+                         make_sbom.CUDA_LOADED.keys())
+
     def test_the_models_are_those_that_are_fetched_and_shipped(self):
         self.assertEqual(
             self.components["model:default"]["hashes"][0]["content"],

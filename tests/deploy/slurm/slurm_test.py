@@ -128,6 +128,44 @@ class Slurm:
                 child.wait()
 
 
+class CommandsTest(unittest.TestCase):
+    """--check, which needs no Slurm."""
+
+    def stages(self, *words, **environment):
+        done = subprocess.run(
+            [SCRIPT, "--check", "--model", "/m", *words], capture_output=True,
+            text=True, check=True,
+            env={"PATH": os.environ["PATH"], "SLUICE_RUN": "run",
+                 **environment})
+        return [line for line in done.stdout.splitlines()
+                if "sluice-stage" in line]
+
+    def test_each_stage_names_gpus_of_its_own_on_its_node(self):
+        stages = self.stages("--nodes", "2", "--stages-per-node", "2",
+                             "--gpus-per-stage", "2")
+        self.assertEqual(
+            [re.search(r"--device (\S+)", line)[1].replace("\\", "")
+             for line in stages],
+            ["cuda:0,1", "cuda:2,3"] * 2)
+        one = self.stages("--nodes", "1", "--gpus-per-stage", "1",
+                          SLUICE_IMAGE="/i.sif")
+        self.assertIn("--device cuda:0", one[0])
+        self.assertIn("apptainer exec --nv --bind", one[0])
+
+    def test_without_gpus_nothing_is_said_of_devices(self):
+        for line in self.stages("--nodes", "2", SLUICE_IMAGE="/i.sif"):
+            self.assertNotIn("--device", line)
+            self.assertNotIn("--nv", line)
+
+    def test_a_number_of_gpus_that_is_none_is_refused(self):
+        done = subprocess.run(
+            [SCRIPT, "--model", MODEL, "--gpus-per-stage", "all"],
+            capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--gpus-per-stage must be between 0 and 99, got all",
+                      done.stderr)
+
+
 class SlurmTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -1,0 +1,116 @@
+"""The packages of a build with SLUICE_CUDA: their names, what they stand in the
+place of, and what is in them. CPack makes them of programs that do nothing, so
+that no nvcc is needed; deploy/packages/make refuses the wrong kind of build."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SKIPPED = 77
+VERSION = "0.1.0"
+PROJECT = f"""
+cmake_minimum_required(VERSION 3.25)
+project(sluice VERSION {VERSION} LANGUAGES C)
+foreach(name sluice-gateway sluice-stage sluice-expert sluice)
+  add_executable(${{name}} main.c)
+endforeach()
+add_subdirectory(deploy/packages)
+"""
+
+
+def run(*command, **options):
+    done = subprocess.run([str(word) for word in command], text=True,
+                          capture_output=True, check=False, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{command}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+class CudaPackageTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="sluice-test-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.build = cls.folder / "build"
+        (cls.folder / "CMakeLists.txt").write_text(PROJECT)
+        (cls.folder / "main.c").write_text("int main(void) { return 0; }\n")
+        for name in ("deploy", "LICENSE"):
+            (cls.folder / name).symlink_to(ROOT / name)
+        run("cmake", "-G", "Ninja", "-S", cls.folder, "-B", cls.build,
+            "-DSLUICE_CUDA:BOOL=ON", "-DCMAKE_BUILD_TYPE=Release")
+        run("cmake", "--build", cls.build)
+        run(ROOT / "deploy/packages/make", "deb", "--cuda", "--out",
+            cls.folder / "out", cwd=ROOT,
+            env={**os.environ, "SLUICE_BUILD_DIR": str(cls.build)})
+        cls.packages = {path.name.split("_")[0]: path
+                        for path in (cls.folder / "out").glob("*.deb")}
+
+    def field(self, package, name):
+        return run("dpkg-deb", "-f", self.packages[package], name).strip()
+
+    def test_what_computes_has_a_package_and_nothing_else(self):
+        self.assertEqual(set(self.packages), {
+            "sluice-stage-cuda", "sluice-expert-cuda", "sluice-cli-cuda"})
+
+    def test_each_stands_in_the_place_of_the_one_for_cpus(self):
+        for part in ("stage", "expert", "cli"):
+            package = f"sluice-{part}-cuda"
+            self.assertEqual(self.field(package, "Provides"),
+                             f"sluice-{part} (= {VERSION}-1)")
+            for field in ("Conflicts", "Replaces"):
+                self.assertEqual(self.field(package, field), f"sluice-{part}")
+            self.assertIn("NVIDIA", self.field(package, "Description"))
+
+    def test_nvidias_libraries_are_suggested_and_not_needed(self):
+        for package in self.packages:
+            needed = self.field(package, "Depends")
+            for name in ("cuda", "nccl", "nvidia"):
+                self.assertNotIn(name, needed)
+        self.assertIn("libnccl2", self.field("sluice-stage-cuda", "Suggests"))
+
+    def test_they_have_programs_units_and_licences(self):
+        listed = run("dpkg-deb", "-c", self.packages["sluice-stage-cuda"])
+        for path in ("/usr/bin/sluice-stage", "/etc/sluice/stage-0.toml",
+                     "sluice-stage@.service",
+                     "/usr/share/doc/sluice-stage-cuda/copyright"):
+            self.assertIn(path, listed)
+        notice = run("dpkg-deb", "--fsys-tarfile",
+                     self.packages["sluice-stage-cuda"], encoding="latin-1")
+        self.assertIn("libcudart_static.a", notice)
+
+    def test_a_build_of_the_other_kind_is_refused(self):
+        for value, words, told in (
+                ("OFF", ("--cuda",), "a build without SLUICE_CUDA"),
+                ("ON", (), "its packages are those of --cuda")):
+            folder = self.folder / f"build-{value}"
+            folder.mkdir()
+            (folder / "CMakeCache.txt").write_text(
+                f"SLUICE_CUDA:BOOL={value}\n")
+            done = subprocess.run(
+                [ROOT / "deploy/packages/make", "deb", *words, "--out",
+                 self.folder / "none"], cwd=ROOT, capture_output=True,
+                text=True, check=False,
+                env={**os.environ, "SLUICE_BUILD_DIR": str(folder)})
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(told, done.stderr)
+
+    def test_it_is_not_for_another_processor(self):
+        done = subprocess.run(
+            [ROOT / "deploy/packages/make", "--cuda", "--arch", "arm64"],
+            cwd=ROOT, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("not with --arch", done.stderr)
+
+
+if __name__ == "__main__":
+    for tool in ("cmake", "cpack", "ninja", "cc", "dpkg-shlibdeps", "dpkg-deb"):
+        if shutil.which(tool) is None:
+            print(f"skipped: no {tool}")
+            sys.exit(SKIPPED)
+    unittest.main()
