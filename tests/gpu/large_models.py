@@ -1,0 +1,210 @@
+"""Models of real sizes with made-up weights: what tests/gpu/run asks of each.
+
+A model is an outline (tests/testing/make_outline.py), some megabytes that stand
+for its weights; tests/gpu/model_speed runs it.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "testing"))
+import make_outline  # pylint: disable=wrong-import-position
+import two_stages  # pylint: disable=wrong-import-position
+
+PROMPT = DECODE = 128
+PREFILL = 2048
+STREAMS = (1, 32, 128)
+SECONDS = 480  # after which a part begins no more measurements
+TIMEOUT = 590  # of a part
+TOO_LARGE = 3  # model_speed's exit code
+KV_BYTES = 2  # of a value of the KV cache, in BF16
+
+# Name: preset, format, numerics, and what decode at batch 1 has to reach on an
+# H200, an H100 and another GPU: tokens a second, or below 1 a share of the read
+# bandwidth.
+OF_READ, CANONICAL = (0.8,), {"": (0.5,)}
+MODELS = {
+    "llama1b": ("llama1b", "bf16", "fast", {"H200": (950, 0.8), "": OF_READ}),
+    "llama8b": ("llama8b", "bf16", "fast",
+                {"H200": (200, 229), "H100": (155, 170), "": OF_READ}),
+    "llama8b_fp8": ("llama8b", "fp8", "fast",
+                    {"H200": (350, 0.8), "": OF_READ}),
+    "llama70b_fp8": ("llama70b", "fp8", "fast",
+                     {"H200": (47, 0.8), "": OF_READ}),
+    "gptoss20b": ("gptoss20b", "bf16", "fast",
+                  {"H200": (600, 928), "H100": (450,), "": OF_READ}),
+    "gptoss120b": ("gptoss120b", "bf16", "fast",
+                   {"H200": (450, 688), "H100": (330,), "": OF_READ}),
+    "glmair_fp8": ("glmair", "fp8", "fast",
+                   {"H200": (220, 256), "": OF_READ}),
+    "glmair_q4": ("glmair", "q4_0", "fast",
+                  {"H200": (350, 423), "": OF_READ}),
+    "canonical_q4_0": ("llama8b", "q4_0", "canonical", CANONICAL),
+    "canonical_q8_0": ("llama8b", "q8_0", "canonical", CANONICAL),
+    "canonical_q4_k": ("llama8b", "q4_k", "canonical", CANONICAL),
+}
+# What a CPU tries the parts with: models of the same formats.
+TINY = {"llama1b": "outline-tiny", "llama8b": "outline-tiny",
+        "llama70b": "outline-tiny", "gptoss20b": "gptoss-tiny",
+        "gptoss120b": "gptoss-tiny", "glmair": "outline-tiny-moe"}
+
+
+def lines_of(command, log):
+    """A measuring program's JSON lines, its exit code (None: it ran out of time)
+    and what it said beside them."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True,
+                              timeout=TIMEOUT, check=False)
+        out, err, code = done.stdout, done.stderr, done.returncode
+    except subprocess.TimeoutExpired as late:
+        out, err = ((text or b"").decode(errors="replace")
+                    for text in (late.stdout, late.stderr))
+        code = None
+    with open(log, "a", encoding="utf-8") as to:
+        to.write(f"$ {' '.join(map(str, command))}\n{out}{err}\n")
+    # A program that is cut off may leave half a line.
+    lines = [json.loads(line) for line in out.splitlines()
+             if line.startswith("{") and line.endswith("}")]
+    return lines, code, err.strip()
+
+
+def by_what(lines):
+    """{"load": .., "decode": {"1": ..}, "prefill": ..} of a program's lines."""
+    found = {"decode": {}}
+    for line in lines:
+        what = line.pop("what")
+        if what == "decode":
+            found["decode"][str(line.pop("streams"))] = line
+        else:
+            found[what] = line
+    return found
+
+
+def lengths(device):
+    """The options that say how much is measured."""
+    prompt, decode, prefill, streams = PROMPT, DECODE, PREFILL, STREAMS
+    if device == "cpu":
+        prompt, decode, prefill, streams = 16, 4, 64, (1, 2, 5)
+    return ["--prompt", str(prompt), "--decode", str(decode),
+            "--prefill", str(prefill),
+            "--streams", ",".join(map(str, streams)),
+            "--seconds", str(SECONDS)]
+
+
+def measure(name, program, device, out):
+    """Runs a model of MODELS; returns what its file has, and why it failed."""
+    preset, form, numerics, _ = MODELS[name]
+    if device == "cpu":
+        preset, numerics = TINY[preset], "canonical"
+    folder = out / "models" / f"{preset}-{form}"
+    if not (folder / "model.safetensors.index.json").exists():
+        make_outline.make(preset, form, folder)
+    lines, code, err = lines_of(
+        [program, folder, "--device", device, "--numerics", numerics,
+         "--kv-type", "bf16", *lengths(device)], out / f"{name}.log")
+    found = {"preset": preset, "format": form,
+             **make_outline.facts(preset, form), **by_what(lines)}
+    if code == TOO_LARGE:
+        found["skipped"] = err
+    elif code is None:
+        return found, f"not done in {TIMEOUT} s: see {name}.log"
+    elif code != 0:
+        return found, f"exit code {code}: {err}"
+    return found, None
+
+
+def add_shares(found, read_gb_per_s):
+    """Adds the share of the read bandwidth to decode at batch 1: of the weights
+    that a token reads, and of the keys and values of its middle position."""
+    one = found["decode"].get("1", {})
+    if "tok_per_s" not in one:
+        return
+    bytes_read = (found["active_bytes"]
+                  + (PROMPT + DECODE // 2) * found["kv_values"] * KV_BYTES)
+    one["gb_per_s"] = round(bytes_read * one["tok_per_s"] * 1e-9, 2)
+    one["share_of_read_bandwidth"] = round(one["gb_per_s"] / read_gb_per_s, 4)
+
+
+def prefill_tflops(found):
+    """TFLOP/s of the prompt's products; None where it was not measured."""
+    prefill = found.get("prefill", {})
+    if "tok_per_s" not in prefill:
+        return None
+    return 2e-12 * found["prompt_products"] * prefill["tok_per_s"]
+
+
+def ratio(results, name, streams):
+    """Decode against PyTorch's of the same run; None without both."""
+    rates = [results.get(part, {}).get("decode", {}).get(str(streams), {})
+             .get("tok_per_s") for part in (name, f"pytorch_{name}")]
+    return rates[0] / rates[1] if None not in rates and rates[1] else None
+
+
+def goal_rows(results):
+    """(what, seen, goal, whether it is reached) of every goal of the run; seen
+    is None for what was not measured, the last then too."""
+    gpu = results.get("bandwidth", {}).get("name", "")
+    card = next((card for card in ("H200", "H100") if card in gpu), "")
+    peaks = results.get("pytorch", {})
+    for name, (_, _, _, goals) in MODELS.items():
+        one = results.get(name, {}).get("decode", {}).get("1", {})
+        for goal in goals.get(card, goals[""]):
+            if goal < 1:
+                yield row(f"{name}: share of read bandwidth",
+                          one.get("share_of_read_bandwidth"), goal)
+            else:
+                yield row(f"{name}: tok/s at batch 1", one.get("tok_per_s"),
+                          goal)
+    for name, streams, goal in (
+            ("llama8b", 1, 1.1), ("llama8b", 32, 1.1), ("llama8b", 128, 1.1),
+            ("llama8b_fp8", 32, 1.3), ("llama8b_fp8", 128, 1.3)):
+        yield row(f"{name}: {streams} streams, times PyTorch's",
+                  ratio(results, name, streams), goal)
+    yield row("two stages over gRPC, times one process",
+              results.get("two_stages", {}).get("ratio"), two_stages.LEAST)
+    for name, peak, goal in (("llama8b", "bf16_tflops", 0.5),
+                             ("canonical_q4_0", "int8_tops", 0.15),
+                             ("canonical_q8_0", "int8_tops", 0.15),
+                             ("canonical_q4_k", "int8_tops", 0.15)):
+        rate = prefill_tflops(results.get(name, {}))
+        share = rate / peaks[peak] if rate and peaks.get(peak) else None
+        yield row(f"{name}: prompt of {PREFILL}, share of {peak}", share, goal)
+
+
+def row(what, seen, goal):
+    return what, seen, goal, None if seen is None else seen >= goal
+
+
+def print_tables(results):
+    """Every model's speeds, then the goals."""
+    for name in MODELS:
+        found = results.get(name)
+        if found is None:
+            continue
+        if "skipped" in found:
+            print(f"{name:16} skipped: {found['skipped']}")
+            continue
+        for streams, rate in found["decode"].items():
+            if "skipped" in rate:
+                print(f"{name:16} {streams:>4} streams skipped: "
+                      f"{rate['skipped']}")
+                continue
+            share = rate.get("share_of_read_bandwidth")
+            times = ratio(results, name, streams)
+            print(f"{name:16} {streams:>4} streams {rate['tok_per_s']:10.1f} "
+                  f"tok/s {rate['ms_p50']:9.3f} ms/step"
+                  + (f" {100 * share:5.1f} % of read" if share else "")
+                  + (f" {times:5.2f} x PyTorch" if times else ""))
+        rate = prefill_tflops(found)
+        if rate is not None:
+            print(f"{name:16} prompt       {found['prefill']['tok_per_s']:10.1f}"
+                  f" tok/s {rate:9.2f} TFLOP/s")
+    if not any(name in results for name in MODELS):
+        return
+    print(f"{'goal':52} {'seen':>9} {'wanted':>9}")
+    for what, seen, goal, reached in goal_rows(results):
+        verdict = {None: "not measured", True: "reached", False: "MISSED"}
+        print(f"{what:52} {'' if seen is None else format(seen, '9.3f'):>9} "
+              f"{goal:9.3f} {verdict[reached]}")
