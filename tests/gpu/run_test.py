@@ -67,16 +67,13 @@ class RunTest(unittest.TestCase):
 
     def test_models_with_made_up_weights_run_in_every_format(self):
         build = os.environ["SLUICE_BUILD_DIR"]
-        for program in ("tests/gpu/model_speed", "services/cli/sluice",
-                        "services/stage/sluice-stage"):
-            if not (pathlib.Path(build) / program).exists():
-                self.skipTest(f"{program} is not built")
+        if not (pathlib.Path(build) / "tests/gpu/model_speed").exists():
+            self.skipTest("model_speed is not built")
         models = load().large_models.MODELS
         with tempfile.TemporaryDirectory() as out:
             done = run("--device", "cpu", "--build", build, "--out", out,
                        "--parts", ",".join(
-                           ("bandwidth", "two_stages", *models,
-                            "pytorch_llama8b")))
+                           ("bandwidth", *models, "pytorch_llama8b")))
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             results = json.loads((pathlib.Path(out) / "all.json").read_text())
             for name in models:
@@ -92,7 +89,6 @@ class RunTest(unittest.TestCase):
                                ("gptoss20b", "MXFP4"), ("glmair_q4", "Q4_0"),
                                ("canonical_q4_k", "Q4_K")):
                 self.assertIn(held, results[name]["load"]["weights"])
-            self.assertGreater(results["two_stages"]["ratio"], 0)
             self.assertRegex(done.stdout, r"check_fast +not run")
             loop = results["pytorch_llama8b"]
             self.assertTrue("skipped" in loop or loop["decode"], loop)
