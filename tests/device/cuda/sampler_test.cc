@@ -174,6 +174,45 @@ TEST(CudaSamplerTest, BiasesMasksStopsAndPenaltiesChangeTheLogits) {
   rows.ExpectTheCpus();
 }
 
+TEST(CudaSamplerTest, ChangedLogitsStayInTheirRange) {
+  constexpr int64_t kVocab = 300;
+  constexpr float kMost = std::numeric_limits<float>::max();
+  Rows rows(kVocab);
+  rows.history = {0, 0, 0, 1, 2, 4, 4, 5, 7};
+  SamplingParams params = Filters(1, 0, 1, 0, 5);
+  // Beyond F32 in both directions, of a token without weight, and of none.
+  params.logit_bias = {{1, 100}, {2, -100}, {5, 3}, {300, 9}, {-1, 9}};
+  params.repetition_penalty = 0.01f;
+  params.frequency_penalty = 2;
+  params.presence_penalty = -2;
+  params.stop_token_ids = {6, 300, -1};
+  params.min_tokens = 1000;
+  SamplingParams rarer = params;
+  rarer.repetition_penalty = 50;
+  rarer.presence_penalty = 2;
+  for (const SamplingParams* one : {&params, &rarer}) {
+    for (const float value : {kMost, -kMost, 0.99f * kMost}) {
+      auto logits = GaussianLogits(kVocab, 8);
+      for (const size_t at : {1, 2, 4, 7}) logits[at] = value;
+      logits[5] = -kInfinity;
+      rows.Add(logits, *one);
+    }
+  }
+  rows.ExpectTheCpus();
+}
+
+TEST(CudaSamplerTest, PiecesWithoutWeightAreNeverDrawn) {
+  constexpr int64_t kVocab = 1100;
+  const TokenMask mask = {{{0, 300}, {512, 768}}, true};
+  Rows rows(kVocab);
+  std::vector<SamplingParams> kept(24, Filters(1, 0, 1, 0, 0));
+  for (size_t i = 0; i < kept.size(); ++i) {
+    kept[i].seed = i;
+    rows.Add(GaussianLogits(kVocab, 9), kept[i]).mask = &mask;
+  }
+  rows.ExpectTheCpus();
+}
+
 TEST(CudaSamplerTest, TokensAreDescribedWithTheirRanks) {
   Rows rows(800);
   const SamplingParams none;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -113,25 +114,31 @@ TEST(CudaAttentionTest, JoinsChunksInTheTreeUnderWindowsAndSinks) {
 }
 
 TEST(CudaAttentionTest, AHeadOfQ8ThatIsNotFiniteGivesNaNAlone) {
-  Attended attended(64, WeightType::kQ8_0);
-  OwnedMatrix q(1, kHeads * 64, RandomFloats(4, kHeads * 64));
-  q.view().data[64 + 40] = INFINITY;
-  const int32_t position = 300;
-  const int64_t offset = 0;
-  const int32_t kv_heads[kHeads] = {0, 1, 1};
-  const AttentionQueries queries = {q.view(), &position, attended.tables.data(),
-                                    &offset,  kHeads,    kv_heads};
-  BothWays([&](Stream stream) {
-    std::vector<float> memory(AttentionFloats(1, kHeads, 64, 2), NAN);
-    OwnedMatrix out(1, kHeads * 64);
-    PagedAttention(stream, queries, attended.kv, {memory.data(), 2},
-                   out.view());
-    const auto values = out.values();
-    for (int64_t i = 0; i < kHeads * 64; ++i) {
-      EXPECT_EQ(std::isnan(values[i]), i / 64 == 1) << i;
-    }
-    return values;
-  });
+  // In the last and in the first block of a head; of the wider heads a warp has
+  // two blocks.
+  for (const auto& [dim, at] : {std::pair(64, 40), {192, 3}, {192, 170}}) {
+    SCOPED_TRACE(testing::Message() << dim << " wide, at " << at);
+    const int64_t head_dim = dim;
+    Attended attended(head_dim, WeightType::kQ8_0);
+    OwnedMatrix q(1, kHeads * head_dim, RandomFloats(4, kHeads * head_dim));
+    q.view().data[head_dim + at] = INFINITY;
+    const int32_t position = 300;
+    const int64_t offset = 0;
+    const int32_t kv_heads[kHeads] = {0, 1, 1};
+    const AttentionQueries queries = {
+        q.view(), &position, attended.tables.data(), &offset, kHeads, kv_heads};
+    BothWays([&](Stream stream) {
+      std::vector<float> memory(AttentionFloats(1, kHeads, head_dim, 2), NAN);
+      OwnedMatrix out(1, kHeads * head_dim);
+      PagedAttention(stream, queries, attended.kv, {memory.data(), 2},
+                     out.view());
+      const auto values = out.values();
+      for (int64_t i = 0; i < kHeads * head_dim; ++i) {
+        EXPECT_EQ(std::isnan(values[i]), i / head_dim == 1) << i;
+      }
+      return values;
+    });
+  }
 }
 
 TEST(CudaAttentionTest, HeadsMayBeWiderThanABlock) {

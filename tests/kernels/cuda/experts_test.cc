@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "common/tensor/weight_format.h"
@@ -27,14 +28,19 @@ struct Sizes {
 // Random experts, and rows that ask them.
 class Layer {
  public:
-  // types: expert e's weights have type types[e % size].
-  Layer(const Sizes& sizes, const std::vector<WeightType>& types, bool biased)
+  // types: expert e's weights have type types[e % size]; of `down` those of the
+  // second product, if there are any.
+  Layer(const Sizes& sizes, const std::vector<WeightType>& types, bool biased,
+        std::vector<WeightType> down = {})
       : sizes_(sizes) {
+    if (down.empty()) down = types;
     for (int32_t e = 0; e < sizes.experts; ++e) {
-      const WeightType type = types[static_cast<size_t>(e) % types.size()];
+      const auto at = static_cast<size_t>(e);
+      const WeightType type = types[at % types.size()];
       const auto seed = static_cast<uint64_t>(100 + 2 * e);
       gate_up_.push_back(Make(type, seed, 2 * sizes.mlp, sizes.hidden));
-      down_.push_back(Make(type, seed + 1, sizes.hidden, sizes.mlp));
+      down_.push_back(
+          Make(down[at % down.size()], seed + 1, sizes.hidden, sizes.mlp));
     }
     if (biased) {
       gate_up_bias_ = RandomFloats(5, sizes.experts * 2 * sizes.mlp, 0.3f);
@@ -188,9 +194,19 @@ TEST(CudaExpertsTest, ExpertsOfOneLayerMayHaveDifferentTypes) {
   layer.Expect(0, 9, 0.0f);
 }
 
+TEST(CudaExpertsTest, TheTwoProductsMayHaveDifferentTypes) {
+  const Layer layer({7, 3, 6, 64, 32}, {WeightType::kBf16}, true,
+                    {WeightType::kQ8_0, WeightType::kQ8_0, WeightType::kF32});
+  layer.Expect(0, 7, 0.0f);
+}
+
 TEST(CudaExpertsTest, ARowThatIsNotFiniteFailsAlone) {
-  for (const WeightType type : {WeightType::kQ8_0, WeightType::kF32}) {
-    Layer layer({6, 2, 5, 32, 32}, {type}, true);
+  // Either product may be the one that reads codes of eight bits.
+  constexpr auto kF32 = WeightType::kF32;
+  constexpr auto kQ8 = WeightType::kQ8_0;
+  for (const auto& [type, down] :
+       {std::pair(kQ8, kQ8), {kF32, kF32}, {kQ8, kF32}, {kF32, kQ8}}) {
+    Layer layer({6, 2, 5, 32, 32}, {type}, true, {down});
     layer.x[2 * 32 + 7] = INFINITY;
     layer.x[4 * 32] = NAN;
     layer.Expect(0, 6, 0.0f);
