@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/base/cat.h"
+#include "common/http/peer_secret.h"
 
 namespace sluice::http {
 namespace {
@@ -20,9 +21,9 @@ constexpr std::array<std::string_view, 9> kOfConnection = {
     "transfer-encoding",
     "upgrade"};
 constexpr std::string_view kLastEventId = "last-event-id";
-constexpr std::array<std::string_view, 5> kWrittenAnew = {
-    "content-length", "expect", "x-request-id", "x-forwarded-for",
-    kForwardedHeader};
+constexpr std::array<std::string_view, 6> kWrittenAnew = {
+    "content-length",  "expect",         "x-request-id",
+    "x-forwarded-for", kForwardedHeader, PeerSecret::kHeader};
 constexpr std::array<std::string_view, 5> kOfEveryAnswer = {
     "content-length", "content-type", "x-request-id", "openai-processing-ms",
     "traceparent"};
@@ -78,7 +79,8 @@ void AppendLine(std::string& out, std::string_view name,
 }  // namespace
 
 std::string ForwardedHead(const HttpRequest& request,
-                          std::string_view last_event_id) {
+                          std::string_view last_event_id,
+                          const PeerSecret* secret) {
   const bool is_head = request.method == "HEAD";
   std::string out =
       Cat(is_head ? "GET" : request.method, " ", Escape(request.path));
@@ -96,11 +98,14 @@ std::string ForwardedHead(const HttpRequest& request,
   }
   // A request in HTTP/1.0 may have none.
   if (request.Header("host").empty()) AppendLine(out, "host", "localhost");
-  AppendLine(out, "x-forwarded-for",
-             clients + (request.peer.empty() ? "unknown" : request.peer));
+  clients += request.peer.empty() ? "unknown" : request.peer;
+  AppendLine(out, "x-forwarded-for", clients);
   AppendLine(out, "x-request-id", request.request_id);
   if (!last_event_id.empty()) AppendLine(out, kLastEventId, last_event_id);
   AppendLine(out, kForwardedHeader, "1");
+  if (secret != nullptr) {
+    AppendLine(out, PeerSecret::kHeader, secret->Prove(request, clients));
+  }
   AppendLine(out, "content-length", Cat(request.body.size()));
   AppendLine(out, "connection", "close");
   return out + "\r\n";

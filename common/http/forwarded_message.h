@@ -15,13 +15,17 @@ inline constexpr std::string_view kForwardedHeader = "x-sluice-forwarded";
 // is of this server, and none to the request.
 inline constexpr std::string_view kDeclinedHeader = "x-sluice-declined";
 
+class PeerSecret;
+
 // Returns `request` as it is passed on, up to the empty line: method (GET for
 // HEAD: Exchange drops the body), target, the client's headers without those of
 // its connection, the client's address in X-Forwarded-For, the request's id,
 // kForwardedHeader, and the body's length. `last_event_id`: unless empty, in
-// the place of the client's Last-Event-ID.
+// the place of the client's Last-Event-ID. `secret`: unless null, with a proof
+// of it.
 std::string ForwardedHead(const HttpRequest& request,
-                          std::string_view last_event_id = {});
+                          std::string_view last_event_id = {},
+                          const PeerSecret* secret = nullptr);
 
 // Returns the headers of another server's answer that a client gets: all but
 // the connection's headers and the headers that each server writes itself

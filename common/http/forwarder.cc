@@ -15,11 +15,14 @@
 #include "common/base/exception_counts.h"
 #include "common/base/log.h"
 #include "common/base/log_limit.h"
+#include "common/base/mutex.h"
 #include "common/concurrency/named_thread.h"
 #include "common/http/error_answer.h"
 #include "common/http/forwarded_message.h"
 #include "common/http/leader_watch.h"
+#include "common/http/name_lookup.h"
 #include "common/http/passed_events.h"
+#include "common/http/peer_feed.h"
 #include "common/http/sse.h"
 #include "common/http/upstream.h"
 
@@ -88,8 +91,7 @@ struct Job : std::enable_shared_from_this<Job> {
         signal(*io),
         has_begun(events.has_value()),
         is_events(has_begun),
-        passed(std::move(events).value_or(PassedEvents())),
-        head(ForwardedHead(exchange->request(), passed.last_id())) {}
+        passed(std::move(events).value_or(PassedEvents())) {}
 
   // The exchange's last reference goes away on its loop.
   ~Job() {
@@ -123,6 +125,7 @@ struct Job : std::enable_shared_from_this<Job> {
   int lost = 0;                        // servers that had the whole request
   TimePoint heard = Clock::now();      // the latest bytes of the answer
   bool gone = false;                   // the client has left
+  bool is_declined = false;            // by the latest server: it drains
   bool is_read = true;  // the client has read most of the latest chunk
   bool has_begun;       // the client has an answer's head
   bool is_events;       // of a stream of events
@@ -147,14 +150,17 @@ class Forwarder::Impl {
         trust_(options_.certificate, options_.ca),
         io_(std::make_shared<net::io_context>(1)),
         guard_(io_->get_executor()),
-        watch_(*io_, options_, peers_, trust_,
-               [this](int kept) { Forsake(kept); }) {}
+        names_(io_, options_.look_up),
+        watch_(*io_, options_, peers_, {names_, trust_},
+               [this](int kept) { Forsake(kept); }),
+        feed_(*io_, options_, peers_, {names_, trust_}, watch_) {}
 
   Status Start() {
     for (const ServerAddress& peer : peers_) {
       SLUICE_RETURN_IF_ERROR(trust_.For(peer.host).status());
     }
     StartWatch();
+    if (!options_.feed_path.empty()) StartFeed();
     thread_ = NamedThread("forward", [this] { Run(); });
     return OkStatus();
   }
@@ -164,12 +170,46 @@ class Forwarder::Impl {
     exchange->set_route("forwarded");
     const auto job =
         std::make_shared<Job>(io_, std::move(exchange), std::move(passed));
-    if (stopping_) return Refuse(*job, "The server is shutting down");
+    WriteHead(*job);
+    if (!Enqueue(job)) return Refuse(*job, "The server is shutting down");
     job->exchange->OnGone([weak = std::weak_ptr<Job>(job)](Gone) {
       if (const auto left = weak.lock()) {
         left->Post([](Job& one) { one.Leave(); });
       }
     });
+  }
+
+  std::optional<std::string> leader() const {
+    const int leader = watch_.leader();
+    if (leader < 0) return std::nullopt;
+    return options_.peers[static_cast<size_t>(leader)];
+  }
+  std::string troubles() const { return watch_.troubles(); }
+  const ForwarderStats& stats() const { return stats_; }
+
+  void Stop() {
+    {
+      MutexLock lock(intake_);
+      if (stopping_.exchange(true)) return;
+      net::post(*io_, [this] {
+        watch_.Stop();
+        feed_.Stop();
+        for (const auto& job : jobs_) job->Wake();
+      });
+    }
+    guard_.reset();
+    thread_.Join();
+  }
+
+ private:
+  void WriteHead(Job& job) const {
+    job.head = ForwardedHead(job.exchange->request(), job.passed.last_id(),
+                             options_.secret ? &*options_.secret : nullptr);
+  }
+  // False: the thread ends, or has, and would leave the job where it is.
+  bool Enqueue(const std::shared_ptr<Job>& job) {
+    MutexLock lock(intake_);
+    if (stopping_) return false;
     ++stats_.waiting;
     net::post(*io_, [this, job] {
       jobs_.insert(job);
@@ -179,26 +219,9 @@ class Forwarder::Impl {
         if (thrown) OnThrown(*job, thrown);
       });
     });
+    return true;
   }
 
-  std::optional<std::string> leader() const {
-    const int leader = watch_.leader();
-    if (leader < 0) return std::nullopt;
-    return options_.peers[static_cast<size_t>(leader)];
-  }
-  const ForwarderStats& stats() const { return stats_; }
-
-  void Stop() {
-    if (stopping_.exchange(true)) return;
-    net::post(*io_, [this] {
-      watch_.Stop();
-      for (const auto& job : jobs_) job->Wake();
-    });
-    guard_.reset();
-    thread_.Join();
-  }
-
- private:
   void Run() {
     while (true) {
       const Status ran = CatchAndCount("forward", [this] { io_->run(); });
@@ -212,6 +235,14 @@ class Forwarder::Impl {
       if (!thrown) return;
       Tell(thrown);
       StartWatch();
+    });
+  }
+
+  void StartFeed() {
+    net::co_spawn(*io_, feed_.Run(), [this](std::exception_ptr thrown) {
+      if (!thrown) return;
+      Tell(thrown);
+      StartFeed();
     });
   }
 
@@ -242,6 +273,8 @@ class Forwarder::Impl {
   // their requests go to the next one, or are answered here.
   void Forsake(int kept) {
     const TimePoint now = Clock::now();
+    // Without a leader the one before may still have something.
+    if (kept >= 0 || options_.leads()) feed_.Forsake(kept);
     for (const auto& job : jobs_) {
       if (job->upstream == nullptr || job->peer == kept) continue;
       // The leader may refuse the question and serve what it has begun.
@@ -274,13 +307,19 @@ class Forwarder::Impl {
         }
       }
       if (Clock::now() >= deadline) {
-        co_return Refuse(*job, watch_.leader() < 0
-                                   ? "No gateway leads at the moment"
-                                   : "The gateway that leads gives no answer");
+        co_return Refuse(*job, WhyNoAnswer(*job));
       }
       auto pause = Pause(job->signal, kRetryPause);
       co_await std::move(pause);
     }
+  }
+
+  const char* WhyNoAnswer(const Job& job) const {
+    if (watch_.leader() < 0) return "No gateway leads at the moment";
+    return job.is_declined
+               ? "The gateway that leads ends its streams before another one "
+                 "takes its place"
+               : "The gateway that leads gives no answer";
   }
 
   bool HasRoom() const {
@@ -314,7 +353,7 @@ class Forwarder::Impl {
     Status status = tls.status();
     if (!status.ok()) co_return Failed(job, status);
     const auto upstream =
-        std::make_shared<Upstream>(*io_, address, *std::move(tls));
+        std::make_shared<Upstream>(*io_, names_, address, *std::move(tls));
     job.upstream = upstream;
     job.peer = peer;
     auto connecting = upstream->Connect(kConnectTime);
@@ -330,7 +369,8 @@ class Forwarder::Impl {
     job.heard = Clock::now();
     if (!status.ok()) co_return Lost(job, status);
     const ResponseParser& answer = upstream->answer();
-    if (IsDeclined(answer)) co_return Outcome::kUnanswered;
+    job.is_declined = IsDeclined(answer);
+    if (job.is_declined) co_return Outcome::kUnanswered;
     // What could not be resumed now may be later.
     if (job.has_begun && answer.status() == 503) {
       co_return Outcome::kUnanswered;
@@ -422,7 +462,7 @@ class Forwarder::Impl {
     const bool is_whole = job.is_events && job.passed.is_whole();
     if (is_whole && job.passed.is_last_id_latest() && !stopping_) {
       ++stats_.resumed;
-      job.head = ForwardedHead(job.exchange->request(), job.passed.last_id());
+      WriteHead(job);
       return Outcome::kCut;
     }
     ++stats_.broken;
@@ -438,13 +478,17 @@ class Forwarder::Impl {
   const ForwarderOptions options_;
   const std::vector<ServerAddress> peers_;
   ForwarderStats stats_;
-  std::atomic<bool> stopping_{false};
+  // What is enqueued before `stopping_` is set gets its answer.
+  Mutex intake_;
+  std::atomic<bool> stopping_{false};  // set under intake_
   // The thread's from here on.
   PeerTrust trust_;
   LogLimit failures_{5, seconds(10)};
   const std::shared_ptr<net::io_context> io_;
   net::executor_work_guard<net::io_context::executor_type> guard_;
+  NameLookup names_;
   LeaderWatch watch_;
+  PeerFeed feed_;
   std::unordered_set<std::shared_ptr<Job>> jobs_;
   int passing_ = 0;  // jobs with an upstream
   NamedThread thread_;
@@ -470,6 +514,7 @@ void Forwarder::Take(std::shared_ptr<Exchange> exchange,
   impl_->Take(std::move(exchange), std::move(passed));
 }
 std::optional<std::string> Forwarder::leader() const { return impl_->leader(); }
+std::string Forwarder::troubles() const { return impl_->troubles(); }
 const ForwarderStats& Forwarder::stats() const { return impl_->stats(); }
 void Forwarder::Stop() { impl_->Stop(); }
 

@@ -12,7 +12,9 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/http/exchange.h"
+#include "common/http/message.h"
 #include "common/http/passed_events.h"
+#include "common/http/peer_secret.h"
 
 namespace sluice::http {
 
@@ -30,6 +32,10 @@ struct ForwarderOptions {
   std::function<bool()> leads;
   // Whether the peers are asked who leads. Empty: while this server does not.
   std::function<bool()> asks = nullptr;
+  HttpHeaders question = {};  // of the question to a peer, GET /readyz
+  // Returns by the headers of the answer why a peer is none; OK: it is one. On
+  // the thread "forward".
+  std::function<Status(const HttpHeaders& answer)> fits = nullptr;
   // Returns by the body of a peer's /readyz how far the peer leads, 0 if it
   // does not: of several the highest gets the requests. Must not throw.
   std::function<uint64_t(const std::string& body)> rank;
@@ -39,6 +45,16 @@ struct ForwarderOptions {
       nullptr;
   // Answers a request here. On the exchange's loop.
   std::function<void(std::shared_ptr<Exchange>)> serve;
+  // Of requests to the peers; none: they carry no proof.
+  std::optional<PeerSecret> secret = std::nullopt;
+  // The path of a peer that leads whose answer has no end: `on_feed` gets its
+  // records (PeerFeed), on the thread "forward". Empty: none.
+  std::string feed_path = {};
+  std::function<void(const std::string& record)> on_feed = nullptr;
+  // Returns the IP addresses of a peer's name. On a thread of its own, for any
+  // time. Empty: the system's lookup.
+  std::function<StatusOr<std::vector<std::string>>(const std::string& host)>
+      look_up = nullptr;
 };
 
 // Any thread.
@@ -70,6 +86,9 @@ class Forwarder {
             std::optional<PassedEvents> passed = std::nullopt);
   // The peer that leads, as in the options; nothing: none is known. Any thread.
   std::optional<std::string> leader() const;
+  // What is wrong with the peers, as they were asked last: "HOST:PORT: why;
+  // ..". Any thread.
+  std::string troubles() const;
   const ForwarderStats& stats() const;
 
   // Ends all requests with an error. Idempotent.

@@ -1,6 +1,8 @@
 #include "common/http/http_server.h"
 
+#include <linux/filter.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
@@ -8,7 +10,10 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
+#include <iterator>
 #include <thread>
 #include <unordered_set>
 #include <utility>
@@ -52,6 +57,27 @@ StatusOr<tcp::endpoint> ParseEndpoint(const std::string& text) {
     return InvalidArgument("listen address \"", text, "\": not an IP address");
   }
   return tcp::endpoint(address, static_cast<uint16_t>(port));
+}
+
+// The time that a handshake under way gets to end.
+constexpr auto kLastHandshakes = std::chrono::milliseconds(100);
+
+// A client whose SYN is dropped sends another one after a second, and is
+// refused then. A socket that is closed would reset those whom it has not
+// accepted yet.
+void DropNewHandshakes(int listener) {
+  constexpr uint32_t kFlagsAt = 13, kSyn = 2;  // of a TCP header
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, kFlagsAt),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kSyn, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, 0),
+      BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+  };
+  const sock_fprog filter{std::size(program), program};
+  if (::setsockopt(listener, SOL_SOCKET, SO_ATTACH_FILTER, &filter,
+                   sizeof(filter)) != 0) {
+    LogWarning("connections may be reset at the end: ", std::strerror(errno));
+  }
 }
 
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
@@ -135,6 +161,21 @@ class HttpServer::Impl {
     return true;
   }
 
+  void CloseListener(TimePoint deadline) {
+    if (loops_.empty() || stopping_) return;
+    DropNewHandshakes(acceptor_->native_handle());
+    std::this_thread::sleep_until(
+        std::min(deadline, Clock::now() + kLastHandshakes));
+    net::post(loops_[0]->io, [this] {
+      AcceptTheRest();
+      is_closed_ = true;
+    });
+    while (!(is_closed_ && stats_.connections == 0) &&
+           Clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
   void Stop() {
     if (loops_.empty() || stopping_.exchange(true)) return;
     draining_ = true;
@@ -183,8 +224,21 @@ class HttpServer::Impl {
             return;
           }
           Guarded([&] { Admit(loop, std::move(socket)); });
-          AcceptNext();
+          if (acceptor_->is_open()) AcceptNext();
         });
+  }
+
+  void AcceptTheRest() {
+    error_code error;
+    acceptor_->cancel(error);
+    acceptor_->non_blocking(true, error);
+    while (!error) {
+      Loop* const loop = loops_[next_loop_++ % loops_.size()].get();
+      tcp::socket socket(loop->io);
+      acceptor_->accept(socket, error);
+      if (!error) Guarded([&] { Admit(loop, std::move(socket)); });
+    }
+    acceptor_->close(error);
   }
 
   void AcceptNext() {
@@ -196,7 +250,7 @@ class HttpServer::Impl {
     LogWarning("accept failed: ", why);
     retry_->expires_after(kAcceptPause);
     retry_->async_wait([this](error_code) {
-      if (!stopping_) AcceptNext();
+      if (!stopping_ && acceptor_->is_open()) AcceptNext();
     });
   }
 
@@ -247,6 +301,7 @@ class HttpServer::Impl {
   AnswerMemory answers_;
   std::atomic<bool> draining_{false};
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> is_closed_{false};  // the listener
   std::atomic<int> turned_away_{0};
   int port_ = 0;
   size_t next_loop_ = 0;  // of the accepting loop
@@ -277,6 +332,9 @@ const HttpServerStats& HttpServer::stats() const { return impl_->stats(); }
 void HttpServer::BeginDrain() { impl_->BeginDrain(); }
 bool HttpServer::WaitIdle(TimePoint deadline) const {
   return impl_->WaitIdle(deadline);
+}
+void HttpServer::CloseListener(TimePoint deadline) {
+  impl_->CloseListener(deadline);
 }
 void HttpServer::Stop() { impl_->Stop(); }
 

@@ -124,6 +124,11 @@ class HttpServer {
   // Waits until no exchange from before BeginDrain is in progress; false if
   // `deadline` came first.
   bool WaitIdle(TimePoint deadline) const;
+  // Closes the listener, and no client that is connected goes without an
+  // answer: the server takes no new connection, and lets in those that had
+  // begun. Returns when all connections have ended, or at `deadline`. After
+  // BeginDrain.
+  void CloseListener(TimePoint deadline);
   // Ends all exchanges with Gone::kShutdown and joins the threads. Idempotent.
   void Stop();
 

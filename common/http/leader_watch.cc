@@ -19,19 +19,23 @@ constexpr Duration kEvery = milliseconds(500);
 // While no peer leads, requests wait.
 constexpr Duration kEveryWithout = milliseconds(100);
 constexpr Duration kLookEvery = milliseconds(50);
+// A peer that starts or ends is no trouble.
+constexpr Duration kTellAfter = std::chrono::seconds(2);
 constexpr size_t kMaxBody = size_t{64} << 10;
 
 }  // namespace
 
 LeaderWatch::LeaderWatch(net::io_context& io, const ForwarderOptions& options,
                          const std::vector<ServerAddress>& peers,
-                         PeerTrust& trust, std::function<void(int)> forsake)
+                         PeerConnections connections,
+                         std::function<void(int)> forsake)
     : io_(io),
       options_(options),
       peers_(peers),
-      trust_(trust),
+      connections_(connections),
       forsake_(std::move(forsake)),
-      timer_(io) {}
+      timer_(io),
+      troubles_(peers.size()) {}
 
 void LeaderWatch::Stop() {
   stopping_ = true;
@@ -48,6 +52,37 @@ void LeaderWatch::NoteOwnLead() {
     if (upstream_) upstream_->Close();
   }
   led_ = leads;
+}
+
+std::string LeaderWatch::troubles() const {
+  MutexLock lock(mutex_);
+  return told_;
+}
+
+void LeaderWatch::Note(size_t index, const Status& why) {
+  Trouble& trouble = troubles_[index];
+  const TimePoint now = Clock::now();
+  if (why.ok()) {
+    if (trouble.logged) LogInfo("the peer ", options_.peers[index], " is well");
+    trouble = {};
+  } else if (trouble.why != why) {
+    trouble = {why, now, false};
+  } else if (!trouble.logged && now - trouble.since >= kTellAfter) {
+    trouble.logged = true;
+    LogWarning("a peer is not well: ", Message(why));
+  }
+}
+
+void LeaderWatch::TellTroubles() {
+  std::string told;
+  for (size_t i = 0; i < peers_.size(); ++i) {
+    if (!asks()) troubles_[i] = {};
+    if (troubles_[i].why.ok()) continue;
+    if (!told.empty()) told += "; ";
+    told += Message(troubles_[i].why);
+  }
+  MutexLock lock(mutex_);
+  told_ = std::move(told);
 }
 
 net::awaitable<void> LeaderWatch::Pause(Duration time) {
@@ -68,6 +103,7 @@ net::awaitable<void> LeaderWatch::Run() {
     auto asking = AskAll();
     const Round round = co_await std::move(asking);
     const int leader = round.leader;
+    TellTroubles();
     if (options_.on_round && !stopping_) options_.on_round(round.answer);
     if (!options_.leads()) {
       const int before = leader_.exchange(leader);
@@ -105,14 +141,18 @@ net::awaitable<LeaderWatch::Round> LeaderWatch::AskAll() {
 }
 
 net::awaitable<std::optional<std::string>> LeaderWatch::Ask(size_t index) {
-  auto tls = trust_.For(peers_[index].host);
-  if (!tls.ok()) co_return std::nullopt;
-  const auto upstream =
-      std::make_shared<Upstream>(io_, peers_[index], *std::move(tls));
+  auto tls = connections_.trust.For(peers_[index].host);
+  if (!tls.ok()) {
+    Note(index, Annotate(tls.status(), options_.peers[index]));
+    co_return std::nullopt;
+  }
+  const auto upstream = std::make_shared<Upstream>(
+      io_, connections_.names, peers_[index], *std::move(tls));
   upstream_ = upstream;
   HttpRequest request;
   request.method = "GET";
   request.path = "/readyz";
+  request.headers = options_.question;
   const std::string head = ForwardedHead(request);
   auto connecting = upstream->Connect(kAnswerTime);
   Status status = co_await std::move(connecting);
@@ -133,6 +173,12 @@ net::awaitable<std::optional<std::string>> LeaderWatch::Ask(size_t index) {
     body += *more;
   }
   upstream_ = nullptr;
+  if (status.ok() && options_.fits) {
+    const Status fits = options_.fits(upstream->answer().headers());
+    Note(index, Annotate(fits, options_.peers[index]));
+  } else {
+    Note(index, status);
+  }
   if (!status.ok()) co_return std::nullopt;
   co_return body;
 }

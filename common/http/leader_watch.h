@@ -11,6 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/base/status.h"
 #include "common/http/forwarder.h"
 #include "common/http/upstream.h"
 
@@ -23,7 +26,8 @@ class LeaderWatch {
   // `forsake(kept)`: no request gets an answer from a peer other than `kept`
   // any more (-1: from any). All outlive it.
   LeaderWatch(boost::asio::io_context& io, const ForwarderOptions& options,
-              const std::vector<ServerAddress>& peers, PeerTrust& trust,
+              const std::vector<ServerAddress>& peers,
+              PeerConnections connections,
               std::function<void(int kept)> forsake);
 
   // Goes on until Stop.
@@ -31,8 +35,16 @@ class LeaderWatch {
   void Stop();
   // The index of the peer that leads; -1: none is known. Any thread.
   int leader() const { return leader_; }
+  // See Forwarder. Any thread.
+  std::string troubles() const;
 
  private:
+  // A peer that does not answer, or does not fit.
+  struct Trouble {
+    Status why;
+    TimePoint since{};
+    bool logged = false;
+  };
   struct Round {
     int leader = -1;                    // its index; -1: none leads
     std::optional<std::string> answer;  // the leader's
@@ -48,17 +60,23 @@ class LeaderWatch {
   // Waits between two rounds, or until this server's own lead changes.
   boost::asio::awaitable<void> Pause(Duration time);
   void NoteOwnLead();
+  // OK: the peer is well.
+  void Note(size_t index, const Status& why);
+  void TellTroubles();
 
   boost::asio::io_context& io_;
   const ForwarderOptions& options_;
   const std::vector<ServerAddress>& peers_;
-  PeerTrust& trust_;
+  const PeerConnections connections_;
   const std::function<void(int)> forsake_;
   boost::asio::steady_timer timer_;
   std::atomic<int> leader_{-1};
   bool led_ = false;  // this server, at the last look
   bool stopping_ = false;
   std::shared_ptr<Upstream> upstream_;  // null: no question is under way
+  std::vector<Trouble> troubles_;       // by peer
+  mutable Mutex mutex_;
+  std::string told_ ABSL_GUARDED_BY(mutex_);  // of troubles_
 };
 
 }  // namespace sluice::http

@@ -233,8 +233,10 @@ bool RequestReader::AcceptHeader(const Parser& parser) {
   }
   if (context_.options.screen)
     incoming_.screened = context_.options.screen(request);
-  request.client = request.tenant.empty() ? Cat("addr:", ClientOfAddress(peer_))
-                                          : Cat("key:", request.tenant);
+  // `screen` may know the client better than the connection does.
+  request.client = request.tenant.empty()
+                       ? Cat("addr:", ClientOfAddress(request.peer))
+                       : Cat("key:", request.tenant);
   return true;
 }
 

@@ -11,7 +11,10 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/asio/write.hpp>
+#include <cstdint>
+#include <cstdlib>
 #include <utility>
+#include <vector>
 
 namespace sluice::http {
 namespace {
@@ -35,6 +38,16 @@ void SetSocketOptions(net::ip::tcp::socket& socket) {
   set(TCP_KEEPIDLE, 5);
   set(TCP_KEEPINTVL, 2);
   set(TCP_KEEPCNT, 3);
+}
+
+bool SpeaksNoTls(const error_code& error) {
+  return error.category() == net::error::get_ssl_category() &&
+         ERR_GET_REASON(static_cast<unsigned long>(error.value())) ==
+             SSL_R_WRONG_VERSION_NUMBER;
+}
+
+uint16_t PortOf(const ServerAddress& address) {
+  return static_cast<uint16_t>(std::strtoul(address.port.c_str(), nullptr, 10));
 }
 
 using Certificate = std::unique_ptr<X509, decltype(&X509_free)>;
@@ -63,7 +76,8 @@ StatusOr<ServerAddress> ServerAddress::Parse(const std::string& text) {
   }
   const bool is_port =
       !address.port.empty() && address.port.size() <= 5 &&
-      address.port.find_first_not_of("0123456789") == std::string::npos;
+      address.port.find_first_not_of("0123456789") == std::string::npos &&
+      std::strtoul(address.port.c_str(), nullptr, 10) <= UINT16_MAX;
   if (host.empty() || !is_port) {
     return InvalidArgument("'", text, "' is no HOST:PORT");
   }
@@ -82,8 +96,9 @@ StatusOr<std::shared_ptr<PeerTrust::Context>> PeerTrust::For(
   auto context = std::make_shared<Context>(Context::tls_client);
   SSL_CTX* const native = context->native_handle();
   SSL_CTX_set_min_proto_version(native, TLS1_2_VERSION);
-  SSL_CTX_load_verify_locations(native, certificate_.c_str(), nullptr);
-  // This server's certificate is trusted even if its authority is not here.
+  // This server's certificate is trusted even if its authority is not here; the
+  // authorities that its file may have behind it are not.
+  if (*own) X509_STORE_add_cert(SSL_CTX_get_cert_store(native), own->get());
   X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(native),
                               X509_V_FLAG_PARTIAL_CHAIN);
   if (ca_.empty()) {
@@ -107,26 +122,33 @@ StatusOr<std::shared_ptr<PeerTrust::Context>> PeerTrust::For(
   return context;
 }
 
-Upstream::Upstream(net::io_context& io, const ServerAddress& address,
+Upstream::Upstream(net::io_context& io, NameLookup& names,
+                   const ServerAddress& address,
                    std::shared_ptr<PeerTrust::Context> tls)
     : address_(address),
-      resolver_(io),
+      names_(names),
+      lookup_timer_(io),
       stream_(net::ip::tcp::socket(io), std::move(tls)) {}
 
-Status Upstream::Failed(const char* what, const error_code& error) const {
+Status Upstream::Failed(std::string_view what, std::string_view why) const {
   return Unavailable(address_.host, ":", address_.port, ": ", what, ": ",
-                     closed_ ? "given up" : error.message());
+                     closed_ ? "given up" : why);
 }
 
 Upstream::Task<Status> Upstream::Connect(Duration limit) {
+  auto finding = names_.Find(address_.host, lookup_timer_, limit);
+  const StatusOr<NameLookup::Addresses> found = co_await std::move(finding);
+  if (!found.ok() || closed_) {
+    co_return Failed("no address", Message(found.status()));
+  }
+  std::vector<net::ip::tcp::endpoint> endpoints;
+  for (const net::ip::address& one : *found) {
+    endpoints.emplace_back(one, PortOf(address_));
+  }
   error_code error;
-  auto token = Redirect(error);
-  const auto found =
-      co_await resolver_.async_resolve(address_.host, address_.port, token);
-  if (error || closed_) co_return Failed("no address", error);
   stream_.expires_after(limit);
   auto connecting = Redirect(error);
-  co_await stream_.tcp().async_connect(found, connecting);
+  co_await stream_.tcp().async_connect(endpoints, connecting);
   if (error || closed_) co_return Failed("no connection", error);
   SetSocketOptions(stream_.socket());
   if (stream_.tls() == nullptr) co_return OkStatus();
@@ -135,6 +157,9 @@ Upstream::Task<Status> Upstream::Connect(Duration limit) {
   auto greeting = Redirect(error);
   const auto as_client = net::ssl::stream_base::client;
   co_await stream_.tls()->async_handshake(as_client, greeting);
+  if (SpeaksNoTls(error)) {
+    co_return Failed("no TLS", "that server speaks plain HTTP, this one TLS");
+  }
   if (error) co_return Failed("no TLS", error);
   co_return OkStatus();
 }
@@ -197,7 +222,7 @@ Upstream::Task<StatusOr<std::string>> Upstream::ReadBody() {
 
 void Upstream::Close() {
   closed_ = true;
-  resolver_.cancel();
+  lookup_timer_.cancel();
   error_code ignored;
   // Reset: a server takes an orderly end for a client that may still read.
   stream_.socket().set_option(net::socket_base::linger(true, 0), ignored);

@@ -4,6 +4,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ssl/context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "common/base/status.h"
 #include "common/http/client_stream.h"
 #include "common/http/file_watch.h"
+#include "common/http/name_lookup.h"
 #include "common/http/response_parser.h"
 
 namespace sluice::http {
@@ -50,6 +52,12 @@ class PeerTrust {
   std::map<std::string, std::shared_ptr<Context>> contexts_;  // by host
 };
 
+// What connections to other servers need.
+struct PeerConnections {
+  NameLookup& names;
+  PeerTrust& trust;
+};
+
 // One request to another server, over a connection of its own, and its answer.
 // On the loop's thread; one call at a time. Errors are UNAVAILABLE and name
 // what failed.
@@ -58,10 +66,12 @@ class Upstream {
   template <typename T>
   using Task = boost::asio::awaitable<T>;
 
-  // `tls`: null, plain HTTP. `io` outlives it.
-  Upstream(boost::asio::io_context& io, const ServerAddress& address,
+  // `tls`: null, plain HTTP. `io` and `names` outlive it.
+  Upstream(boost::asio::io_context& io, NameLookup& names,
+           const ServerAddress& address,
            std::shared_ptr<PeerTrust::Context> tls);
 
+  // `limit`: of the lookup, and of the rest.
   Task<Status> Connect(Duration limit);
   // `head` and `body` outlive the call; `limit` is that of each 64 KiB.
   Task<Status> Send(const std::string& head, const std::string& body,
@@ -77,10 +87,15 @@ class Upstream {
 
  private:
   Task<Status> ReadSome();
-  Status Failed(const char* what, const boost::system::error_code& error) const;
+  Status Failed(std::string_view what, std::string_view why) const;
+  Status Failed(std::string_view what,
+                const boost::system::error_code& error) const {
+    return Failed(what, error.message());
+  }
 
   const ServerAddress address_;
-  boost::asio::ip::tcp::resolver resolver_;
+  NameLookup& names_;
+  boost::asio::steady_timer lookup_timer_;
   ClientStream stream_;
   ResponseParser parser_{/*keeps_headers=*/true};
   bool closed_ = false;

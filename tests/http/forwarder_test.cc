@@ -1,4 +1,5 @@
 // A server that passes requests on to another one, over real sockets.
+// Size: all cases are of the same two servers.
 #include "common/http/forwarder.h"
 
 #include <gmock/gmock.h>
@@ -9,9 +10,13 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "common/base/mutex.h"
 #include "common/http/forwarded_message.h"
+#include "common/http/peer_feed.h"
 #include "common/http/sse.h"
+#include "tests/http/fake_exchange.h"
 #include "tests/http/server_fixture.h"
 
 namespace sluice::http {
@@ -42,6 +47,16 @@ class ForwarderTest : public HttpServerTest {
         if (!on->request().Header("last-event-id").empty()) return;
         on->PostAfter(std::chrono::milliseconds(20), [on] { on->Break(); });
       });
+      router.Add("GET", "/feed", [this](std::shared_ptr<Exchange> on) {
+        ++feeds_;
+        feed_is_proved_ = PeerSecret(kSecret).Accept(on->request());
+        on->OnGone([this](Gone) { feed_ended_ = true; });
+        on->BeginStream({});
+        const std::string bytes =
+            FeedRecord("first") + FeedRecord(std::string(100000, 'x'));
+        on->SendChunk(bytes.substr(0, 7));
+        on->SendChunk(bytes.substr(7));
+      });
       router.Add("GET", "/dies", [this](std::shared_ptr<Exchange> on) {
         const int before = deaths_++;
         if (on->request().query == "once" && before > 0) {
@@ -70,7 +85,15 @@ class ForwarderTest : public HttpServerTest {
   }
   void StartStandby() {
     ForwarderOptions options;
-    options.peers = {Cat("127.0.0.1:", port())};
+    options.peers = names_;
+    options.peers.push_back(Cat(leader_name_, ":", port()));
+    options.look_up = look_up_;
+    options.secret = PeerSecret(kSecret);
+    options.feed_path = feed_path_;
+    options.on_feed = [this](const std::string& record) {
+      MutexLock lock(mutex_);
+      records_.push_back(record);
+    };
     options.certificate = certificate_;
     options.ca = ca_;
     options.patience = patience_;
@@ -111,12 +134,23 @@ class ForwarderTest : public HttpServerTest {
     return client.ReceiveAnswer();
   }
 
+  static constexpr char kSecret[] = "of-these-servers-alone";
+
+  Mutex mutex_;
+  std::vector<std::string> records_ ABSL_GUARDED_BY(mutex_);
+  std::string feed_path_;
+  std::atomic<int> feeds_{0};
+  std::atomic<bool> feed_is_proved_{false}, feed_ended_{false};
   std::atomic<bool> leads_{false};      // the standby
   std::atomic<bool> peer_leads_{true};  // the fixture's server
   std::atomic<bool> silent_{false}, declines_{false};
   std::atomic<int> deaths_{0};
   int most_at_once_ = 0;
   Duration patience_ = std::chrono::seconds(10);
+  std::vector<std::string> names_;  // of peers before the fixture's server
+  std::string leader_name_ = "127.0.0.1";
+  std::function<StatusOr<std::vector<std::string>>(const std::string&)>
+      look_up_;
   std::string certificate_, ca_;
   std::unique_ptr<Forwarder> forwarder_;
   std::unique_ptr<HttpServer> standby_;
@@ -292,7 +326,7 @@ TEST_F(ImpatientForwarderTest, ADeclinedRequestIsNotPassedOnInACircle) {
   ASSERT_TRUE(AwaitThat([&] { return forwarder_->leader().has_value(); }));
   EXPECT_THAT(AskStandby(PostOf("/echo", "")),
               AllOf(StartsWith("HTTP/1.1 503 "), HasSubstr("no_leader"),
-                    HasSubstr("The gateway that leads gives no answer")));
+                    HasSubstr("ends its streams before another one takes")));
 }
 
 TEST_F(ForwarderTest, StopEndsWhatWaits) {
@@ -302,6 +336,154 @@ TEST_F(ForwarderTest, StopEndsWhatWaits) {
   forwarder_->Stop();
   EXPECT_THAT(client.ReceiveAnswer(), StartsWith("HTTP/1.1 503 "));
   EXPECT_THAT(AskStandby(PostOf("/echo", "")), StartsWith("HTTP/1.1 503 "));
+}
+
+// Its server stops while it is told who waits for the answer's end.
+class StoppingExchange : public FakeExchange {
+ public:
+  StoppingExchange(HttpRequest request, Forwarder& forwarder)
+      : FakeExchange(std::move(request)), forwarder_(forwarder) {}
+  void OnGone(std::function<void(Gone)> callback) override {
+    forwarder_.Stop();
+    FakeExchange::OnGone(std::move(callback));
+  }
+
+ private:
+  Forwarder& forwarder_;
+};
+
+TEST_F(ForwarderTest, ARequestThatComesWhileItStopsIsAnswered) {
+  for (int round = 0; round < 2; ++round) {
+    HttpRequest request;
+    request.method = "GET";
+    request.path = "/livez";
+    const auto exchange =
+        std::make_shared<StoppingExchange>(std::move(request), *forwarder_);
+    forwarder_->Take(exchange);
+    ASSERT_EQ(exchange->responses.size(), 1u) << round;
+    EXPECT_EQ(exchange->responses[0].status, 503) << round;
+    EXPECT_EQ(forwarder_->stats().waiting, 0) << round;
+  }
+}
+
+// Lookups that end with the test alone, of all names but some.
+class HangingLookup {
+ public:
+  StatusOr<std::vector<std::string>> Find(const std::string& host) {
+    MutexLock lock(mutex_);
+    ++lookups_;
+    while (!over_ && host != known_) changed_.Wait(mutex_);
+    if (host != known_) return Unavailable("over");
+    return std::vector<std::string>{"127.0.0.1"};
+  }
+  void SetKnown(const std::string& host) {
+    MutexLock lock(mutex_);
+    known_ = host;
+  }
+  int lookups() {
+    MutexLock lock(mutex_);
+    return lookups_;
+  }
+  void End() {
+    MutexLock lock(mutex_);
+    over_ = true;
+    changed_.NotifyAll();
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  std::string known_ ABSL_GUARDED_BY(mutex_);
+  int lookups_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+class NamedPeersTest : public ForwarderTest {
+ protected:
+  NamedPeersTest() {
+    look_up_ = [lookup = lookup_](const std::string& host) {
+      return lookup->Find(host);
+    };
+  }
+  void TearDown() override {
+    ForwarderTest::TearDown();
+    lookup_->End();
+  }
+  // Threads of lookups may outlive the test.
+  const std::shared_ptr<HangingLookup> lookup_ =
+      std::make_shared<HangingLookup>();
+};
+
+class HangingPeerTest : public NamedPeersTest {
+ protected:
+  HangingPeerTest() { names_ = {"hangs.example:80"}; }
+};
+
+TEST_F(HangingPeerTest, ANameWhoseLookupHangsHoldsUpNoOtherPeer) {
+  EXPECT_THAT(AskStandby(PostOf("/echo", "past it")), EndsWith(";;past it"));
+  EXPECT_EQ(lookup_->lookups(), 1) << "one thread for a name";
+  EXPECT_THAT(forwarder_->troubles(),
+              HasSubstr("hangs.example:80: no address: its lookup takes "
+                        "longer than 1 s"));
+}
+
+class KnownPeerTest : public NamedPeersTest {
+ protected:
+  KnownPeerTest() {
+    leader_name_ = "leader.example";
+    lookup_->SetKnown(leader_name_);
+  }
+};
+
+TEST_F(KnownPeerTest, WhileALookupHangsTheAddressBeforeIsTaken) {
+  EXPECT_THAT(AskStandby(PostOf("/echo", "before")), EndsWith(";;before"));
+  lookup_->SetKnown("");
+  const int before = lookup_->lookups();
+  ASSERT_TRUE(AwaitThat([&] { return lookup_->lookups() > before; }));
+  EXPECT_THAT(AskStandby(PostOf("/echo", "meanwhile")),
+              EndsWith(";;meanwhile"));
+}
+
+// A peer with a feed of two records, of which the rest comes later.
+class FeedTest : public ForwarderTest {
+ protected:
+  void SetUp() override {
+    feed_path_ = "/feed";
+    ForwarderTest::SetUp();
+  }
+  std::vector<std::string> Records() {
+    MutexLock lock(mutex_);
+    return records_;
+  }
+};
+
+TEST_F(FeedTest, ALeadersRecordsComeWhileItLeads) {
+  ASSERT_TRUE(AwaitThat([&] { return Records().size() == 2; }));
+  EXPECT_EQ(Records()[0], "first");
+  EXPECT_EQ(Records()[1], std::string(100000, 'x'));
+  EXPECT_EQ(feeds_, 1);
+  EXPECT_TRUE(feed_is_proved_);
+  leads_ = true;
+  EXPECT_TRUE(AwaitThat([&] { return feed_ended_.load(); }));
+  leads_ = false;
+  EXPECT_TRUE(AwaitThat([&] { return Records().size() == 4; }));
+}
+
+TEST(FeedReaderTest, RecordsComeTogetherFromAnyPieces) {
+  const std::string bytes =
+      FeedRecord("one") + FeedRecord("") + FeedRecord(std::string(300, 'y'));
+  for (const size_t piece : {size_t{1}, size_t{3}, size_t{1000}}) {
+    FeedReader reader;
+    std::vector<std::string> records;
+    for (size_t at = 0; at < bytes.size(); at += piece) {
+      ASSERT_TRUE(reader.Feed(bytes.substr(at, piece)).ok());
+      for (std::string record; reader.Next(record);) records.push_back(record);
+    }
+    EXPECT_EQ(records,
+              (std::vector<std::string>{"one", "", std::string(300, 'y')}));
+  }
+  FeedReader reader;
+  EXPECT_FALSE(reader.Feed("\xff\xff\xff\xff").ok());
 }
 
 // Peers that speak TLS, with certificates that openssl makes.
@@ -330,6 +512,20 @@ class TlsForwarderTest : public ForwarderTest {
             Path(name), ".cert 2>/dev/null");
     ASSERT_EQ(std::system(command.c_str()), 0) << command;
   }
+  // A certificate with its chain behind it, by that of `by`.
+  void Sign(std::string_view name, std::string_view by,
+            std::string_view extension) const {
+    const std::string at = Path(name), ca = Path(by);
+    const std::string command =
+        Cat("printf '%s' '", extension, "' > ", at, ".ext && openssl req -new ",
+            "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj ",
+            "/CN=", name, " -keyout ", at, ".key -out ", at,
+            ".req 2>/dev/null && openssl x509 -req -days 1 -in ", at,
+            ".req -CA ", ca, ".cert -CAkey ", ca, ".key -CAcreateserial ",
+            "-extfile ", at, ".ext -out ", at, ".leaf 2>/dev/null && cat ", at,
+            ".leaf ", ca, ".cert > ", at, ".cert");
+    ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  }
   // The answer to a request, where the peer shows `peers`, the standby's own
   // certificate is `own`, and `ca` signs, unless it is empty.
   std::string AnswerWith(const char* peers, const char* own, const char* ca) {
@@ -356,6 +552,26 @@ TEST_F(TlsForwarderTest, APeerIsKnownByTheCommonCertificateOrItsName) {
   }
 }
 
+TEST_F(TlsForwarderTest, WhatSignsTheOwnCertificateSignsForNoPeer) {
+  Sign("middle", "loopback", "basicConstraints=critical,CA:TRUE");
+  Sign("own", "middle", "subjectAltName=DNS:gateway.example");
+  Sign("peer", "middle", "subjectAltName=IP:127.0.0.1");
+  EXPECT_THAT(AnswerWith("own", "own", ""), EndsWith(";;over TLS"));
+  EXPECT_THAT(AnswerWith("peer", "own", ""),
+              HasSubstr("No gateway leads at the moment"));
+  EXPECT_THAT(forwarder_->troubles(), HasSubstr("no TLS: "));
+  EXPECT_THAT(AnswerWith("peer", "own", "loopback"), EndsWith(";;over TLS"));
+}
+
+TEST_F(TlsForwarderTest, APeerWithoutTlsIsNamed) {
+  certificate_ = Path("gateway.cert");
+  ForwarderTest::SetUp();
+  EXPECT_THAT(AskStandby(PostOf("/echo", "")),
+              HasSubstr("No gateway leads at the moment"));
+  EXPECT_THAT(forwarder_->troubles(),
+              HasSubstr("no TLS: that server speaks plain HTTP, this one TLS"));
+}
+
 TEST_F(TlsForwarderTest, AuthoritiesThatCannotBeReadAreRefused) {
   ForwarderTest::SetUp();
   ForwarderOptions options;
@@ -367,8 +583,8 @@ TEST_F(TlsForwarderTest, AuthoritiesThatCannotBeReadAreRefused) {
 }
 
 TEST(ForwarderOptionsTest, WhatIsNoAddressIsRefused) {
-  for (const char* text :
-       {"", "host", "host:", ":1", "a:b:1", "h:123456", "http://h:1", "[]:1"}) {
+  for (const char* text : {"", "host", "host:", ":1", "a:b:1", "h:123456",
+                           "h:65536", "http://h:1", "[]:1"}) {
     ForwarderOptions options;
     options.peers = {text};
     options.leads = [] { return true; };

@@ -1,0 +1,152 @@
+#include "common/http/peer_feed.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/log.h"
+#include "common/base/random_bytes.h"
+#include "common/http/forwarded_message.h"
+
+// As in connection.cc every operand of a co_await has a name.
+namespace sluice::http {
+namespace {
+
+namespace net = boost::asio;
+
+constexpr auto kFeedConnectTime = std::chrono::seconds(2);
+// Between two looks whether a peer leads, and after a feed that broke off.
+constexpr Duration kFeedEvery = std::chrono::milliseconds(200);
+constexpr size_t kSizeBytes = 4;
+
+}  // namespace
+
+std::string FeedRecord(std::string_view bytes) {
+  SLUICE_CHECK(bytes.size() <= FeedReader::kMaxRecord);
+  std::string record;
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    record += static_cast<char>((bytes.size() >> shift) & 0xff);
+  }
+  return record.append(bytes);
+}
+
+size_t FeedReader::SizeOfNext() const {
+  size_t size = 0;
+  for (size_t i = 0; i < kSizeBytes; ++i) {
+    size = size << 8 | static_cast<uint8_t>(bytes_[begin_ + i]);
+  }
+  return size;
+}
+
+Status FeedReader::Feed(std::string_view bytes) {
+  bytes_.erase(0, std::exchange(begin_, 0));
+  bytes_.append(bytes);
+  if (bytes_.size() >= kSizeBytes && SizeOfNext() > kMaxRecord) {
+    return InvalidArgument("a record of ", SizeOfNext(), " bytes, above ",
+                           kMaxRecord);
+  }
+  return OkStatus();
+}
+
+bool FeedReader::Next(std::string& record) {
+  const size_t left = bytes_.size() - begin_;
+  if (left < kSizeBytes || left - kSizeBytes < SizeOfNext()) return false;
+  const size_t size = SizeOfNext();
+  record = bytes_.substr(begin_ + kSizeBytes, size);
+  begin_ += kSizeBytes + size;
+  return true;
+}
+
+PeerFeed::PeerFeed(net::io_context& io, const ForwarderOptions& options,
+                   const std::vector<ServerAddress>& peers,
+                   PeerConnections connections, const LeaderWatch& watch)
+    : io_(io),
+      options_(options),
+      peers_(peers),
+      connections_(connections),
+      watch_(watch),
+      timer_(io) {}
+
+void PeerFeed::Stop() {
+  stopping_ = true;
+  timer_.cancel();
+  if (upstream_) upstream_->Close();
+}
+
+void PeerFeed::Forsake(int kept) {
+  if (upstream_ && peer_ != kept) upstream_->Close();
+}
+
+net::awaitable<void> PeerFeed::Run() {
+  std::string told;  // the latest failure that the log has
+  while (!stopping_) {
+    const int leader = watch_.leader();
+    if (leader >= 0 && !options_.leads()) {
+      auto following = Follow(leader);
+      const Status status = co_await std::move(following);
+      if (status.code() == StatusCode::kFailedPrecondition &&
+          std::exchange(told, Message(status)) != Message(status)) {
+        LogWarning("a peer gives no copy of what it keeps: ", Message(status));
+      }
+    }
+    boost::system::error_code error;
+    auto token = Redirect(error);
+    timer_.expires_after(kFeedEvery);
+    co_await timer_.async_wait(token);
+  }
+}
+
+net::awaitable<Status> PeerFeed::Follow(int peer) {
+  const ServerAddress& address = peers_[static_cast<size_t>(peer)];
+  auto tls = connections_.trust.For(address.host);
+  if (!tls.ok()) co_return tls.status();
+  const auto upstream = std::make_shared<Upstream>(io_, connections_.names,
+                                                   address, *std::move(tls));
+  upstream_ = upstream;
+  peer_ = peer;
+  HttpRequest request;
+  request.method = "GET";
+  request.path = options_.feed_path;
+  request.request_id = RandomHex(24);
+  const std::string head =
+      ForwardedHead(request, {}, options_.secret ? &*options_.secret : nullptr);
+  auto connecting = upstream->Connect(kFeedConnectTime);
+  Status status = co_await std::move(connecting);
+  if (status.ok()) {
+    auto sending = upstream->Send(head, request.body, kFeedConnectTime);
+    status = co_await std::move(sending);
+  }
+  if (status.ok()) {
+    auto reading = upstream->ReadHead(std::nullopt);
+    status = co_await std::move(reading);
+  }
+  if (status.ok()) {
+    auto reading = Read(*upstream);
+    status = co_await std::move(reading);
+  }
+  upstream_ = nullptr;
+  co_return status;
+}
+
+net::awaitable<Status> PeerFeed::Read(Upstream& upstream) {
+  const int status = upstream.answer().status();
+  if (status == 503) co_return Unavailable("not now");
+  if (status != 200) {
+    co_return FailedPrecondition("it answers ", status, " to ",
+                                 options_.feed_path);
+  }
+  FeedReader records;
+  while (true) {
+    auto reading = upstream.ReadBody();
+    const StatusOr<std::string> more = co_await std::move(reading);
+    if (!more.ok()) co_return more.status();
+    if (more->empty()) co_return OkStatus();
+    const Status fed = records.Feed(*more);
+    if (!fed.ok()) co_return fed;
+    for (std::string record; records.Next(record);) options_.on_feed(record);
+  }
+}
+
+}  // namespace sluice::http
