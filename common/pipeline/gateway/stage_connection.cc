@@ -99,7 +99,9 @@ void StageConnection::Connect(
                              : status] { on_end(why); });
     });
   };
-  link_ = OpenControl(channel_, hello, std::move(on));
+  v1::Hello counted = hello;
+  counted.set_count(link_id);
+  link_ = OpenControl(channel_, counted, std::move(on));
 }
 
 std::shared_ptr<ControlLink> StageConnection::End(const Status& why) {

@@ -118,7 +118,7 @@ StatusOr<v1::Welcome> StageSession::OnHello(
   std::shared_ptr<EpochStreams> ended;
   v1::Welcome welcome;
   Duration silence{};  // of the gateway that held the stage
-  bool is_taken = false;
+  bool is_holder = false;
   {
     MutexLock lock(mutex_);
     if (leaving_ || links_.draining()) {
@@ -127,8 +127,9 @@ StatusOr<v1::Welcome> StageSession::OnHello(
     if (standing_) {
       return Unavailable("this stage stands still");
     }
-    SLUICE_RETURN_IF_ERROR(CheckHold(hello.secret(), now));
-    const bool is_holder = EqualSecrets(holder_.secret, hello.secret());
+    is_holder = EqualSecrets(holder_.secret, hello.secret());
+    SLUICE_RETURN_IF_ERROR(is_holder ? CheckCount(hello, holder_.hellos)
+                                     : CheckHold(now));
     if (!loaded_) {
       if (is_holder) holder_.heard = now;
       return Refused(Unavailable(loading_), v1::Refusal::REASON_LOADING);
@@ -145,10 +146,10 @@ StatusOr<v1::Welcome> StageSession::OnHello(
       kv_epoch_ = 0;
     }
     silence = now - holder_.heard;
-    is_taken = !is_holder;
     holder_ = {hello.gateway_id(),
                control_->peer(),
                hello.secret(),
+               hello.count(),
                now,
                now,
                LeaseOf(hello, options_.transport.peer_timeout)};
@@ -159,17 +160,14 @@ StatusOr<v1::Welcome> StageSession::OnHello(
   if (replaced != nullptr) {
     links_.EndStreams(std::move(ended),
                       Cancelled("the gateway opened a new Control stream"));
-    replaced->End(is_taken ? Taken(silence)
-                           : Cancelled("replaced by a new Control stream"));
+    replaced->End(is_holder ? Cancelled("replaced by a new Control stream")
+                            : Taken(silence));
   }
   return welcome;
 }
 
-Status StageSession::CheckHold(const std::string& secret, TimePoint now) const {
-  if ((control_ == nullptr && !holder_.awaited) ||
-      EqualSecrets(holder_.secret, secret)) {
-    return OkStatus();
-  }
+Status StageSession::CheckHold(TimePoint now) const {
+  if (control_ == nullptr && !holder_.awaited) return OkStatus();
   if (now - holder_.heard >= holder_.lease) return OkStatus();
   const std::string& peer = holder_.peer;
   return Refused(FailedPrecondition(

@@ -85,14 +85,14 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
     std::string id;    // for people
     std::string peer;  // its address; may be empty
     std::string secret;
+    uint64_t hellos = 0;  // the count of the latest one
     TimePoint since{};
     TimePoint heard{};
     Duration lease{};      // silence after which the hold is over
     bool awaited = false;  // holds it to come back for layers
   };
-  // An error unless the gateway with `secret` may have the stage.
-  Status CheckHold(const std::string& secret, TimePoint now) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // An error unless another gateway may have the stage.
+  Status CheckHold(TimePoint now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::Welcome MakeWelcome() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Status CheckAssign(const v1::Assign& assign,
                      const PipelineLimits& limits) const

@@ -1,0 +1,155 @@
+"""What a gateway said to a stage, said again by someone who has read it."""
+
+import contextlib
+import signal
+import socket
+import threading
+import time
+import unittest
+
+import api
+import harness
+from strangers_test import dial, model
+from streams import Streams, body_of, ids_of
+
+
+class Recorder:
+    """A link to a stage, and what its clients said; a context manager."""
+
+    def __init__(self, target):
+        self._target = target
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._said = []  # by connection
+        self.address = "127.0.0.1:%d" % self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._listener.close()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                try:
+                    stage = dial(self._target)
+                except OSError:
+                    client.close()
+                    continue
+                stage.settimeout(None)
+                said = bytearray()
+                self._said.append(said)
+                for ends in ((client, stage, said), (stage, client, None)):
+                    threading.Thread(target=self._carry, args=ends,
+                                     daemon=True).start()
+
+    @staticmethod
+    def _carry(source, to, said):
+        with contextlib.suppress(OSError):
+            while piece := source.recv(65536):
+                if said is not None:
+                    said += piece
+                to.sendall(piece)
+        for end in (source, to):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def said_to_control(self):
+        """All bytes of the connection that holds the stage."""
+        return next(bytes(said) for said in reversed(self._said)
+                    if b"/sluice.v1.Stage/Control" in said)
+
+
+def say_again(address, said, seconds=1.0):
+    """What the stage answers to the same bytes, until it is silent."""
+    answer = b""
+    with contextlib.suppress(OSError), dial(address) as to:
+        to.settimeout(seconds)
+        to.sendall(said)
+        while more := to.recv(65536):
+            answer += more
+    return answer
+
+
+class CopiesTest(unittest.TestCase):
+    """Who has read what a gateway said to a stage, its secret and all, as one
+    can where TLS is off, says the same again."""
+
+    REFUSED = b"this hello is late, or a copy"
+
+    def setUp(self):
+        self.bodies = [body_of(index, 450) for index in range(4)]
+
+    def flowing(self):
+        streams = Streams(self.cluster.url, self.bodies)
+        streams.wait_for_tokens()
+        return streams
+
+    def expect_same(self, streams):
+        self.assertTrue(streams.join(60))
+        self.assertEqual([ids_of(one) for one in streams.outcomes], self.want)
+
+    def start_gateway(self, *options):
+        child = self.cluster.restart("gateway", 0, *options)
+        harness.wait_for(
+            lambda: api.try_get(self.cluster.url, "/readyz")[0] == 200, 30,
+            "the gateway is ready")
+        return child
+
+    def test_a_copy_of_a_gateways_bytes_changes_no_stream(self):
+        with harness.Cluster(model(), "--tcp") as self.cluster:
+            stages = [self.cluster.process("stage", index)["addresses"][0]
+                      for index in range(2)]
+            calm = self.flowing()
+            self.assertTrue(calm.join(60))
+            self.want = [ids_of(one) for one in calm.outcomes]
+            self.cluster.kill("gateway", 0, signal.SIGTERM)
+            with Recorder(stages[0]) as link:
+                gateway = self.start_gateway(
+                    "--stages", f"{link.address},{stages[1]}")
+                try:
+                    said = link.said_to_control()
+                    self.while_it_is_held(stages[0], said)
+                    self.where_it_started_again(stages[0], said)
+                finally:
+                    gateway.terminate()
+                    gateway.wait(60)
+            self.assertIn(self.REFUSED,
+                          say_again(stages[0], link.said_to_control()))
+            self.start_gateway()
+            self.expect_same(self.flowing())
+
+    def while_it_is_held(self, stage, said):
+        streams = self.flowing()
+        for _ in range(5):
+            self.assertIn(self.REFUSED, say_again(stage, said, 0.2))
+        self.expect_same(streams)
+        self.assertEqual(api.metrics(self.cluster.url)[
+            "sluice_gateway_recoveries_total"], 0)
+
+    def where_it_started_again(self, stage, said):
+        """The new process knows no secret: whoever is first holds it, until
+        the gateway says its next hello."""
+        streams = self.flowing()
+        over = threading.Event()
+
+        def copy():
+            while not over.is_set():
+                say_again(stage, said, 0.2)
+                time.sleep(0.01)
+
+        self.cluster.kill("stage", 0)
+        copies = threading.Thread(target=copy)
+        copies.start()
+        try:
+            self.cluster.restart("stage", 0)
+            self.expect_same(streams)
+        finally:
+            over.set()
+            copies.join()
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,64 @@
+// The hellos of one gateway, one after the other.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "common/pipeline/stage/control_stream.h"
+#include "common/wire/stage.h"
+#include "tests/pipeline/fake_stage.h"
+
+namespace sluice {
+namespace {
+
+using ::testing::HasSubstr;
+
+class StageHelloTest : public ::testing::Test {
+ protected:
+  StageHelloTest() {
+    testing::FakeStageOptions options;
+    options.info = testing::FakeInfo(0, 1);
+    stage_ = std::make_unique<testing::FakeStage>(options);
+  }
+  // Returns the refusal; empty: the gateway holds the stage.
+  std::string Say(uint64_t count, char secret = 's') {
+    v1::Hello hello;
+    hello.set_protocol_version(wire::kProtocolVersion);
+    hello.set_gateway_id("gateway");
+    hello.set_secret(std::string(wire::kSecretBytes, secret));
+    hello.set_count(count);
+    control_ =
+        std::make_shared<ControlStream>(rpc::ServerStreamOptions{"Control"},
+                                        stage_->session().shared_from_this());
+    const Status said = stage_->session().OnHello(hello, control_).status();
+    return said.ok() ? "" : Message(said);
+  }
+
+  std::unique_ptr<testing::FakeStage> stage_;
+  std::shared_ptr<ControlStream> control_;  // of the latest hello
+};
+
+TEST_F(StageHelloTest, ACopyHoldsNothing) {
+  ASSERT_EQ(Say(2), "");
+  const auto holding = control_;
+  for (const uint64_t count : {0, 1, 2}) {
+    EXPECT_THAT(Say(count), HasSubstr("this hello is late, or a copy: its "
+                                      "count is"));
+  }
+  EXPECT_EQ(Say(3), "") << "the gateway connects again";
+  stage_->session().OnControlEnd(control_.get());
+  EXPECT_THAT(Say(3), HasSubstr("one before had 3"));
+  EXPECT_EQ(Say(1, 'x'), "") << "another gateway";
+}
+
+TEST_F(StageHelloTest, WithoutCountsTheLatestHolds) {
+  EXPECT_EQ(Say(0), "");
+  EXPECT_EQ(Say(0), "");
+  EXPECT_EQ(Say(1), "");
+  EXPECT_THAT(Say(0), HasSubstr("late, or a copy"));
+}
+
+}  // namespace
+}  // namespace sluice
