@@ -23,6 +23,7 @@
 #include "services/gateway/handlers/endpoints.h"
 #include "services/gateway/judge_readiness.h"
 #include "services/gateway/served_model.h"
+#include "services/gateway/stream_feed.h"
 
 namespace sluice::gateway {
 namespace {
@@ -31,6 +32,8 @@ namespace {
 constexpr int kTextNice = 10;
 // The time that Stop leaves for writing the last errors.
 constexpr auto kLastWrites = std::chrono::seconds(2);
+// The time that Stop leaves for those who connect at the last moment.
+constexpr auto kLastConnections = std::chrono::milliseconds(300);
 // The time that Stop waits for the stages to drain.
 constexpr auto kStagesDrain = std::chrono::seconds(1);
 
@@ -107,7 +110,9 @@ class GatewayServer::Impl {
             [this] { return TracedStages(pipeline_->status()); },
             ExportTo(exporter_.get())),
         work_(TextOptions(options_)),
-        streams_(options_.stream_journal),
+        streams_(options_.stream_journal,
+                 [this](const StreamJournal::Entry&) { feed_.OnNew(); }),
+        feed_(streams_),
         doors_(std::move(doors)) {}
 
   ~Impl() { Stop(); }
@@ -157,6 +162,7 @@ class GatewayServer::Impl {
 
   void Drain(TimePoint deadline) {
     draining_ = true;
+    feed_.EndAll();
     engine_.BeginDrain();
     http_->BeginDrain();
     if (!http_->WaitIdle(deadline)) {
@@ -168,6 +174,7 @@ class GatewayServer::Impl {
   void Stop() {
     if (std::exchange(stopped_, true)) return;
     draining_ = true;
+    feed_.EndAll();
     if (http_) http_->BeginDrain();
     engine_.Stop();  // every sequence ends: clean errors go out
     if (peers_) peers_->Stop();
@@ -176,6 +183,7 @@ class GatewayServer::Impl {
     work_.Stop();
     if (http_) {
       http_->WaitIdle(Clock::now() + kLastWrites);
+      http_->CloseListener(Clock::now() + kLastConnections);
       http_->Stop();
     }
     traces_.Stop();
@@ -230,6 +238,7 @@ class GatewayServer::Impl {
   Status StartPeers() {
     if (options_.peers.addresses.empty()) return OkStatus();
     PeerOptions options = options_.peers;
+    options.stages = options_.stages;
     options.certificate = options_.http_tls.certificate;
     // All gateways have the same limits, and the questions need some room too.
     options.most_at_once =
@@ -237,14 +246,26 @@ class GatewayServer::Impl {
     options.patience = std::max<Duration>(options_.engine.max_queue_wait,
                                           std::chrono::seconds(1));
     SLUICE_ASSIGN_OR_RETURN(
-        peers_, PeerGateways::Start(
-                    options, {[this] { return role(); },
-                              [this] { return draining_.load(); },
-                              [this] { return pipeline_->status().down; },
-                              [this](std::shared_ptr<http::Exchange> exchange) {
-                                router_.Route(std::move(exchange));
-                              }}));
+        peers_,
+        PeerGateways::Start(
+            options,
+            {[this] { return role(); }, [this] { return draining_.load(); },
+             [this] { return pipeline_->status().down; },
+             [this](std::shared_ptr<http::Exchange> exchange) {
+               router_.Route(std::move(exchange));
+             },
+             [this](std::shared_ptr<http::Exchange> exchange) {
+               feed_.Serve(std::move(exchange));
+             },
+             [this](const std::string& record) { TakeStream(record); }}));
     return OkStatus();
+  }
+
+  // Keeps a stream that the leader has.
+  void TakeStream(const std::string& record) {
+    StatusOr<StreamRequest> request = DecodeStreamRequest(record);
+    if (!request.ok()) return LogWarning(Message(request.status()));
+    streams_.Insert(std::make_shared<const StreamRequest>(*std::move(request)));
   }
 
   void AddCertificates() {
@@ -332,6 +353,7 @@ class GatewayServer::Impl {
   trace::TraceStore traces_;
   TurnQueue work_;
   StreamJournal streams_;
+  StreamFeed feed_;
   http::Router router_;
   const std::unique_ptr<Doors> doors_;
   std::unique_ptr<PeerGateways> peers_;  // null: there is no other gateway

@@ -80,6 +80,10 @@ ABSL_FLAG(std::vector<std::string>, peer_gateway, {},
 ABSL_FLAG(std::string, peer_gateway_ca, "",
           "PEM file: who signs the certificates that they show clients; empty: "
           "the system's authorities");
+ABSL_FLAG(std::string, peer_gateway_secret, "",
+          "file of a secret that all of them share, a line of 16 to 512 "
+          "characters: a leader knows the others' clients apart, and they copy "
+          "its streams for GET /v1/streams/ID; empty: neither");
 ABSL_FLAG(double, lease, 3,
           "seconds of this gateway's silence after which a stage is another "
           "one's that asks for it; with --peer-gateway");
@@ -392,6 +396,7 @@ void SetLosses(GatewayOptions& options) {
 void SetPeers(GatewayOptions& options) {
   options.peers.addresses = absl::GetFlag(FLAGS_peer_gateway);
   options.peers.ca = absl::GetFlag(FLAGS_peer_gateway_ca);
+  options.peers.secret_file = absl::GetFlag(FLAGS_peer_gateway_secret);
   options.peers.lease = FromSeconds(absl::GetFlag(FLAGS_lease));
 }
 

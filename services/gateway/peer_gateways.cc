@@ -12,6 +12,8 @@
 #include "common/http/forwarded_message.h"
 #include "common/http/handover_exchange.h"
 #include "services/gateway/doors.h"
+#include "services/gateway/stage_order.h"
+#include "services/gateway/stream_feed.h"
 
 namespace sluice::gateway {
 namespace {
@@ -74,8 +76,15 @@ http::HttpResponse Declined() {
 StatusOr<std::unique_ptr<PeerGateways>> PeerGateways::Start(
     const PeerOptions& options, Parts parts) {
   std::unique_ptr<PeerGateways> peers(
-      new PeerGateways(options.lease, std::move(parts)));
+      new PeerGateways(options, std::move(parts)));
   http::ForwarderOptions forwarder;
+  if (!options.secret_file.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(peers->secret_,
+                            http::PeerSecret::Read(options.secret_file));
+    forwarder.secret = peers->secret_;
+    forwarder.feed_path = kStreamFeedPath;
+    forwarder.on_feed = peers->parts_.on_stream;
+  }
   forwarder.peers = options.addresses;
   forwarder.certificate = options.certificate;
   forwarder.ca = options.ca;
@@ -85,6 +94,11 @@ StatusOr<std::unique_ptr<PeerGateways>> PeerGateways::Start(
   // One that leads without a pipeline may be cut off, and another one leads.
   forwarder.asks = [self = peers.get()] {
     return !self->leads() || self->parts_.down() >= self->lease_;
+  };
+  forwarder.question = {
+      {std::string(kStagesHeader), JoinedStages(options.stages)}};
+  forwarder.fits = [self = peers.get()](const http::HttpHeaders& answer) {
+    return self->Fits(answer);
   };
   forwarder.rank = RankOf;
   forwarder.on_round =
@@ -100,7 +114,22 @@ StatusOr<std::unique_ptr<PeerGateways>> PeerGateways::Start(
   return peers;
 }
 
+Status PeerGateways::Fits(const http::HttpHeaders& answer) {
+  const auto told = std::find_if(
+      answer.begin(), answer.end(),
+      [](const auto& header) { return header.first == kStagesHeader; });
+  if (told == answer.end()) return OkStatus();
+  Status fits = CheckStagesAnswer(told->second, stages_);
+  if (fits.code() == StatusCode::kFailedPrecondition) {
+    misfits_ = true;
+    rounds_fitting_ = 0;
+  }
+  return fits;
+}
+
 void PeerGateways::OnRound(const std::optional<std::string>& leader) {
+  // One answer may be late.
+  if (++rounds_fitting_ > 2) misfits_ = false;
   if (leader.has_value()) {
     rounds_without_ = 0;
     lead_ = LeadOf(*leader);
@@ -111,10 +140,20 @@ void PeerGateways::OnRound(const std::optional<std::string>& leader) {
 
 std::optional<http::HttpResponse> PeerGateways::Screen(
     const Doors& doors, http::HttpRequest& request) const {
+  const bool is_of_peer = secret_ && secret_->Accept(request);
+  if (request.path == kStreamFeedPath) {
+    if (is_of_peer) return std::nullopt;
+    return http::ErrorResponse({404, "This path is for other gateways",
+                                "invalid_request_error", std::nullopt,
+                                "not_found"});
+  }
   const http::HttpHeaders keys = KeysOf(request.headers);
   auto refused = doors.Screen(request);
   if (refused) return refused;
   std::erase_if(request.headers, IsKey);
+  // Paths that need no key may carry a wrong one. The leader would count it
+  // against this gateway.
+  if (doors.asks_for_keys() && request.tenant.empty()) return std::nullopt;
   request.headers.insert(request.headers.end(), keys.begin(), keys.end());
   return std::nullopt;
 }
@@ -126,6 +165,7 @@ void PeerGateways::Route(std::shared_ptr<http::Exchange> exchange) const {
       (!leads() || parts_.draining())) {
     return exchange->Send(Declined());
   }
+  if (request.path == kStreamFeedPath) return parts_.feed(std::move(exchange));
   if (!own && !leads()) return forwarder_->Take(std::move(exchange));
   ServeHere(std::move(exchange));
 }
@@ -147,6 +187,7 @@ void PeerGateways::ServeHere(std::shared_ptr<http::Exchange> exchange) const {
 GatewayReadiness PeerGateways::Judge(GatewayReadiness own) const {
   const GatewayRole role = parts_.role();
   own.role = ToString(role);
+  own.stages = stages_;
   if (role == GatewayRole::kLeader) {
     own.pipeline = own.is_up                                  ? "up"
                    : own.missing < kRecoveringLeases * lease_ ? "recovering"
@@ -156,12 +197,15 @@ GatewayReadiness PeerGateways::Judge(GatewayReadiness own) const {
   own.leader = forwarder_->leader().value_or("");
   own.parts.clear();
   own.missing_stages = 0;
-  own.ready = !own.leader.empty() && !parts_.draining();
+  own.ready = !own.leader.empty() && !parts_.draining() && !misfits_;
   own.retry_after_seconds = 1;
   if (own.ready) {
     own.why = own.open_why = "";
   } else if (!parts_.draining()) {
-    own.why = own.open_why = "no gateway leads";
+    own.why = own.open_why =
+        misfits_ ? "a gateway has another order of stages" : "no gateway leads";
+    const std::string troubles = forwarder_->troubles();
+    if (!troubles.empty()) own.why += ": " + troubles;
   }
   return own;
 }

@@ -13,6 +13,7 @@
 #include "common/base/status.h"
 #include "common/http/exchange.h"
 #include "common/http/forwarder.h"
+#include "common/http/peer_secret.h"
 #include "common/pipeline/gateway/pipeline_status.h"
 #include "services/gateway/readiness.h"
 
@@ -23,8 +24,12 @@ class Doors;
 // The other gateways of the same stages.
 struct PeerOptions {
   std::vector<std::string> addresses;  // HOST:PORT of their HTTP; none: alone
+  std::vector<std::string> stages;     // --stages: the others have the same
   std::string
       ca;  // PEM file: who signs their certificates; empty: the system's
+  // File of the secret that all of them share (PeerSecret); empty: none. With
+  // it a leader knows the clients of the others, which copy its streams.
+  std::string secret_file;
   Duration lease = std::chrono::seconds(3);  // PipelineOptions'
   std::string certificate;  // of this gateway's HTTP; empty: no TLS to them
   Duration patience = std::chrono::seconds(30);  // of a request, for a leader
@@ -42,13 +47,19 @@ class PeerGateways {
     // The time without a pipeline.
     std::function<Duration()> down;
     std::function<void(std::shared_ptr<http::Exchange>)> serve;
+    // Sends this gateway's streams to a peer that asks for them (StreamFeed).
+    // On the exchange's loop.
+    std::function<void(std::shared_ptr<http::Exchange>)> feed;
+    // Takes a stream of the leader's. On the thread "forward".
+    std::function<void(const std::string& record)> on_stream;
   };
 
   // INVALID_ARGUMENT for an address or a file that cannot be used.
   static StatusOr<std::unique_ptr<PeerGateways>> Start(
       const PeerOptions& options, Parts parts);
 
-  // As Doors::Screen, but keeps the client's API key for the peer.
+  // As Doors::Screen, but keeps a client's good API key for the peer, and knows
+  // the client of a request that a peer passes on.
   std::optional<http::HttpResponse> Screen(const Doors& doors,
                                            http::HttpRequest& request) const;
   // Answers a request here or by a peer. On the exchange's loop.
@@ -58,16 +69,24 @@ class PeerGateways {
   GatewayReadiness Judge(GatewayReadiness own) const;
 
   const http::ForwarderStats& stats() const { return forwarder_->stats(); }
-  // Returns what the peers say, for this gateway's pipeline.
-  PeerLead lead() const { return lead_; }
+  // Returns what the peers say, for this gateway's pipeline. Beside one with
+  // another order of stages it takes none.
+  PeerLead lead() const {
+    const PeerLead lead = lead_;
+    return misfits_ && lead == PeerLead::kNone ? PeerLead::kUnknown : lead;
+  }
   // Ends the requests that peers answer, or would. Idempotent.
   void Stop() { forwarder_->Stop(); }
 
  private:
   // The handlers answer, until another gateway leads.
   void ServeHere(std::shared_ptr<http::Exchange> exchange) const;
-  PeerGateways(Duration lease, Parts parts)
-      : lease_(lease), parts_(std::move(parts)) {}
+  PeerGateways(const PeerOptions& options, Parts parts)
+      : lease_(options.lease),
+        stages_(options.stages),
+        parts_(std::move(parts)) {}
+  // Returns why a peer is none of this gateway's; OK: it is one.
+  Status Fits(const http::HttpHeaders& answer);
   // The peer that leads has answered so on /readyz; nothing: none leads.
   void OnRound(const std::optional<std::string>& leader);
   bool leads() const { return parts_.role() == GatewayRole::kLeader; }
@@ -76,9 +95,15 @@ class PeerGateways {
   static constexpr int kRecoveringLeases = 3;
 
   const Duration lease_;
+  const std::vector<std::string> stages_;
   const Parts parts_;
-  int rounds_without_ = 0;  // a leader; the thread "forward" has it
+  std::optional<http::PeerSecret> secret_;
+  // The thread "forward" has both: rounds without a leader, and without a peer
+  // of another order.
+  int rounds_without_ = 0;
+  int rounds_fitting_ = 0;
   std::atomic<PeerLead> lead_{PeerLead::kUnknown};
+  std::atomic<bool> misfits_{false};
   std::unique_ptr<http::Forwarder> forwarder_;
 };
 

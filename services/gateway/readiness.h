@@ -31,6 +31,7 @@ struct GatewayReadiness {
   int retry_after_seconds = 1;
   // With other gateways for the same stages: this one's role.
   std::string role;
+  std::vector<std::string> stages;  // --stages
   std::string leader;  // of a standby: the leader's address, or empty
   uint64_t term = 0;   // of the epoch
   // Of a leader: "up", "recovering", or "lost": without a pipeline for so long

@@ -36,7 +36,7 @@ bool StreamJournal::Keep(const Entry& request) {
   Key key(request->tenant, request->request_id);
   if (const auto older = by_key_.find(key); older != by_key_.end()) {
     // The id tells origin and fingerprint: the body may be spelled otherwise.
-    const StreamRequest& kept = *older->second->second;
+    const StreamRequest& kept = *older->second->entry;
     if (kept.first_event_id == request->first_event_id) return false;
     Erase(older->second);
   }
@@ -49,12 +49,29 @@ bool StreamJournal::Keep(const Entry& request) {
     ++figures_.crowded_out;
     Erase(FirstToGo(request->tenant));
   }
-  entries_.emplace_back(key, request);
+  entries_.push_back({key, request, ++num_kept_});
   by_key_.emplace(std::move(key), std::prev(entries_.end()));
   ++figures_.streams;
   figures_.bytes += bytes;
   tenant_bytes_[request->tenant] += bytes;
   return true;
+}
+
+std::vector<StreamJournal::Entry> StreamJournal::KeptAfter(uint64_t& after,
+                                                           size_t bytes) {
+  MutexLock lock(mutex_);
+  Expire();
+  auto next = entries_.end();
+  while (next != entries_.begin() && std::prev(next)->number > after) --next;
+  std::vector<Entry> kept;
+  for (; next != entries_.end(); ++next) {
+    const size_t size = next->entry->memory();
+    if (!kept.empty() && size > bytes) break;
+    bytes -= std::min(size, bytes);
+    after = next->number;
+    kept.push_back(next->entry);
+  }
+  return kept;
 }
 
 void StreamJournal::DropOld() {
@@ -68,8 +85,8 @@ StatusOr<StreamJournal::Entry> StreamJournal::Find(std::string_view request_id,
   Expire();
   const auto found =
       by_key_.find(Key(std::string(tenant), std::string(request_id)));
-  if (found != by_key_.end() && IsRecent(*found->second->second)) {
-    return found->second->second;
+  if (found != by_key_.end() && IsRecent(*found->second->entry)) {
+    return found->second->entry;
   }
   if (options_.max_bytes == 0) {
     return openai::WithCode(
@@ -95,13 +112,13 @@ StreamJournal::Figures StreamJournal::figures() {
 }
 
 void StreamJournal::Erase(Entries::iterator entry) {
-  const size_t bytes = entry->second->memory();
+  const size_t bytes = entry->entry->memory();
   --figures_.streams;
   figures_.bytes -= bytes;
-  const auto tenant = tenant_bytes_.find(entry->first.first);
+  const auto tenant = tenant_bytes_.find(entry->key.first);
   tenant->second -= bytes;
   if (tenant->second == 0) tenant_bytes_.erase(tenant);
-  by_key_.erase(entry->first);
+  by_key_.erase(entry->key);
   entries_.erase(entry);
 }
 
@@ -113,7 +130,7 @@ StreamJournal::Entries::iterator StreamJournal::FirstToGo(
     return entries_.begin();
   }
   return std::ranges::find_if(entries_, [&tenant](const auto& entry) {
-    return entry.first.first == tenant;
+    return entry.key.first == tenant;
   });
 }
 
@@ -123,7 +140,7 @@ bool StreamJournal::IsRecent(const StreamRequest& request) const {
 
 // A request of another gateway may be older than those before it.
 void StreamJournal::Expire() {
-  while (!entries_.empty() && !IsRecent(*entries_.front().second)) {
+  while (!entries_.empty() && !IsRecent(*entries_.front().entry)) {
     Erase(entries_.begin());
   }
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
@@ -62,6 +63,11 @@ class StreamJournal {
   // Keeps a request that another gateway answers.
   void Insert(Entry request);
 
+  // Returns the requests that were kept after the first `after` ones, in that
+  // order: one, and more up to `bytes` of them together. Sets `after` for the
+  // next call. Of both calls above; those that are gone are left out.
+  std::vector<Entry> KeptAfter(uint64_t& after, size_t bytes);
+
   // Forgets the requests above max_age; the calls above do, too.
   void DropOld();
 
@@ -80,7 +86,12 @@ class StreamJournal {
 
  private:
   using Key = std::pair<std::string, std::string>;  // tenant, request id
-  using Entries = std::list<std::pair<Key, Entry>>;
+  struct Kept {
+    Key key;
+    Entry entry;
+    uint64_t number = 0;  // of all that were kept
+  };
+  using Entries = std::list<Kept>;
 
   // False: the same request is here.
   bool Keep(const Entry& request);
@@ -97,6 +108,7 @@ class StreamJournal {
   Entries entries_ ABSL_GUARDED_BY(mutex_);  // in the order that they came
   std::map<Key, Entries::iterator> by_key_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, size_t> tenant_bytes_ ABSL_GUARDED_BY(mutex_);
+  uint64_t num_kept_ ABSL_GUARDED_BY(mutex_) = 0;
   Figures figures_ ABSL_GUARDED_BY(mutex_);
 };
 

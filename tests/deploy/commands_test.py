@@ -202,6 +202,17 @@ class UpTest(FolderTest):
             self.assertNotIn(up.returncode, (exits.OK, exits.UNEXPECTED))
             self.assertFalse(keys.exists())
 
+    def test_the_gateways_secret_goes_with_the_cluster(self):
+        secret = self.run_dir / "peer-secret"
+        self.ended(self.up("--detach"), exits.OK)
+        self.assertFalse(secret.exists())
+        self.ended(self.down(), exits.OK)
+        self.ended(self.up("--detach", "--gateways", "2"), exits.OK)
+        self.assertEqual(secret.stat().st_mode & 0o777, 0o600)
+        self.assertEqual(len(secret.read_text()), 65)
+        self.ended(self.down(), exits.OK)
+        self.assertFalse(secret.exists())
+
     def test_a_key_file_of_the_users_own_stays(self):
         keys = self.run_dir / "api-keys"
         keys.write_text("sk-one\n")

@@ -97,8 +97,9 @@ class LayoutTest(FolderTest):
         for index, one in enumerate(made):
             at = one.argv.index("--peer-gateway")
             self.assertEqual(
-                one.argv[at + 1:at + 4],
+                one.argv[at + 1:at + 6],
                 [",".join(addresses[:index] + addresses[index + 1:]),
+                 "--peer-gateway-secret", str(self.folder / "peer-secret"),
                  "--lease", "2.0"])
             self.assertEqual(one.argv[one.argv.index("--listen") + 1],
                              addresses[index])

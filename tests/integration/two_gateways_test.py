@@ -84,6 +84,8 @@ class TwoGatewaysTest(unittest.TestCase):
 
     def check_forwarded(self, leader, standby):
         """Every path but the process's own is the leader's."""
+        for url in self.urls:
+            self.assertEqual(api.get(url, "/peer/streams")[0], 404)
         name = "sluice_gateway_forwarded_requests_total"
         before = [api.metrics(url)[name] for url in self.urls]
         self.assertEqual(self.ids(standby, body_of(1, 20)), self.want)
@@ -153,15 +155,44 @@ class TwoGatewaysTest(unittest.TestCase):
         self.assertEqual(self.ids(standby, body_of(1, 20)), self.want)
         return leader, standby
 
+    def ids_by_request(self, index, request_id):
+        """The token ids of a stream that is asked for by its request's id."""
+        status, text = api.get(self.urls[index], "/v1/streams/" + request_id,
+                               timeout=60)
+        self.assertEqual(status, 200, text)
+        return ids_of((status, [line[6:] for line in text.splitlines()
+                                if line.startswith("data: ")]))
+
+    def wait_for_copies(self):
+        """Until both gateways keep the same number of streams."""
+        def equal():
+            kept = {api.metrics(url)["sluice_gateway_stream_journal_streams"]
+                    for url in self.urls}
+            return len(kept) == 1 and kept.pop() > 0
+        harness.wait_for(equal, SECONDS, "the standby has the streams")
+
     def check_killed(self, leader, standby):
+        """A client that knows the id alone gets its stream from the next."""
+        body = {**body_of(6), "stream": True}
+        del body["seed"]
+        status, _, raw = api.request(self.urls[standby], "POST",
+                                     "/v1/completions", body,
+                                     {"X-Request-Id": "known-by-its-id"})
+        self.stream = ids_of((status, [
+            line[6:] for line in raw.decode().splitlines()
+            if line.startswith("data: ")]))
+        self.wait_for_copies()
         os.kill(self.pids[leader], signal.SIGKILL)
         begin = time.monotonic()
         self.assertEqual(self.ids(standby, body_of(1, 20)), self.want)
         self.took("the leader killed", begin)
+        self.assertEqual(self.ids_by_request(standby, "known-by-its-id"),
+                         self.stream)
         return self.bring_back(leader)
 
     def check_stopped(self, leader, standby):
         """SIGSTOP: its stages are the standby's after the lease."""
+        self.wait_for_copies()
         want = self.ids(leader, body_of(4))
         streams = Streams(self.urls[leader], [body_of(3)])
         streams.wait_for_tokens()
@@ -179,6 +210,9 @@ class TwoGatewaysTest(unittest.TestCase):
         self.assertEqual(self.settle(), (standby, leader))
         asking.join(60)
         self.assertEqual(whole, [want], "no answer was begun: the next one's")
+        # It was gone, and has a copy since it is back.
+        self.assertEqual(self.ids_by_request(standby, "known-by-its-id"),
+                         self.stream)
         self.assertTrue(streams.join(60))
         status, events = streams.outcomes[0]
         self.assertEqual(status, 200)

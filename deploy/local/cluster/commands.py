@@ -40,14 +40,15 @@ def up(options):
     cluster_file = run_folder.ClusterFile(options.run_dir)
     with start_lock(options.run_dir):
         refuse_if_running(cluster_file, options.run_dir)
-        key_file = _key_file(options)
+        secrets = {"key_file": _key_file(options),
+                   "secret_file": _secret_file(options)}
         try:
             with stop.interrupts():
                 document = _new_document(options, model.resolve(
-                    options.model, may_fetch=not options.no_install), key_file)
+                    options.model, may_fetch=not options.no_install), secrets)
         except BaseException:
-            if key_file:
-                pathlib.Path(key_file).unlink(missing_ok=True)
+            for path in filter(None, secrets.values()):
+                pathlib.Path(path).unlink(missing_ok=True)
             raise
         try:
             start(document, cluster_file)
@@ -141,12 +142,25 @@ def _key_file(options):
     if not keys:
         return None
     path = pathlib.Path(options.run_dir) / "api-keys"
+    _write_secret(path, keys.replace(",", "\n") + "\n")
+    options.api_key_file = str(path)
+    return options.api_key_file
+
+
+def _secret_file(options):
+    """The same with what the gateways know each other by; None with one."""
+    if options.gateways == 1:
+        return None
+    path = layout.secret_file(options)
+    _write_secret(path, os.urandom(32).hex() + "\n")
+    return str(path)
+
+
+def _write_secret(path, text):
     path.unlink(missing_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600),
               "w") as file:
-        file.write(keys.replace(",", "\n") + "\n")
-    options.api_key_file = str(path)
-    return options.api_key_file
+        file.write(text)
 
 
 def refuse_if_running(cluster_file, run_dir):
@@ -171,7 +185,8 @@ def refuse_if_running(cluster_file, run_dir):
     cluster_file.remove(old)  # Left behind by a crash or a reboot.
 
 
-def _new_document(options, model_path, key_file):
+def _new_document(options, model_path, secrets):
+    """`secrets`: the files to remove with the cluster, by name."""
     processes = layout.make_processes(options, model_path,
                                       options_module.DEFAULT_PORT)
     return {
@@ -179,7 +194,7 @@ def _new_document(options, model_path, key_file):
         "url": "http://" + next(entry.addresses[0] for entry in processes
                                 if entry.role == "gateway"),
         "created": datetime.datetime.now().astimezone().isoformat(),
-        "key_file": key_file,  # to remove with the cluster
+        **secrets,
         "options": {k: v for k, v in vars(options).items()
                     if k != "command"},
         "supervisor": {"pid": os.getpid(),

@@ -134,8 +134,14 @@ def gateways(options, model, processes, ports_of):
         peers = [other.addresses[0] for other in made if other is not one]
         if peers:
             one.argv += ["--peer-gateway", ",".join(peers)]
+            one.argv += ["--peer-gateway-secret", str(secret_file(options))]
             one.argv += _valued("--lease", options.lease)
     return made
+
+
+def secret_file(options):
+    """Of what the gateways know each other by."""
+    return pathlib.Path(options.run_dir) / "peer-secret"
 
 
 def gateway(options, model, processes, port, index=0):

@@ -68,10 +68,12 @@ class ClusterFile:
 
     def remove(self, document):
         """With the socket files of its processes, which are gone, and the
-        file of keys that `up` wrote. Leaves another cluster's file alone."""
+        files of secrets that `up` wrote. Leaves another cluster's file
+        alone."""
         ours = self._is_of(document)
-        if document.get("key_file") and (ours or not self.path.exists()):
-            pathlib.Path(document["key_file"]).unlink(missing_ok=True)
+        for name in ("key_file", "secret_file"):
+            if document.get(name) and (ours or not self.path.exists()):
+                pathlib.Path(document[name]).unlink(missing_ok=True)
         if ours:
             sockets.remove([address for entry in document["processes"]
                             for address in entry.addresses],

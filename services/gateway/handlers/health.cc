@@ -3,6 +3,7 @@
 #include "common/metrics/metrics.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
+#include "services/gateway/stage_order.h"
 
 namespace sluice::gateway {
 
@@ -52,6 +53,11 @@ void AddHealthHandlers(http::Router& router, const HandlerContext& context) {
       response.status = 503;
       response.headers.emplace_back("Retry-After",
                                     Cat(readiness.retry_after_seconds));
+    }
+    const std::string_view asked = on->request().Header(kStagesHeader);
+    if (!asked.empty() && !readiness.stages.empty()) {
+      response.headers.emplace_back(kStagesHeader,
+                                    AnswerToStages(asked, readiness.stages));
     }
     on->Send(std::move(response));
   };

@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <atomic>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,6 +17,7 @@
 #include "common/http/http_server.h"
 #include "services/gateway/doors.h"
 #include "services/gateway/gateway_server.h"
+#include "services/gateway/stage_order.h"
 #include "tests/http/fake_exchange.h"
 
 namespace sluice::gateway {
@@ -60,6 +63,12 @@ class PeerGatewaysTest : public ::testing::Test {
                           ? peer_says_
                           : Cat("{\"of\":\"the peer\",\"key\":\"",
                                 on->request().Header("authorization"), "\"}");
+      if (!peer_stages_.empty()) {
+        response.headers.emplace_back(
+            "X-Sluice-Stages",
+            AnswerToStages(on->request().Header("x-sluice-stages"),
+                           peer_stages_));
+      }
       on->Send(std::move(response));
     };
     peer.error_response = http::TransportError;
@@ -68,6 +77,8 @@ class PeerGatewaysTest : public ::testing::Test {
     peer_ = std::move(*started);
     PeerOptions options;
     options.addresses = {Cat("127.0.0.1:", peer_->port())};
+    options.stages = {"a:1", "b:1"};
+    options.secret_file = secret_file_;
     auto peers = PeerGateways::Start(
         options,
         {[this] { return role_.load(); }, [this] { return drains_.load(); },
@@ -81,7 +92,11 @@ class PeerGatewaysTest : public ::testing::Test {
              return on->Send(std::move(error));
            }
            on->Send({200, "text/plain", {}, "served here"});
-         }});
+         },
+         [](std::shared_ptr<http::Exchange> on) {
+           on->Send({200, "text/plain", {}, "the streams"});
+         },
+         [](const std::string&) {}});
     ASSERT_TRUE(peers.ok()) << peers.status();
     peers_ = std::move(*peers);
   }
@@ -125,6 +140,19 @@ class PeerGatewaysTest : public ::testing::Test {
   bool AwaitLead(PeerLead lead) const {
     return AwaitThat([&] { return peers_->lead() == lead; });
   }
+  // Both gateways anew.
+  void StartAgain(std::vector<std::string> peer_stages, std::string says) {
+    peers_->Stop();
+    peers_.reset();
+    peer_.reset();
+    peer_stages_ = std::move(peer_stages);
+    peer_says_ = std::move(says);
+    SetUp();
+  }
+  bool AwaitWhy(const char* words) const {
+    return AwaitThat(
+        [&] { return peers_->Judge({}).why.find(words) != std::string::npos; });
+  }
   bool KnowsLeader() const {
     const TimePoint end = Clock::now() + std::chrono::seconds(10);
     while (peers_->Judge({}).leader.empty() && Clock::now() < end) {
@@ -133,6 +161,8 @@ class PeerGatewaysTest : public ::testing::Test {
   }
 
   std::string peer_says_ = R"({"ready":true,"role":"leader","term":3})";
+  std::vector<std::string> peer_stages_;
+  std::string secret_file_;
   std::atomic<GatewayRole> role_{GatewayRole::kStandby};
   std::atomic<bool> drains_{false}, superseded_{false};
   std::atomic<std::chrono::seconds> down_{std::chrono::seconds(0)};
@@ -174,6 +204,121 @@ TEST_F(PeerGatewaysTest, TheKeyIsForTheLeaderAndNotForTheHandlers) {
   EXPECT_EQ(exchange->request().tenant, "alice");
   EXPECT_EQ(Answer(exchange), "served here");
   EXPECT_TRUE(served_.empty());
+}
+
+TEST_F(PeerGatewaysTest, AWrongKeyDoesNotGoOn) {
+  GatewayOptions options;
+  options.api_keys = "alice:secret-of-alice";
+  const auto doors = Doors::Open(options);
+  ASSERT_TRUE(doors.ok()) << doors.status();
+  // The path needs no key, and may carry a wrong one.
+  auto exchange = Exchange("/docs", {{"authorization", "Bearer wrong"}});
+  EXPECT_FALSE(peers_->Screen(**doors, exchange->request()).has_value());
+  EXPECT_THAT(Answer(exchange), HasSubstr("\"key\":\"\""));
+}
+
+// Gateways that share a secret.
+class SecretPeersTest : public PeerGatewaysTest {
+ protected:
+  void SetUp() override {
+    secret_file_ = Cat(::testing::TempDir(), "peers-", ::getpid());
+    std::ofstream(secret_file_) << "of-these-gateways-alone\n";
+    ::chmod(secret_file_.c_str(), 0600);
+    PeerGatewaysTest::SetUp();
+    GatewayOptions options;
+    options.api_keys = "alice:secret-of-alice";
+    auto doors = Doors::Open(options);
+    ASSERT_TRUE(doors.ok()) << doors.status();
+    doors_ = std::move(*doors);
+  }
+  // A request as a gateway with `secret` passes it on for `client`.
+  std::shared_ptr<QueuedExchange> PassedOn(const std::string& path,
+                                           const char* secret,
+                                           const std::string& client) {
+    auto exchange = Exchange(
+        path, {{"x-sluice-forwarded", "1"}, {"x-forwarded-for", client}});
+    http::HttpRequest& request = exchange->request();
+    request.peer = "10.0.0.1";
+    request.headers.emplace_back(
+        "x-sluice-peer", http::PeerSecret(secret).Prove(request, client));
+    return exchange;
+  }
+  std::unique_ptr<Doors> doors_;
+};
+
+TEST_F(SecretPeersTest, WrongKeysCountAgainstTheClientThatAPeerNames) {
+  role_ = GatewayRole::kLeader;
+  const auto status_of = [&](const char* key, const char* secret,
+                             const char* client) {
+    auto exchange = PassedOn("/v1/models", secret, client);
+    exchange->request().headers.emplace_back("authorization", key);
+    const auto refused = peers_->Screen(*doors_, exchange->request());
+    return refused ? refused->status : 200;
+  };
+  constexpr char kShared[] = "of-these-gateways-alone";
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(status_of("Bearer wrong", kShared, "192.0.2.1"), 401) << i;
+  }
+  EXPECT_EQ(status_of("Bearer wrong", kShared, "192.0.2.1"), 429);
+  EXPECT_EQ(status_of("Bearer secret-of-alice", kShared, "192.0.2.2"), 200);
+  // Who has no secret names no other client.
+  for (int i = 0; i < 20; ++i) {
+    const std::string claimed = Cat("192.0.2.", 100 + i);
+    ASSERT_EQ(
+        status_of("Bearer wrong", "guessed-it-not-quite", claimed.c_str()),
+        401);
+  }
+  EXPECT_EQ(status_of("Bearer wrong", "guessed-it-not-quite", "192.0.2.99"),
+            429);
+}
+
+TEST_F(SecretPeersTest, StreamsAreForPeersAlone) {
+  role_ = GatewayRole::kLeader;
+  auto rogue = PassedOn("/peer/streams", "guessed-it-not-quite", "unknown");
+  rogue->request().headers.emplace_back("authorization",
+                                        "Bearer secret-of-alice");
+  const auto refused = peers_->Screen(*doors_, rogue->request());
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_EQ(refused->status, 404);
+  auto peer = PassedOn("/peer/streams", "of-these-gateways-alone", "unknown");
+  EXPECT_FALSE(peers_->Screen(*doors_, peer->request()).has_value());
+  EXPECT_EQ(Answer(peer), "the streams");
+  role_ = GatewayRole::kStandby;
+  peer = PassedOn("/peer/streams", "of-these-gateways-alone", "unknown");
+  EXPECT_FALSE(peers_->Screen(*doors_, peer->request()).has_value());
+  EXPECT_THAT(Answer(peer), HasSubstr("no_leader"));
+}
+
+TEST_F(PeerGatewaysTest, WithoutASecretNobodyGetsTheStreams) {
+  role_ = GatewayRole::kLeader;
+  const auto doors = Doors::Open({});
+  ASSERT_TRUE(doors.ok()) << doors.status();
+  auto exchange = Exchange(
+      "/peer/streams", {{"x-sluice-forwarded", "1"}, {"x-sluice-peer", ""}});
+  const auto refused = peers_->Screen(**doors, exchange->request());
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_EQ(refused->status, 404);
+}
+
+TEST_F(PeerGatewaysTest, BesideAnotherOrderOfStagesItTakesNone) {
+  for (const bool leads : {false, true}) {
+    StartAgain({"b:1", "a:1"},
+               leads ? R"({"role":"leader","pipeline":"up"})" : "{}");
+    ASSERT_TRUE(AwaitWhy("b:1,a:1")) << peers_->Judge({}).why;
+    const GatewayReadiness judged = peers_->Judge({});
+    EXPECT_FALSE(judged.ready);
+    EXPECT_THAT(judged.why, HasSubstr("this gateway's a:1,b:1"));
+    EXPECT_THAT(judged.open_why, Not(HasSubstr("a:1")));
+    EXPECT_TRUE(AwaitLead(leads ? PeerLead::kUp : PeerLead::kUnknown));
+  }
+  StartAgain({"a:1", "b:1"}, R"({"role":"leader","pipeline":"up"})");
+  EXPECT_TRUE(AwaitThat([&] { return peers_->Judge({}).ready; }));
+}
+
+TEST_F(PeerGatewaysTest, OtherStagesAreToldOf) {
+  StartAgain({"a:1", "c:1"}, "{}");
+  EXPECT_TRUE(AwaitWhy("others than"));
+  EXPECT_TRUE(AwaitLead(PeerLead::kNone));
 }
 
 TEST_F(PeerGatewaysTest, WhatAPeerPassesOnIsNotPassedOnAgain) {

@@ -112,6 +112,33 @@ TEST(StreamJournalTest, WhatIsTooOldIsGone) {
   EXPECT_EQ(entry.use_count(), 1) << "memory is free without a look";
 }
 
+TEST(StreamJournalTest, WhatIsKeptComesInBatches) {
+  StreamJournal journal({size_t{1} << 20, std::chrono::minutes(1)});
+  uint64_t after = 0;
+  const auto next = [&] {
+    std::string ids;
+    for (const auto& kept : journal.KeptAfter(after, size_t{8} << 10)) {
+      ids += kept->request_id;
+    }
+    return ids;
+  };
+  EXPECT_EQ(next(), "");
+  journal.Add(Keep(Request("a", 3000)));
+  journal.Insert(Keep(Request("b", 3000)));
+  journal.Add(Keep(Request("c", 30000)));
+  journal.Add(Keep(Request("d", 10)));
+  EXPECT_EQ(next(), "ab");
+  EXPECT_EQ(next(), "c") << "one, however large";
+  EXPECT_EQ(next(), "d");
+  EXPECT_EQ(next(), "");
+  journal.Add(Keep(Request("a", 3000)));
+  EXPECT_EQ(next(), "") << "the same again";
+  journal.Add(Keep(Request("a", 3001)));
+  EXPECT_EQ(next(), "a");
+  after = 0;
+  EXPECT_EQ(next(), "b") << "the first a is gone, c is large";
+}
+
 TEST(StreamJournalTest, OffItSaysSo) {
   StreamJournal journal({0, std::chrono::minutes(10)});
   journal.Add(Keep(Request("id", 10)));
