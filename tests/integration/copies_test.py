@@ -55,6 +55,7 @@ class Recorder:
         for end in (source, to):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+        source.close()  # the other direction's thread has the other end
 
     def said_to_control(self):
         """All bytes of the connection that holds the stage."""
@@ -134,10 +135,11 @@ class CopiesTest(unittest.TestCase):
         the gateway says its next hello."""
         streams = self.flowing()
         over = threading.Event()
+        answers = []
 
         def copy():
             while not over.is_set():
-                say_again(stage, said, 0.2)
+                answers.append(say_again(stage, said, 0.2))
                 time.sleep(0.01)
 
         self.cluster.kill("stage", 0)
@@ -149,6 +151,9 @@ class CopiesTest(unittest.TestCase):
         finally:
             over.set()
             copies.join()
+        print(f"{sum(self.REFUSED in one for one in answers)} copies refused, "
+              f"{sum(bool(one) and self.REFUSED not in one for one in answers)}"
+              " held the stage that had started again", flush=True)
 
 
 if __name__ == "__main__":
