@@ -1,13 +1,12 @@
 #include "common/http/peer_feed.h"
 
-#include <algorithm>
 #include <chrono>
-#include <cstdint>
+#include <string>
 #include <utility>
 
-#include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/base/random_bytes.h"
+#include "common/http/feed_record.h"
 #include "common/http/forwarded_message.h"
 
 // As in connection.cc every operand of a co_await has a name.
@@ -19,45 +18,8 @@ namespace net = boost::asio;
 constexpr auto kFeedConnectTime = std::chrono::seconds(2);
 // Between two looks whether a peer leads, and after a feed that broke off.
 constexpr Duration kFeedEvery = std::chrono::milliseconds(200);
-constexpr size_t kSizeBytes = 4;
 
 }  // namespace
-
-std::string FeedRecord(std::string_view bytes) {
-  SLUICE_CHECK(bytes.size() <= FeedReader::kMaxRecord);
-  std::string record;
-  for (int shift = 24; shift >= 0; shift -= 8) {
-    record += static_cast<char>((bytes.size() >> shift) & 0xff);
-  }
-  return record.append(bytes);
-}
-
-size_t FeedReader::SizeOfNext() const {
-  size_t size = 0;
-  for (size_t i = 0; i < kSizeBytes; ++i) {
-    size = size << 8 | static_cast<uint8_t>(bytes_[begin_ + i]);
-  }
-  return size;
-}
-
-Status FeedReader::Feed(std::string_view bytes) {
-  bytes_.erase(0, std::exchange(begin_, 0));
-  bytes_.append(bytes);
-  if (bytes_.size() >= kSizeBytes && SizeOfNext() > kMaxRecord) {
-    return InvalidArgument("a record of ", SizeOfNext(), " bytes, above ",
-                           kMaxRecord);
-  }
-  return OkStatus();
-}
-
-bool FeedReader::Next(std::string& record) {
-  const size_t left = bytes_.size() - begin_;
-  if (left < kSizeBytes || left - kSizeBytes < SizeOfNext()) return false;
-  const size_t size = SizeOfNext();
-  record = bytes_.substr(begin_ + kSizeBytes, size);
-  begin_ += kSizeBytes + size;
-  return true;
-}
 
 PeerFeed::PeerFeed(net::io_context& io, const ForwarderOptions& options,
                    const std::vector<ServerAddress>& peers,

@@ -5,8 +5,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -16,26 +14,6 @@
 #include "common/http/upstream.h"
 
 namespace sluice::http {
-
-// A record of a feed: its size before it, in four bytes.
-std::string FeedRecord(std::string_view bytes);
-
-// Takes a feed's bytes apart. Threadless.
-class FeedReader {
- public:
-  static constexpr size_t kMaxRecord = size_t{32} << 20;
-
-  // INVALID_ARGUMENT for a record above kMaxRecord.
-  Status Feed(std::string_view bytes);
-  // Moves the next whole record to `record`; false: more bytes are needed.
-  bool Next(std::string& record);
-
- private:
-  size_t SizeOfNext() const;  // of the record; its four bytes are there
-
-  std::string bytes_;
-  size_t begin_ = 0;  // of what Next has not returned
-};
 
 // While a peer leads: an answer without an end, GET options.feed_path, whose
 // records go to options.on_feed. On the loop's thread.

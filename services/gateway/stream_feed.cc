@@ -7,7 +7,7 @@
 #include "common/base/json.h"
 #include "common/base/json_member.h"
 #include "common/http/error_answer.h"
-#include "common/http/peer_feed.h"
+#include "common/http/feed_record.h"
 #include "services/gateway/handlers/handlers.h"
 
 namespace sluice::gateway {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "common/base/mutex.h"
+#include "common/http/feed_record.h"
 #include "common/http/forwarded_message.h"
-#include "common/http/peer_feed.h"
 #include "common/http/sse.h"
 #include "tests/http/fake_exchange.h"
 #include "tests/http/server_fixture.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/base/cat.h"
-#include "common/http/peer_feed.h"
+#include "common/http/feed_record.h"
 #include "tests/http/fake_exchange.h"
 
 namespace sluice::gateway {
