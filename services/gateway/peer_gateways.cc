@@ -63,6 +63,12 @@ uint64_t RankOf(const std::string& body) {
   return std::min(rank, kUp) + (LeadOf(body) == PeerLead::kUp ? kUp : 0);
 }
 
+http::HttpResponse AboutToEnd() {
+  return http::ErrorResponse(
+      {503, "This gateway is about to end: another one answers",
+       "service_unavailable_error", std::nullopt, "unavailable"});
+}
+
 http::HttpResponse Declined() {
   http::HttpResponse response = http::ErrorResponse(
       {503, "This gateway does not lead, and was asked by another one",
@@ -166,7 +172,11 @@ void PeerGateways::Route(std::shared_ptr<http::Exchange> exchange) const {
     return exchange->Send(Declined());
   }
   if (request.path == kStreamFeedPath) return parts_.feed(std::move(exchange));
-  if (!own && !leads()) return forwarder_->Take(std::move(exchange));
+  if (!own && !leads()) {
+    // No drain waits for what comes after its begin.
+    if (parts_.draining()) return exchange->Send(AboutToEnd());
+    return forwarder_->Take(std::move(exchange));
+  }
   ServeHere(std::move(exchange));
 }
 

@@ -23,8 +23,10 @@
 namespace sluice::gateway {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::Pair;
 
 // An exchange whose answer comes from another thread.
 class QueuedExchange : public http::FakeExchange {
@@ -183,6 +185,15 @@ TEST_F(PeerGatewaysTest, AStandbyAnswersForItselfAloneAndForwardsTheRest) {
   }
   role_ = GatewayRole::kLeader;
   EXPECT_EQ(Answer(Exchange("/v1/models")), "served here");
+}
+
+TEST_F(PeerGatewaysTest, AStandbyThatDrainsTakesNothingNew) {
+  drains_ = true;
+  const auto late = Exchange("/v1/models");
+  EXPECT_THAT(Answer(late), HasSubstr("about to end"));
+  EXPECT_EQ(late->responses[0].status, 503);
+  EXPECT_THAT(late->responses[0].headers, Contains(Pair("Retry-After", "1")));
+  EXPECT_EQ(Answer(Exchange("/livez")), "served here");
 }
 
 TEST_F(PeerGatewaysTest, TheKeyIsForTheLeaderAndNotForTheHandlers) {
