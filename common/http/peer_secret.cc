@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "common/base/cat.h"
 #include "common/http/file_watch.h"
@@ -63,7 +64,7 @@ StatusOr<PeerSecret> PeerSecret::Read(const std::string& path) {
                    [](char c) { return c > ' ' && c < 0x7f; })) {
     return bad("it is not of printable ASCII without spaces");
   }
-  return PeerSecret(std::move(secret));
+  return PeerSecret(secret);
 }
 
 std::string PeerSecret::Prove(const HttpRequest& request,

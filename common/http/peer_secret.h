@@ -3,7 +3,7 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/http/message.h"
@@ -19,7 +19,8 @@ class PeerSecret {
   // Of a request: the proof.
   static constexpr std::string_view kHeader = "x-sluice-peer";
 
-  explicit PeerSecret(std::string secret) : secret_(std::move(secret)) {}
+  explicit PeerSecret(std::string_view secret)
+      : secret_(secret.begin(), secret.end()) {}
   // Reads a file of one line of 16 to 512 printable characters.
   // INVALID_ARGUMENT names the file, never the secret; a file that everybody
   // may read or write is refused.
@@ -33,7 +34,7 @@ class PeerSecret {
   bool Accept(HttpRequest& request) const;
 
  private:
-  std::string secret_;
+  std::vector<char> secret_;
 };
 
 }  // namespace sluice::http
