@@ -93,7 +93,7 @@ net::awaitable<StatusOr<NameLookup::Addresses>> NameLookup::Find(
   const std::shared_ptr<Name> name = known;
   if (!name->is_under_way) Begin(host, name);
   const bool hangs = Clock::now() - name->begun >= limit;
-  if (name->is_under_way && !(hangs && !name->addresses.empty())) {
+  if (name->is_under_way && !hangs) {
     name->waiting.push_back(&timer);
     timer.expires_after(limit);
     auto token = net::redirect_error(net::use_awaitable, error);

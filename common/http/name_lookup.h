@@ -32,7 +32,8 @@ class NameLookup {
 
   // Returns the addresses of `host`, a name or an IP address. Of a name whose
   // lookup takes longer than `limit`, those of the one before; UNAVAILABLE if
-  // there was none, or if the lookup fails. `timer` has no other use meanwhile;
+  // there was none, or if the lookup fails. Waits for no lookup that has taken
+  // so long already. `timer` has no other use meanwhile;
   // its cancel() ends the wait.
   boost::asio::awaitable<StatusOr<Addresses>> Find(
       std::string host, boost::asio::steady_timer& timer, Duration limit);

@@ -18,6 +18,8 @@ namespace net = boost::asio;
 constexpr auto kFeedConnectTime = std::chrono::seconds(2);
 // Between two looks whether a peer leads, and after a feed that broke off.
 constexpr Duration kFeedEvery = std::chrono::milliseconds(200);
+// After one that ended well: the peer drains, and has little more.
+constexpr Duration kFeedAgain = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -45,9 +47,11 @@ net::awaitable<void> PeerFeed::Run() {
   std::string told;  // the latest failure that the log has
   while (!stopping_) {
     const int leader = watch_.leader();
+    bool is_whole = false;
     if (leader >= 0 && !options_.leads()) {
       auto following = Follow(leader);
       const Status status = co_await std::move(following);
+      is_whole = status.ok();
       if (status.code() == StatusCode::kFailedPrecondition &&
           std::exchange(told, Message(status)) != Message(status)) {
         LogWarning("a peer gives no copy of what it keeps: ", Message(status));
@@ -55,7 +59,7 @@ net::awaitable<void> PeerFeed::Run() {
     }
     boost::system::error_code error;
     auto token = Redirect(error);
-    timer_.expires_after(kFeedEvery);
+    timer_.expires_after(is_whole ? kFeedAgain : kFeedEvery);
     co_await timer_.async_wait(token);
   }
 }

@@ -33,7 +33,7 @@ constexpr int kTextNice = 10;
 // The time that Stop leaves for writing the last errors.
 constexpr auto kLastWrites = std::chrono::seconds(2);
 // The time that Stop leaves for those who connect at the last moment.
-constexpr auto kLastConnections = std::chrono::milliseconds(300);
+constexpr auto kLastConnections = std::chrono::seconds(2);
 // The time that Stop waits for the stages to drain.
 constexpr auto kStagesDrain = std::chrono::seconds(1);
 
@@ -162,7 +162,7 @@ class GatewayServer::Impl {
 
   void Drain(TimePoint deadline) {
     draining_ = true;
-    feed_.EndAll();
+    feed_.Finish();
     engine_.BeginDrain();
     http_->BeginDrain();
     if (!http_->WaitIdle(deadline)) {

@@ -167,11 +167,12 @@ std::optional<http::HttpResponse> PeerGateways::Screen(
 void PeerGateways::Route(std::shared_ptr<http::Exchange> exchange) const {
   http::HttpRequest& request = exchange->request();
   const bool own = Has(kOwnPaths, request.path);
+  const bool is_feed = secret_ && request.path == kStreamFeedPath;
+  if (is_feed && leads()) return parts_.feed(std::move(exchange));
   if (!own && !request.Header(http::kForwardedHeader).empty() &&
       (!leads() || parts_.draining())) {
     return exchange->Send(Declined());
   }
-  if (request.path == kStreamFeedPath) return parts_.feed(std::move(exchange));
   if (!own && !leads()) {
     // No drain waits for what comes after its begin.
     if (parts_.draining()) return exchange->Send(AboutToEnd());

@@ -92,13 +92,17 @@ void StreamFeed::Serve(std::shared_ptr<http::Exchange> exchange) {
 void StreamFeed::Pump(const std::shared_ptr<Follower>& follower) {
   http::Exchange& on = *follower->exchange;
   while (!follower->is_over && follower->is_read) {
+    // Before the look: what comes behind it is not of this copy.
+    const bool is_last = finishes();
     std::string bytes;
-    for (const auto& kept : journal_.KeptAfter(follower->sent, kBatchBytes)) {
+    const auto batch = journal_.KeptAfter(follower->sent, kBatchBytes);
+    if (batch.empty()) return is_last ? End(follower) : void();
+    for (const auto& kept : batch) {
       std::string record = EncodeStreamRequest(*kept);
       if (record.size() > http::FeedReader::kMaxRecord) continue;
       bytes += http::FeedRecord(record);
     }
-    if (bytes.empty()) return;
+    if (bytes.empty()) continue;
     follower->is_read = false;
     on.SendChunk(std::move(bytes));
     // The exchange keeps this, and must not keep itself by it.
@@ -117,17 +121,32 @@ void StreamFeed::OnNew() {
   }
 }
 
+void StreamFeed::Finish() {
+  {
+    MutexLock lock(mutex_);
+    finishes_ = true;
+  }
+  OnNew();
+}
+
+bool StreamFeed::finishes() {
+  MutexLock lock(mutex_);
+  return finishes_;
+}
+
+void StreamFeed::End(const std::shared_ptr<Follower>& follower) {
+  if (std::exchange(follower->is_over, true)) return;
+  follower->exchange->EndStream();
+  Leave(follower.get());
+}
+
 void StreamFeed::EndAll() {
   {
     MutexLock lock(mutex_);
     ended_ = true;
   }
   for (const auto& follower : All()) {
-    follower->exchange->Post([this, follower] {
-      if (std::exchange(follower->is_over, true)) return;
-      follower->exchange->EndStream();
-      Leave(follower.get());
-    });
+    follower->exchange->Post([this, follower] { End(follower); });
   }
 }
 

@@ -34,6 +34,8 @@ class StreamFeed {
   void Serve(std::shared_ptr<http::Exchange> exchange);
   // The journal has something new.
   void OnNew();
+  // Ends each answer once it has all that is kept now; also those that come.
+  void Finish();
   // Ends all answers, and refuses more.
   void EndAll();
   size_t followers();
@@ -53,12 +55,15 @@ class StreamFeed {
   };
 
   void Pump(const std::shared_ptr<Follower>& follower);
+  void End(const std::shared_ptr<Follower>& follower);
   void Leave(const Follower* follower);
+  bool finishes();
   std::vector<std::shared_ptr<Follower>> All();
 
   StreamJournal& journal_;
   Mutex mutex_;
   std::vector<std::shared_ptr<Follower>> followers_ ABSL_GUARDED_BY(mutex_);
+  bool finishes_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -27,7 +27,9 @@ void StreamJournal::Add(const Entry& request) {
   if (Keep(request) && on_new_) on_new_(request);
 }
 
-void StreamJournal::Insert(Entry request) { Keep(request); }
+void StreamJournal::Insert(Entry request) {
+  if (IsRecent(*request)) Keep(request);
+}
 
 bool StreamJournal::Keep(const Entry& request) {
   const size_t bytes = request->memory();
@@ -65,6 +67,7 @@ std::vector<StreamJournal::Entry> StreamJournal::KeptAfter(uint64_t& after,
   while (next != entries_.begin() && std::prev(next)->number > after) --next;
   std::vector<Entry> kept;
   for (; next != entries_.end(); ++next) {
+    if (!IsRecent(*next->entry)) continue;
     const size_t size = next->entry->memory();
     if (!kept.empty() && size > bytes) break;
     bytes -= std::min(size, bytes);

@@ -40,9 +40,10 @@ def up(options):
     cluster_file = run_folder.ClusterFile(options.run_dir)
     with start_lock(options.run_dir):
         refuse_if_running(cluster_file, options.run_dir)
-        secrets = {"key_file": _key_file(options),
-                   "secret_file": _secret_file(options)}
+        secrets = {}
         try:
+            secrets["key_file"] = _key_file(options)
+            secrets["secret_file"] = _secret_file(options)
             with stop.interrupts():
                 document = _new_document(options, model.resolve(
                     options.model, may_fetch=not options.no_install), secrets)

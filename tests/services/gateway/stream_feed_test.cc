@@ -127,6 +127,26 @@ TEST(StreamFeedTest, WhatASlowFollowerHasNotReadIsNotCollected) {
   EXPECT_EQ(IdsOf(*slow).size(), 10u);
 }
 
+TEST(StreamFeedTest, ACopyIsWholeBeforeItEnds) {
+  StreamJournal journal({});
+  StreamFeed feed(journal);
+  for (int i = 0; i < 4; ++i) {
+    journal.Add(Keep(Request(Cat(i), size_t{200} << 10)));
+  }
+  http::HttpRequest request;
+  const auto slow = std::make_shared<SlowExchange>(std::move(request));
+  feed.Serve(slow);
+  feed.Finish();
+  EXPECT_FALSE(slow->ended);
+  while (slow->read) std::exchange(slow->read, nullptr)();
+  EXPECT_EQ(IdsOf(*slow).size(), 4u);
+  EXPECT_TRUE(slow->ended);
+  const auto late = Follow(feed);
+  EXPECT_EQ(IdsOf(*late).size(), 4u);
+  EXPECT_TRUE(late->ended);
+  EXPECT_EQ(feed.followers(), 0u);
+}
+
 TEST(StreamFeedTest, FollowersAreFew) {
   StreamJournal journal({});
   StreamFeed feed(journal);
