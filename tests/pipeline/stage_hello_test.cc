@@ -37,27 +37,38 @@ class StageHelloTest : public ::testing::Test {
   }
 
   std::unique_ptr<testing::FakeStage> stage_;
-  std::shared_ptr<ControlStream> control_;  // of the latest hello
+  std::shared_ptr<ControlStream> control_;  // holds the stage
 };
 
-TEST_F(StageHelloTest, ACopyHoldsNothing) {
+TEST_F(StageHelloTest, ACopyTakesNoStageThatIsHeld) {
   ASSERT_EQ(Say(2), "");
-  const auto holding = control_;
   for (const uint64_t count : {0, 1, 2}) {
-    EXPECT_THAT(Say(count), HasSubstr("this hello is late, or a copy: its "
-                                      "count is"));
+    EXPECT_THAT(Say(count), HasSubstr("held by another gateway"));
   }
   EXPECT_EQ(Say(3), "") << "the gateway connects again";
+}
+
+TEST_F(StageHelloTest, ACopyOfAFreeStageIsAnyClients) {
+  ASSERT_EQ(Say(3), "");
   stage_->session().OnControlEnd(control_.get());
-  EXPECT_THAT(Say(3), HasSubstr("one before had 3"));
-  EXPECT_EQ(Say(1, 'x'), "") << "another gateway";
+  EXPECT_EQ(Say(3), "");
+  EXPECT_EQ(Say(4), "") << "the gateway takes it back";
+}
+
+TEST_F(StageHelloTest,
+       AHigherCountThanTheGatewaysShutsItOutNoLongerThanItHolds) {
+  ASSERT_EQ(Say(2), "");
+  ASSERT_EQ(Say(UINT64_MAX), "") << "from one who knows the secret";
+  EXPECT_THAT(Say(3), HasSubstr("held by another gateway"));
+  stage_->session().OnControlEnd(control_.get());
+  EXPECT_EQ(Say(4), "");
 }
 
 TEST_F(StageHelloTest, WithoutCountsTheLatestHolds) {
   EXPECT_EQ(Say(0), "");
   EXPECT_EQ(Say(0), "");
   EXPECT_EQ(Say(1), "");
-  EXPECT_THAT(Say(0), HasSubstr("late, or a copy"));
+  EXPECT_THAT(Say(0), HasSubstr("held by another gateway"));
 }
 
 }  // namespace

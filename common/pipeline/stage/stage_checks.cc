@@ -52,10 +52,8 @@ Status CheckHello(const v1::Hello& hello) {
   return OkStatus();
 }
 
-Status CheckCount(const v1::Hello& hello, uint64_t latest) {
-  if (latest == 0 || hello.count() > latest) return OkStatus();
-  return FailedPrecondition("this hello is late, or a copy: its count is ",
-                            hello.count(), ", one before had ", latest);
+bool CountsOn(const v1::Hello& hello, uint64_t latest) {
+  return latest == 0 || hello.count() > latest;
 }
 
 Status CheckAssignment(const v1::Assign& assign, const PipelineLimits& limits,

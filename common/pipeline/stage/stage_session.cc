@@ -127,9 +127,9 @@ StatusOr<v1::Welcome> StageSession::OnHello(
     if (standing_) {
       return Unavailable("this stage stands still");
     }
-    is_holder = EqualSecrets(holder_.secret, hello.secret());
-    SLUICE_RETURN_IF_ERROR(is_holder ? CheckCount(hello, holder_.hellos)
-                                     : CheckHold(now));
+    is_holder = EqualSecrets(holder_.secret, hello.secret()) &&
+                CountsOn(hello, holder_.hellos);
+    SLUICE_RETURN_IF_ERROR(is_holder ? OkStatus() : CheckHold(now));
     if (!loaded_) {
       if (is_holder) holder_.heard = now;
       return Refused(Unavailable(loading_), v1::Refusal::REASON_LOADING);
