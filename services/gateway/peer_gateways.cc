@@ -106,7 +106,9 @@ StatusOr<std::unique_ptr<PeerGateways>> PeerGateways::Start(
   forwarder.fits = [self = peers.get()](const http::HttpHeaders& answer) {
     return self->Fits(answer);
   };
-  forwarder.rank = RankOf;
+  forwarder.rank = [self = peers.get()](const std::string& body) {
+    return self->Rank(body);
+  };
   forwarder.on_round =
       [self = peers.get()](const std::optional<std::string>& leader) {
         self->OnRound(leader);
@@ -121,25 +123,34 @@ StatusOr<std::unique_ptr<PeerGateways>> PeerGateways::Start(
 }
 
 Status PeerGateways::Fits(const http::HttpHeaders& answer) {
+  is_misfit_ = false;
   const auto told = std::find_if(
       answer.begin(), answer.end(),
       [](const auto& header) { return header.first == kStagesHeader; });
   if (told == answer.end()) return OkStatus();
   Status fits = CheckStagesAnswer(told->second, stages_);
-  if (fits.code() == StatusCode::kFailedPrecondition) {
-    misfits_ = true;
-    rounds_fitting_ = 0;
+  is_misfit_ = fits.code() == StatusCode::kFailedPrecondition;
+  if (is_misfit_ && told->second < JoinedStages(stages_)) {
+    yields_ = true;
+    rounds_first_ = 0;
   }
   return fits;
 }
 
+uint64_t PeerGateways::Rank(const std::string& body) {
+  const uint64_t rank = RankOf(body);
+  if (rank > 0) leader_misfits_ = is_misfit_;
+  return rank;
+}
+
 void PeerGateways::OnRound(const std::optional<std::string>& leader) {
   // One answer may be late.
-  if (++rounds_fitting_ > 2) misfits_ = false;
+  if (++rounds_first_ > 2) yields_ = false;
   if (leader.has_value()) {
     rounds_without_ = 0;
     lead_ = LeadOf(*leader);
   } else if (++rounds_without_ >= 2) {  // one answer may be late
+    leader_misfits_ = false;
     lead_ = PeerLead::kNone;
   }
 }
@@ -208,13 +219,14 @@ GatewayReadiness PeerGateways::Judge(GatewayReadiness own) const {
   own.leader = forwarder_->leader().value_or("");
   own.parts.clear();
   own.missing_stages = 0;
-  own.ready = !own.leader.empty() && !parts_.draining() && !misfits_;
+  own.ready = !own.leader.empty() && !parts_.draining() && !leader_misfits_;
   own.retry_after_seconds = 1;
   if (own.ready) {
     own.why = own.open_why = "";
   } else if (!parts_.draining()) {
-    own.why = own.open_why =
-        misfits_ ? "a gateway has another order of stages" : "no gateway leads";
+    own.why = own.open_why = leader_misfits_ || (yields_ && own.leader.empty())
+                                 ? "a gateway has another order of stages"
+                                 : "no gateway leads";
     const std::string troubles = forwarder_->troubles();
     if (!troubles.empty()) own.why += ": " + troubles;
   }

@@ -70,10 +70,10 @@ class PeerGateways {
 
   const http::ForwarderStats& stats() const { return forwarder_->stats(); }
   // Returns what the peers say, for this gateway's pipeline. Beside one with
-  // another order of stages it takes none.
+  // another order of stages, which is before its own, it takes none.
   PeerLead lead() const {
     const PeerLead lead = lead_;
-    return misfits_ && lead == PeerLead::kNone ? PeerLead::kUnknown : lead;
+    return yields_ && lead == PeerLead::kNone ? PeerLead::kUnknown : lead;
   }
   // Ends the requests that peers answer, or would. Idempotent.
   void Stop() { forwarder_->Stop(); }
@@ -98,12 +98,18 @@ class PeerGateways {
   const std::vector<std::string> stages_;
   const Parts parts_;
   std::optional<http::PeerSecret> secret_;
-  // The thread "forward" has both: rounds without a leader, and without a peer
-  // of another order.
+  // As RankOf, of the peer of the latest Fits.
+  uint64_t Rank(const std::string& body);
+  // The thread "forward" has these: rounds without a leader, and without a peer
+  // to yield to; whether the peer of the latest answer has another order.
   int rounds_without_ = 0;
-  int rounds_fitting_ = 0;
+  int rounds_first_ = 0;
+  bool is_misfit_ = false;
   std::atomic<PeerLead> lead_{PeerLead::kUnknown};
-  std::atomic<bool> misfits_{false};
+  std::atomic<bool> leader_misfits_{false};  // it has another order
+  // A peer has another order, which is before this gateway's: of two that start
+  // at once one goes on.
+  std::atomic<bool> yields_{false};
   std::unique_ptr<http::Forwarder> forwarder_;
 };
 
