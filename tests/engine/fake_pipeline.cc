@@ -7,7 +7,6 @@
 #include "tests/engine/fake_constraint.h"
 
 namespace sluice {
-namespace {
 
 float LogitOf(uint64_t digest, int32_t token) {
   return static_cast<float>(Mix(digest + static_cast<uint64_t>(token)) >> 40) /
@@ -25,8 +24,6 @@ TokenResult WithLogprob(TokenId token, int32_t num_logprobs, uint64_t digest) {
   }
   return result;
 }
-
-}  // namespace
 
 TokenId NextToken(const std::vector<TokenId>& tokens,
                   const SamplingParams& sampling, int32_t vocab_size,

@@ -78,6 +78,12 @@ TokenId NextToken(const std::vector<TokenId>& tokens,
                   const SamplingParams& sampling, int32_t vocab_size,
                   const TokenMask* mask = nullptr);
 
+// The logit of a token behind a history with that digest.
+float LogitOf(uint64_t digest, int32_t token);
+// Returns `token`, with the logprobs that a request for `num_logprobs` gets
+// behind a history with that digest.
+TokenResult WithLogprob(TokenId token, int32_t num_logprobs, uint64_t digest);
+
 // The tokens a request must get whatever else runs, and how it must end. A
 // constraint must be a FakeConstraint.
 struct Expected {

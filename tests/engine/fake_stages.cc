@@ -8,10 +8,6 @@ namespace {
 
 constexpr uint64_t kNothing = 0xdeadbeef;
 
-uint64_t Fold(uint64_t digest, TokenId token) {
-  return Mix(digest * 31 + static_cast<uint64_t>(token) + 1);
-}
-
 // What a layer of the group keeps of a history.
 uint64_t Kept(size_t group, uint64_t digest) { return Mix(digest + group); }
 
@@ -24,9 +20,13 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+uint64_t Extend(uint64_t digest, TokenId token) {
+  return Mix(digest * 31 + static_cast<uint64_t>(token) + 1);
+}
+
 uint64_t Digest(const TokenId* tokens, size_t count) {
-  uint64_t digest = 1;
-  for (size_t i = 0; i < count; ++i) digest = Fold(digest, tokens[i]);
+  uint64_t digest = kNoHistory;
+  for (size_t i = 0; i < count; ++i) digest = Extend(digest, tokens[i]);
   return digest;
 }
 
@@ -153,7 +153,7 @@ Status FakeStages::CheckHistory(const Part& part, const Stage& stage,
     const int32_t window = limits_.kv_window(static_cast<int32_t>(g));
     uint64_t digest = 1;
     for (int32_t p = 0; p < end; ++p) {
-      digest = Fold(digest, part.tokens->at(static_cast<size_t>(p)));
+      digest = Extend(digest, part.tokens->at(static_cast<size_t>(p)));
       if (window > 0 && p <= query - window) continue;
       if (stage.slots.at(SlotOf(part, g, p)) != Kept(g, digest)) {
         return Internal("position ", p, " of ", end,
@@ -184,7 +184,7 @@ Status FakeStages::Do(const Part& part, size_t index, int32_t end) {
   uint64_t digest =
       Digest(part.tokens->data(), static_cast<size_t>(part.start));
   for (int32_t p = part.start; p < end; ++p) {
-    digest = Fold(digest, part.tokens->at(static_cast<size_t>(p)));
+    digest = Extend(digest, part.tokens->at(static_cast<size_t>(p)));
     uint64_t& handed_on = stage.log.at(SlotOf(part, 0, p));
     if (Computes(part, index)) {
       for (size_t g = 0; g < part.blocks.size(); ++g) {

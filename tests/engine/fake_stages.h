@@ -17,8 +17,10 @@ namespace sluice {
 // Spreads a value over all bits.
 uint64_t Mix(uint64_t x);
 
-// Digest of a history.
+// Digest of a history; of one without tokens; and of one with a token more.
 uint64_t Digest(const TokenId* tokens, size_t count);
+inline constexpr uint64_t kNoHistory = 1;
+uint64_t Extend(uint64_t digest, TokenId token);
 
 // The memory of a pipeline's stages, which outlives the pipeline. Per slot a
 // stage's "KV cache" has a digest of the whole history up to the slot's

@@ -2,27 +2,11 @@
 #define SLUICE_TESTS_ENGINE_RANDOM_RUN_H_
 
 #include <cstdint>
-#include <vector>
 
-#include "common/engine/engine_options.h"
 #include "common/engine/engine_stats.h"
+#include "tests/engine/random_shape.h"
 
 namespace sluice {
-
-inline constexpr int kRunVocab = 50;
-
-// The pipeline and the options of a random run.
-struct Shape {
-  int num_blocks = 400;
-  std::vector<int32_t> windows = {0};  // of the KV groups
-  int step_tokens = 512;               // the pipeline's limit
-  int num_stages = 1;
-  bool logs = false;  // whether stages have logs of what they hand on
-  EngineOptions options;
-  // Half of the requests have a constraint; steps come late.
-  bool constrained = false;
-  bool takes_forced = true;
-};
 
 // What goes wrong in a random run, each so often in a thousand moves.
 struct Faults {
@@ -54,12 +38,6 @@ struct Totals {
   uint64_t num_sequences = 0;
   int64_t ended_by_faults = 0;  // sequences that no pipeline could go on with
 };
-
-// Drafts `right` of four positions rightly.
-DraftProposer Oracle(int right);
-
-// A mix of all that a shape can be, without constraints.
-Shape RandomShape(uint32_t seed);
 
 // Runs `num_requests` random requests with random arrivals, cancels, failures,
 // delays of results and faults; every outcome must be as if it ran alone.

@@ -18,6 +18,7 @@
 #include "common/engine/scheduler.h"
 #include "tests/engine/fake_constraint.h"
 #include "tests/engine/fake_pipeline.h"
+#include "tests/engine/random_shape.h"
 
 namespace sluice {
 
@@ -310,20 +311,6 @@ class SchedulerHarness {
   uint64_t last_id_ = 0;
   TimePoint now_ = Clock::now();
 };
-
-// EngineOptions::ahead_within: plans go ahead whatever a step takes.
-inline constexpr Duration kAlwaysAhead = std::chrono::hours(1);
-
-inline PlanLimits TestLimits(int num_blocks) {
-  PlanLimits limits;
-  limits.max_step_tokens = 512;
-  limits.max_sequences = 64;
-  limits.max_context = 1024;
-  limits.num_blocks = num_blocks;
-  limits.num_kv_groups = 1;
-  limits.vocab_size = 50;
-  return limits;
-}
 
 // A prompt of `length` tokens, of `seed` alone.
 inline GenerateRequest TestRequest(int length, int max_tokens,

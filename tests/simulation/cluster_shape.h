@@ -1,0 +1,36 @@
+#ifndef SLUICE_TESTS_SIMULATION_CLUSTER_SHAPE_H_
+#define SLUICE_TESTS_SIMULATION_CLUSTER_SHAPE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/core/step_plan.h"
+#include "tests/simulation/cluster_run.h"
+#include "tests/simulation/gateway_process.h"
+#include "tests/simulation/network.h"
+#include "tests/simulation/stage_process.h"
+
+namespace sluice::simulation {
+
+// What a seed's cluster consists of, and what may befall it.
+struct ClusterShape {
+  PlanLimits limits;
+  GatewaySetup gateway;            // on host 0
+  int first_host = 1;              // of the stages
+  std::vector<StageSetup> stages;  // those with a place, then spares
+  Network::Weather weather;
+  int yields = 0;  // see Process
+  int num_requests = 0;
+  int max_positions = 0;
+  Duration duration{};  // of requests and faults
+  Duration fault_every{};
+  std::vector<Fault> faults;  // those that happen
+  int num_hosts() const { return first_host + static_cast<int>(stages.size()); }
+};
+
+ClusterShape RandomCluster(uint64_t seed);
+
+}  // namespace sluice::simulation
+
+#endif  // SLUICE_TESTS_SIMULATION_CLUSTER_SHAPE_H_

@@ -1,0 +1,74 @@
+#ifndef SLUICE_TESTS_SIMULATION_HOST_COMMON_STAGE_STAGE_H_
+#define SLUICE_TESTS_SIMULATION_HOST_COMMON_STAGE_STAGE_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "common/core/step_plan.h"
+#include "common/core/step_trace.h"
+#include "common/sampling/token_counts.h"
+#include "common/stage/stage_info.h"
+#include "common/tensor/hidden_states.h"
+
+namespace sluice {
+
+struct StepHeader {
+  ReplicaId replica;
+  Epoch epoch;
+  StepId step;
+};
+struct CollectiveTimes {};
+
+// A stage whose arithmetic is digests: see toy_stage.cc.
+class Stage {
+ public:
+  struct SequenceState {
+    SamplingParams sampling;
+    int32_t num_prompt_tokens = 0;
+    std::vector<TokenId> tokens;
+    std::optional<TokenCounts> counts;
+    std::vector<std::vector<BlockId>> blocks;
+  };
+  struct ChunkInput {
+    const Chunk* chunk = nullptr;
+    const SequenceState* state = nullptr;
+  };
+
+  // A step takes up to `step_time`; of a thousand sequences `no_host` fail in
+  // one, as if an expert had no host.
+  Stage(StageInfo info, Duration step_time, int no_host);
+
+  const StageInfo& info() const { return info_; }
+  void Run(const std::vector<ChunkInput>& chunks, HiddenStates in,
+           HiddenStates& out, std::vector<SequenceResult>& results,
+           const StepHeader& header = {});
+  const std::vector<SequenceResult>& failed() const { return failed_; }
+  uint64_t layers_done() const { return layers_done_; }
+  const std::vector<CollectiveTimes>& collective_times() const {
+    return collective_times_;
+  }
+  TraceSpan sampling() const { return {}; }
+
+ private:
+  // What a position has behind it: digests of its history.
+  struct Row {
+    uint64_t chain = 0;
+    uint64_t sum = 0;
+  };
+  void RunLayer(int32_t layer, const ChunkInput& input, Row* rows);
+  Row& Slot(int32_t layer, const SequenceState& state, int32_t position);
+  SequenceResult Sample(const ChunkInput& input, const Row* rows) const;
+
+  const StageInfo info_;
+  const Duration step_time_;
+  const int no_host_;
+  uint64_t layers_done_ = 0;
+  std::vector<Row> slots_;  // [own layers][blocks * kBlockTokens]
+  std::vector<SequenceResult> failed_;
+  const std::vector<CollectiveTimes> collective_times_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_TESTS_SIMULATION_HOST_COMMON_STAGE_STAGE_H_

@@ -1,0 +1,43 @@
+#ifndef SLUICE_TESTS_SIMULATION_HOST_SLUICE_V1_STAGE_GRPC_PB_H_
+#define SLUICE_TESTS_SIMULATION_HOST_SLUICE_V1_STAGE_GRPC_PB_H_
+
+#include <grpcpp/impl/service_type.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <string>
+
+#include "sluice/v1/stage.pb.h"
+
+namespace sluice::v1 {
+
+// What StageService overrides of the generated class.
+class Stage {
+ public:
+  class Service : public grpc::Service {
+   public:
+    virtual grpc::ServerBidiReactor<ControlRequest, ControlResponse>* Control(
+        grpc::CallbackServerContext* context) = 0;
+    virtual grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Steps(
+        grpc::CallbackServerContext* context) = 0;
+    virtual grpc::ServerBidiReactor<ResultsRequest, StepResult>* Results(
+        grpc::CallbackServerContext* context) = 0;
+
+    simulation::Reactor* Handle(const std::string& method,
+                                grpc::CallbackServerContext* context) override {
+      if (method == "/sluice.v1.Stage/Control") return Control(context);
+      if (method == "/sluice.v1.Stage/Steps") return Steps(context);
+      if (method == "/sluice.v1.Stage/Results") return Results(context);
+      return nullptr;
+    }
+  };
+  template <typename Base>
+  using WithRawCallbackMethod_Steps = Base;
+  template <typename Base>
+  using WithCallbackMethod_Control = Base;
+  template <typename Base>
+  using WithCallbackMethod_Results = Base;
+};
+
+}  // namespace sluice::v1
+
+#endif  // SLUICE_TESTS_SIMULATION_HOST_SLUICE_V1_STAGE_GRPC_PB_H_

@@ -1,0 +1,163 @@
+// The arithmetic of the simulation's stages. A row has the digest of the tokens
+// up to its position, and the sum of those of all positions up to it. Every
+// layer keeps its rows in the slots that the block tables name, reads all slots
+// of the history, in a windowed group the window's, and holds them against each
+// other. A slot of another history, a row that was left out, came twice or in
+// the place of another one, or a log's row from another time changes all that
+// follows, and in the end the tokens: the last layer's row draws the token that
+// tests/engine/fake_pipeline.h gives the history, if the row is the history's.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/stage/stage.h"
+#include "tests/engine/fake_pipeline.h"
+#include "tests/engine/fake_stages.h"
+#include "tests/simulation/world.h"
+
+namespace sluice {
+Stage::Stage(StageInfo info, Duration step_time, int no_host)
+    : info_(std::move(info)),
+      step_time_(step_time),
+      no_host_(no_host),
+      slots_(static_cast<size_t>(info_.last_layer - info_.first_layer) *
+             static_cast<size_t>(info_.limits.num_blocks) * kBlockTokens) {
+  SLUICE_CHECK(sizeof(Row) ==
+               sizeof(float) * static_cast<size_t>(info_.hidden_size));
+}
+
+Stage::Row& Stage::Slot(int32_t layer, const SequenceState& state,
+                        int32_t position) {
+  const auto group = static_cast<size_t>(layer % info_.limits.num_kv_groups);
+  const BlockId block =
+      state.blocks[group][static_cast<size_t>(position / kBlockTokens)];
+  const int32_t slot =
+      ((layer - info_.first_layer) * info_.limits.num_blocks + block.value()) *
+          kBlockTokens +
+      position % kBlockTokens;
+  return slots_[static_cast<size_t>(slot)];
+}
+
+void Stage::RunLayer(int32_t layer, const ChunkInput& input, Row* rows) {
+  const Chunk& chunk = *input.chunk;
+  const int32_t window =
+      info_.limits.kv_window(layer % info_.limits.num_kv_groups);
+  const auto count = static_cast<int32_t>(chunk.tokens.size());
+  for (int32_t i = 0; i < count; ++i) {
+    const int32_t position = chunk.start + i;
+    Row& row = rows[i];
+    const int32_t first = window > 0 ? std::max(0, position - window + 1) : 0;
+    Row before = {kNoHistory, 0};
+    uint64_t wrong = 0;
+    for (int32_t p = first; p < position; ++p) {
+      const Row& slot = Slot(layer, *input.state, p);
+      if ((p > first || first == 0) &&
+          slot.sum != before.sum + Mix(slot.chain)) {
+        wrong = Mix(wrong + slot.sum);
+      }
+      before = slot;
+    }
+    if (layer == 0) {
+      row.chain = Extend(before.chain, chunk.tokens[static_cast<size_t>(i)]);
+      row.sum = before.sum + Mix(row.chain);
+    } else if (position > first || position == 0) {
+      if (row.sum != before.sum + Mix(row.chain)) wrong = Mix(wrong + row.sum);
+    }
+    row.chain ^= wrong;
+    Slot(layer, *input.state, position) = row;
+  }
+}
+
+SequenceResult Stage::Sample(const ChunkInput& input, const Row* rows) const {
+  const Chunk& chunk = *input.chunk;
+  const SequenceState& state = *input.state;
+  SequenceResult result;
+  result.sequence = chunk.sequence;
+  const auto count = static_cast<int32_t>(chunk.tokens.size());
+  const int32_t last = count - 1 - chunk.num_draft_tokens;
+  const bool all = chunk.logits == LogitsWanted::kAll;
+  std::vector<TokenId> history(state.tokens.begin(),
+                               state.tokens.begin() + chunk.start + last + 1);
+  for (int32_t i = last; chunk.samples && i < count; ++i) {
+    const uint64_t digest = Digest(history.data(), history.size());
+    const auto draw = static_cast<size_t>(i - last);
+    TokenId token =
+        NextToken(history, state.sampling, info_.limits.vocab_size,
+                  chunk.masks.empty() ? nullptr : &chunk.masks.at(draw));
+    if (rows[i].chain != digest) {
+      token = (token + 1) % info_.limits.vocab_size;
+    }
+    result.sampled.push_back(
+        WithLogprob(token, state.sampling.logprobs, rows[i].chain));
+    if (i + 1 == count || chunk.tokens[static_cast<size_t>(i + 1)] != token) {
+      break;
+    }
+    history.push_back(token);
+  }
+  for (int32_t i = 0; all && i < count; ++i) {
+    const int32_t next = chunk.start + i + 1;
+    if (state.sampling.prompt_logprobs < 0 || next >= state.num_prompt_tokens) {
+      break;
+    }
+    result.prompt.push_back(WithLogprob(state.tokens[static_cast<size_t>(next)],
+                                        state.sampling.prompt_logprobs,
+                                        rows[i].chain));
+  }
+  if (!state.sampling.return_logits) return result;
+  const int32_t first = all ? 0 : last;
+  const int32_t logits_rows =
+      all ? count : static_cast<int32_t>(result.sampled.size());
+  for (int32_t i = first; i < first + logits_rows; ++i) {
+    for (int32_t v = 0; v < info_.limits.vocab_size; ++v) {
+      result.logits.push_back(LogitOf(rows[i].chain, v));
+    }
+  }
+  return result;
+}
+
+void Stage::Run(const std::vector<ChunkInput>& chunks, HiddenStates in,
+                HiddenStates& out, std::vector<SequenceResult>& results,
+                const StepHeader&) {
+  simulation::World& world = simulation::World::Get();
+  simulation::Process* const process = world.process();
+  world.Sleep(world.random().Up(step_time_) * process->slowness);
+  failed_.clear();
+  size_t num_rows = 0;
+  for (const ChunkInput& input : chunks) num_rows += input.chunk->tokens.size();
+  std::vector<Row> rows(num_rows);
+  if (!info_.is_first() && num_rows > 0) {
+    std::memcpy(static_cast<void*>(rows.data()), in.values(),
+                sizeof(Row) * num_rows);
+  }
+  for (int32_t layer = info_.first_layer; layer < info_.last_layer; ++layer) {
+    Row* at = rows.data();
+    for (const ChunkInput& input : chunks) {
+      RunLayer(layer, input, at);
+      at += input.chunk->tokens.size();
+    }
+    ++layers_done_;
+  }
+  for (const ChunkInput& input : chunks) {
+    if (no_host_ == 0 || !world.random().Chance(no_host_)) continue;
+    SequenceResult& failed = failed_.emplace_back();
+    failed.sequence = input.chunk->sequence;
+    failed.status = Unavailable("no host");
+  }
+  if (!info_.is_last()) {
+    out = HiddenStates(static_cast<int32_t>(num_rows), info_.hidden_size);
+    if (num_rows > 0) {
+      std::memcpy(out.values(), rows.data(), sizeof(Row) * num_rows);
+    }
+    return;
+  }
+  const Row* at = rows.data();
+  for (const ChunkInput& input : chunks) {
+    if (input.chunk->logits != LogitsWanted::kNone) {
+      results.push_back(Sample(input, at));
+    }
+    at += input.chunk->tokens.size();
+  }
+}
+
+}  // namespace sluice
