@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/cat.h"
+#include "common/base/log.h"
 #include "tests/engine/random_shape.h"
 #include "tests/simulation/client.h"
 #include "tests/simulation/cluster_shape.h"
@@ -26,6 +27,8 @@ using std::chrono::seconds;
 constexpr Duration kMostToEnd = seconds(240);
 constexpr Duration kMostToUp = seconds(120);
 constexpr Duration kMostToStop = seconds(60);
+// A pipeline that is up for so long stays up.
+constexpr Duration kSettled = seconds(5);
 
 // The cluster of one seed, and what befalls it.
 class ClusterRun {
@@ -68,7 +71,10 @@ class ClusterRun {
       stages_.emplace_back();
       StartStage(i);
     }
-    StartGateway();
+    for (int i = 0; i < shape_.num_gateways; ++i) {
+      gateways_.emplace_back();
+      StartGateway(static_cast<size_t>(i));
+    }
     const Duration end = world_.now() + shape_.duration;
     Duration next_fault = world_.now() + random().Up(shape_.fault_every * 2);
     Duration next_request = world_.now();
@@ -98,33 +104,68 @@ class ClusterRun {
   void StartStage(size_t index) {
     stages_[index] = std::make_shared<StageProcess>(
         shape_.stages[index],
-        NewProcess("stage", shape_.first_host + static_cast<int>(index)));
+        NewProcess("stage", shape_.num_gateways + static_cast<int>(index)));
+    LogInfo(stages_[index]->process()->name(), " starts");
     stages_[index]->Start();
   }
-  void StartGateway() {
-    gateway_ = std::make_shared<GatewayProcess>(shape_.gateway,
-                                                NewProcess("gateway", 0));
-    gateways_.push_back(gateway_);
-    gateway_->Start();
+  void StartGateway(size_t index) {
+    GatewaySetup setup = shape_.gateway;
+    // The other one, in whatever life.
+    if (shape_.num_gateways > 1) {
+      setup.peer = [this, index] { return gateways_[1 - index].get(); };
+    }
+    gateways_[index] = std::make_shared<GatewayProcess>(
+        setup, NewProcess("gateway", static_cast<int>(index)));
+    lives_.push_back(gateways_[index]);
+    gateways_[index]->Start();
+  }
+  const std::shared_ptr<GatewayProcess>& AnyGateway() {
+    return gateways_[static_cast<size_t>(
+        random().Below(std::ssize(gateways_)))];
+  }
+  // The one that serves; null: none does.
+  std::shared_ptr<GatewayProcess> Leader() const {
+    for (const auto& gateway : gateways_) {
+      if (!gateway->process()->dead() && gateway->ready()) return gateway;
+    }
+    return nullptr;
   }
   // Starts the stage again `delay` after its end.
   void StartAgain(size_t index, Duration delay) {
     const auto ended = stages_[index];
+    ++restarts_;
     world_.After(delay, [this, ended, index] {
+      --restarts_;
       if (stages_[index] != ended) return;
       if (!ended->process()->dead()) return StartAgain(index, milliseconds(20));
       StartStage(index);
     });
   }
 
+  void StartGatewayAgain(size_t index, Duration delay) {
+    const auto ended = gateways_[index];
+    ++restarts_;
+    world_.After(delay, [this, ended, index] {
+      --restarts_;
+      if (gateways_[index] != ended) return;
+      if (!ended->process()->dead()) {
+        return StartGatewayAgain(index, milliseconds(20));
+      }
+      StartGateway(index);
+    });
+  }
+
   // Clients -------------------------------------------------------------------
 
+  // Most requests come while they can be served.
   bool Arrive() {
+    auto gateway = Leader();
+    if (gateway == nullptr && random().Below(10) > 0) return false;
+    if (gateway == nullptr) gateway = AnyGateway();
     GenerateRequest request = RandomRequest(requests_, shape_.max_positions);
     request.num_choices =
         random().Below(4) == 0 ? 2 + static_cast<int>(random().Below(2)) : 1;
     request.request_id = std::to_string(++num_requests_);
-    request.arrival = TimePoint();
     std::vector<std::shared_ptr<Client>> choices;
     for (int i = 0; i < request.num_choices; ++i) {
       request.sampling.choice = static_cast<uint32_t>(i);
@@ -132,19 +173,17 @@ class ClusterRun {
       if (!CheckRequest(request, shape_.limits).ok()) return false;
       choices.push_back(std::make_shared<Client>(request));
     }
-    Submit(std::move(choices));
-    return true;
-  }
-  void Submit(std::vector<std::shared_ptr<Client>> choices) {
-    gateway_->Submit(
+    gateway->Submit(
         std::move(choices), [this](const Status&) { ++totals_.refused; },
         [this](const std::shared_ptr<Client>& client) {
           clients_.push_back(client);
         });
+    return true;
   }
   void Cancel() {
-    gateway_->Cancel(
-        clients_[static_cast<size_t>(random().Below(std::ssize(clients_)))]);
+    const auto& client =
+        clients_[static_cast<size_t>(random().Below(std::ssize(clients_)))];
+    for (const auto& gateway : gateways_) gateway->Cancel(client);
   }
 
   // Faults --------------------------------------------------------------------
@@ -154,11 +193,15 @@ class ClusterRun {
         random().Below(std::ssize(shape_.faults)))];
     const auto index = static_cast<size_t>(random().Below(std::ssize(stages_)));
     const auto stage = stages_[index];
-    if (stage->process()->dead()) return;
+    const auto at = static_cast<size_t>(random().Below(std::ssize(gateways_)));
+    const auto gateway = gateways_[at];
+    if (stage->process()->dead() || gateway->process()->dead()) return;
     ++totals_.faults[static_cast<size_t>(fault)];
     const Duration time = AnyTime();
     const int host = stage->process()->host();
     const int other = OtherHost(host);
+    LogInfo(ToString(fault), ": stage ", host, ", host ", other, ", gateway ",
+            at, ", ", Seconds(time), " s");
     switch (fault) {
       case Fault::kCrash:
         stage->Crash(/*silently=*/false);
@@ -185,16 +228,21 @@ class ClusterRun {
                                       : network_.Block(other, host, time);
       case Fault::kSlow:
         return SlowDown(
-            random().Below(3) == 0 ? gateway_->process() : stage->process(),
+            random().Below(3) == 0 ? gateway->process() : stage->process(),
             time);
       case Fault::kJump:
-        return (random().Below(3) == 0 ? gateway_->process() : stage->process())
+        return (random().Below(3) == 0 ? gateway->process() : stage->process())
             ->Jump(AnyTime());
+      case Fault::kFlaky:
+        return BreakOften(host, other, time);
       case Fault::kGatewayStop:
-        return Stop(gateway_->process(), time);
+        return Stop(gateway->process(), time);
       case Fault::kGatewayCrash:
-        gateway_->Crash();
-        return StartGateway();
+        gateway->Crash();
+        return StartGatewayAgain(at, time / 4);
+      case Fault::kGatewayLeave:
+        gateway->Leave(time);
+        return StartGatewayAgain(at, time / 4);
     }
   }
   // From a moment to far beyond the limits of silence.
@@ -202,15 +250,20 @@ class ClusterRun {
     return random().Up(random().Below(2) == 0 ? milliseconds(1500)
                                               : milliseconds(15000));
   }
-  // The gateway's, or another stage's.
+  // A gateway's, or another stage's.
   int OtherHost(int host) {
     int other = host;
     while (other == host) {
-      other = random().Below(2) == 0
-                  ? 0
-                  : static_cast<int>(random().Below(shape_.num_hosts()));
+      other = static_cast<int>(random().Below(
+          random().Below(2) == 0 ? shape_.num_gateways : shape_.num_hosts()));
     }
     return other;
+  }
+  void BreakOften(int a, int b, Duration time) {
+    network_.BreakBetween(a, b);
+    const Duration pause = random().Up(milliseconds(1000));
+    if (is_over_ || time < pause) return;
+    world_.After(pause, [=, this] { BreakOften(a, b, time - pause); });
   }
   void Stop(Process* process, Duration time) {
     process->Stop();
@@ -224,6 +277,8 @@ class ClusterRun {
   // The end -------------------------------------------------------------------
 
   void Heal() {
+    is_over_ = true;
+    over_at_ = world_.now();
     network_.FreeAll();
     for (size_t i = 0; i < stages_.size(); ++i) {
       Process* const process = stages_[i]->process();
@@ -231,8 +286,12 @@ class ClusterRun {
       process->Resume();
       if (process->dead()) StartStage(i);
     }
-    gateway_->process()->slowness = 1;
-    gateway_->process()->Resume();
+    for (size_t i = 0; i < gateways_.size(); ++i) {
+      Process* const process = gateways_[i]->process();
+      process->slowness = 1;
+      process->Resume();
+      if (process->dead()) StartGateway(i);
+    }
   }
 
   void ExpectEnds() {
@@ -241,22 +300,35 @@ class ClusterRun {
         return client->ended() || client->left();
       });
     };
-    if (world_.Await(all_ended, kMostToEnd)) return;
-    world_.Fail("sequences have no end");
+    const bool in_time = world_.Await(all_ended, kMostToEnd);
+    totals_.to_ends = Seconds(world_.now() - over_at_);
+    if (in_time) return;
+    world_.Fail("sequences have no end: " + Describe());
   }
 
   // The cluster is whole again.
   void ExpectService() {
-    if (!world_.Await([this] { return gateway_->ready(); }, kMostToUp)) {
-      return world_.Fail("no pipeline comes up");
+    std::shared_ptr<GatewayProcess> leader;
+    Duration since = world_.now();
+    const auto leads = [&] {
+      const auto now = Leader();
+      if (now == nullptr || now != leader || restarts_ > 0) {
+        since = world_.now();
+      }
+      leader = now;
+      return world_.now() - since >= kSettled;
+    };
+    if (!world_.Await(leads, kMostToUp)) {
+      return world_.Fail("no pipeline comes up: " + Describe());
     }
+    totals_.to_up = Seconds(since - over_at_);
     GenerateRequest request;
     request.request_id = "last";
     request.prompt_tokens = {1, 2, 3};
     request.max_tokens = 5;
     const auto last = std::make_shared<Client>(request);
     bool refused = false;
-    gateway_->Submit(
+    leader->Submit(
         {last},
         [&](const Status& why) {
           refused = true;
@@ -271,23 +343,39 @@ class ClusterRun {
     }
   }
 
+  std::string Describe() const {
+    std::string text;
+    for (const auto& gateway : gateways_) text += gateway->Describe() + "\n";
+    for (const auto& stage : stages_) {
+      const Process& process = *stage->process();
+      text += Cat(process.name(), process.dead() ? " dead" : "",
+                  process.stopped() ? " stopped" : "", ", ", process.calls,
+                  " calls\n");
+    }
+    return text;
+  }
+
   void StopAll() {
-    gateway_->Leave(seconds(5));
+    for (const auto& gateway : gateways_) gateway->Leave(seconds(5));
     const auto all_gone = [](const auto& lives) {
       return std::ranges::all_of(lives,
                                  [](const auto& one) { return one->ended(); });
     };
-    if (!world_.Await([&] { return all_gone(gateways_); }, kMostToStop)) {
+    if (!world_.Await([&] { return all_gone(lives_); }, kMostToStop)) {
       return world_.Fail("a gateway does not end");
     }
     for (const auto& stage : stages_) stage->Leave(seconds(1));
     if (!world_.Await([&] { return all_gone(stages_); }, kMostToStop)) {
       return world_.Fail("a stage does not end");
     }
+    // But for this one.
+    if (!world_.Await([&] { return world_.fibres() == 1; }, kMostToStop)) {
+      world_.Fail("a thread or a call has no end");
+    }
   }
 
   void Count() {
-    for (const auto& gateway : gateways_) {
+    for (const auto& gateway : lives_) {
       const EngineCounters& counters = gateway->counters();
       totals_.steps += counters.steps;
       totals_.recoveries += counters.recoveries;
@@ -296,6 +384,7 @@ class ClusterRun {
       totals_.stale += counters.stale_results;
       totals_.shrinks += gateway->shrinks();
       totals_.growths += gateway->growths();
+      totals_.takeovers += gateway->takeovers();
       if (counters.exceptions > 0) world_.Fail("an exception was caught");
     }
     for (const auto& client : clients_) {
@@ -313,70 +402,24 @@ class ClusterRun {
   Network network_;
   std::mt19937 requests_;
   std::vector<std::shared_ptr<StageProcess>> stages_;
-  std::shared_ptr<GatewayProcess> gateway_;
-  std::vector<std::shared_ptr<GatewayProcess>> gateways_;
+  std::vector<std::shared_ptr<GatewayProcess>> gateways_;  // by host
+  std::vector<std::shared_ptr<GatewayProcess>> lives_;     // of all gateways
   std::vector<std::shared_ptr<Client>> clients_;
   int num_requests_ = 0;
+  int restarts_ = 0;      // of processes, that are to come
+  Duration over_at_{};    // the faults
+  bool is_over_ = false;  // nothing goes wrong any more
   Totals totals_;
 };
 
 }  // namespace
 
-const char* ToString(Fault fault) {
-  static constexpr const char* kNames[kNumFaults] = {"crashes",
-                                                     "power losses",
-                                                     "stops",
-                                                     "leaves",
-                                                     "breaks",
-                                                     "partitions",
-                                                     "one-way partitions",
-                                                     "slow times",
-                                                     "clock jumps",
-                                                     "stops of the gateway",
-                                                     "crashes of the gateway"};
-  return kNames[static_cast<size_t>(fault)];
+Outcome RunCluster(uint64_t seed) {
+  auto run = std::make_unique<ClusterRun>(seed);
+  Outcome outcome = run->Run();
+  // A run that failed ends in the middle: its fibres are left where they are.
+  if (!outcome.failure.empty()) (void)run.release();
+  return outcome;
 }
-
-void Totals::Add(const Totals& other) {
-  seeds += other.seeds;
-  seconds += other.seconds;
-  moves += other.moves;
-  steps += other.steps;
-  tokens += other.tokens;
-  clients += other.clients;
-  refused += other.refused;
-  cancelled += other.cancelled;
-  left += other.left;
-  recoveries += other.recoveries;
-  replayed += other.replayed;
-  kept += other.kept;
-  stale += other.stale;
-  suspensions += other.suspensions;
-  shrinks += other.shrinks;
-  growths += other.growths;
-  for (size_t i = 0; i < faults.size(); ++i) faults[i] += other.faults[i];
-  for (const auto& [what, count] : other.excuses) excuses[what] += count;
-}
-
-std::string Totals::Text() const {
-  std::string text = Cat(
-      seeds, " seeds: ", seconds / 3600, " hours, ", moves, " moves, ", steps,
-      " steps, ", clients, " clients with ", tokens, " tokens, ", refused,
-      " refused, ", cancelled, " cancelled, ", left, " left by their gateway; ",
-      recoveries, " recoveries, ", suspensions, " suspensions, ", replayed,
-      " tokens replayed, ", kept, " of them on some stages, ", stale,
-      " stale results, ", shrinks, " shrinks, ", growths, " growths; faults:");
-  for (int i = 0; i < kNumFaults; ++i) {
-    text += Cat(i == 0 ? " " : ", ", faults[static_cast<size_t>(i)], " ",
-                ToString(static_cast<Fault>(i)));
-  }
-  text += "; ended early:";
-  for (const auto& [what, count] : excuses) {
-    text += Cat(" ", count, " \"", what, "\"");
-  }
-  return text;
-}
-
-Outcome RunCluster(uint64_t seed) { return ClusterRun(seed).Run(); }
 
 }  // namespace sluice::simulation

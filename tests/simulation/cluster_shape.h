@@ -6,18 +6,18 @@
 
 #include "common/base/clock.h"
 #include "common/core/step_plan.h"
-#include "tests/simulation/cluster_run.h"
 #include "tests/simulation/gateway_process.h"
 #include "tests/simulation/network.h"
 #include "tests/simulation/stage_process.h"
+#include "tests/simulation/totals.h"
 
 namespace sluice::simulation {
 
 // What a seed's cluster consists of, and what may befall it.
 struct ClusterShape {
   PlanLimits limits;
-  GatewaySetup gateway;            // on host 0
-  int first_host = 1;              // of the stages
+  int num_gateways = 1;  // on hosts 0 and up
+  GatewaySetup gateway;
   std::vector<StageSetup> stages;  // those with a place, then spares
   Network::Weather weather;
   int yields = 0;  // see Process
@@ -26,7 +26,9 @@ struct ClusterShape {
   Duration duration{};  // of requests and faults
   Duration fault_every{};
   std::vector<Fault> faults;  // those that happen
-  int num_hosts() const { return first_host + static_cast<int>(stages.size()); }
+  int num_hosts() const {
+    return num_gateways + static_cast<int>(stages.size());
+  }
 };
 
 ClusterShape RandomCluster(uint64_t seed);

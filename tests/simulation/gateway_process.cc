@@ -9,6 +9,8 @@ namespace {
 
 // As services/gateway has it.
 constexpr Duration kStagesDrain = std::chrono::seconds(1);
+constexpr Duration kAsk = std::chrono::milliseconds(500);
+constexpr int kRecoveringLeases = 3;
 
 }  // namespace
 
@@ -82,6 +84,21 @@ void GatewayProcess::Cancel(const std::shared_ptr<Client>& client) {
   });
 }
 
+std::string GatewayProcess::Describe() const {
+  if (!open_) return process_->name() + " is not there";
+  const PipelineStatus status = pipeline_->status();
+  std::string text = Cat(process_->name(), ", ", ToString(status.role), ": ",
+                         status.ready ? "ready" : status.message);
+  for (const auto* stages : {&status.stages, &status.spares}) {
+    for (const StageStatus& stage : *stages) {
+      text +=
+          Cat("; ", stage.address, " ", stage.first_layer, "-",
+              stage.last_layer, " ", ToString(stage.state), " ", stage.message);
+    }
+  }
+  return text;
+}
+
 void GatewayProcess::Run() {
   auto pipeline = PipelineAssembler::Create(setup_.pipeline);
   if (!pipeline.ok()) return World::Get().Fail(Message(pipeline.status()));
@@ -89,8 +106,12 @@ void GatewayProcess::Run() {
   engine_ = std::make_unique<EngineLoop>(setup_.engine, &pipeline_->plans());
   const Status started = engine_->Start();
   if (!started.ok()) return World::Get().Fail(Message(started));
-  pipeline_->Start(CallbacksTo(engine_.get()));
+  PipelineCallbacks callbacks = CallbacksTo(engine_.get());
+  if (setup_.peer) callbacks.peer_lead = [this] { return peer_lead_; };
+  pipeline_->Start(std::move(callbacks));
   open_ = true;
+  NamedThread peers;
+  if (setup_.peer) peers = NamedThread("peers", [this] { WatchPeer(); });
   {
     MutexLock lock(mutex_);
     while (!process_->dead() && !leave_limit_.has_value()) wake_.Wait(mutex_);
@@ -101,6 +122,7 @@ void GatewayProcess::Run() {
   }
   open_ = false;
   engine_->Stop();
+  peers.Join();
   counters_ = engine_->Stats();
   pipeline_->Drain(Clock::now() + kStagesDrain);
   status_ = pipeline_->status();
@@ -114,6 +136,55 @@ void GatewayProcess::Run() {
   }
   engine_ = nullptr;
   pipeline_ = nullptr;
+}
+
+// The other gateways ---------------------------------------------------------
+
+// What /readyz would say of this gateway's pipeline.
+PeerLead GatewayProcess::own_lead() const {
+  if (!open_ || pipeline_->role() != GatewayRole::kLeader) {
+    return PeerLead::kNone;
+  }
+  const Duration down = pipeline_->status().down;
+  if (down == Duration::zero()) return PeerLead::kUp;
+  return down < kRecoveringLeases * setup_.pipeline.lease
+             ? PeerLead::kRecovering
+             : PeerLead::kNone;
+}
+
+void GatewayProcess::WatchPeer() {
+  World& world = World::Get();
+  while (open_ && !process_->dead()) {
+    const bool leads = pipeline_->role() == GatewayRole::kLeader;
+    if (!leads || pipeline_->status().down >= setup_.pipeline.lease) {
+      answered_ = false;
+      AskPeer();
+      world.Sleep(kAsk);
+      if (answered_) {
+        rounds_without_ = 0;
+      } else if (++rounds_without_ >= 2) {
+        peer_lead_ = PeerLead::kNone;
+      }
+    } else {
+      world.Sleep(kAsk);
+    }
+  }
+}
+
+void GatewayProcess::AskPeer() {
+  const auto self = shared_from_this();
+  GatewayProcess* const peer = setup_.peer();
+  if (peer->process()->dead()) return;
+  Network& network = Network::Get();
+  network.Post(
+      process_, peer->process(), [self, to = peer->shared_from_this()] {
+        const PeerLead lead = to->own_lead();
+        if (lead == PeerLead::kNone) return;
+        Network::Get().Post(to->process(), self->process(), [self, lead] {
+          self->answered_ = true;
+          self->peer_lead_ = lead;
+        });
+      });
 }
 
 }  // namespace sluice::simulation

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,9 +16,13 @@
 
 namespace sluice::simulation {
 
+class GatewayProcess;
+
 struct GatewaySetup {
   EngineOptions engine;
   PipelineOptions pipeline;
+  // The other gateway of the same stages; empty: there is none.
+  std::function<GatewayProcess*()> peer = nullptr;
 };
 
 // One life of a gateway's process: the engine and the assembler, joined as
@@ -42,13 +47,20 @@ class GatewayProcess : public std::enable_shared_from_this<GatewayProcess> {
   void Cancel(const std::shared_ptr<Client>& client);
 
   bool ready() const { return open_ && pipeline_->ready(); }
+  // For people: the gateway's role and pipeline, and the states of its stages.
+  std::string Describe() const;
   const EngineCounters& counters() const { return counters_; }
   uint64_t shrinks() const { return status_.shrinks; }
   uint64_t growths() const { return status_.growths; }
+  uint64_t takeovers() const { return status_.takeovers; }
 
  private:
   void Run();
   void Wake();
+  // As PeerGateways: asks the other gateway who leads, twice a second.
+  void WatchPeer();
+  void AskPeer();
+  PeerLead own_lead() const;
 
   const GatewaySetup setup_;
   Process* const process_;
@@ -60,6 +72,9 @@ class GatewayProcess : public std::enable_shared_from_this<GatewayProcess> {
   CondVar wake_;
   std::optional<Duration> leave_limit_;
   std::vector<std::pair<SequenceId, std::shared_ptr<Client>>> clients_;
+  PeerLead peer_lead_ = PeerLead::kUnknown;
+  int rounds_without_ = 0;   // an answer of a peer that leads
+  bool answered_ = false;    // in this round
   EngineCounters counters_;  // at the end
   PipelineStatus status_;    // likewise
   bool ended_ = false;

@@ -28,7 +28,8 @@ void Log(LogLevel level, std::string_view message) {
                process == nullptr ? "-" : process->name().c_str(),
                static_cast<int>(message.size()), message.data());
 }
-bool IsLogged(LogLevel) { return WritesLog(); }
+// Whether lines are written changes nothing of a run.
+bool IsLogged(LogLevel) { return true; }
 bool FlushLog(Duration) { return true; }
 
 void FillRandom(std::span<uint8_t> out) {

@@ -95,6 +95,14 @@ void Network::Cut(Process* process, bool silently) {
   }
 }
 
+void Network::Post(Process* from, Process* to, std::function<void()> work) {
+  World& world = World::Get();
+  if (from->dead() || FreeAt(from->host(), to->host()) > world.now()) return;
+  world.After(Latency(), [to, work = std::move(work)] {
+    if (!to->dead()) World::Get().Spawn(to, work);
+  });
+}
+
 Duration Network::Latency() {
   Random& random = World::Get().random();
   const bool late = weather_.late > 0 && random.Chance(weather_.late);

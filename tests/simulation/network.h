@@ -2,6 +2,7 @@
 #define SLUICE_TESTS_SIMULATION_NETWORK_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -54,6 +55,9 @@ class Network {
   // as well, and nobody is told.
   void Cut(Process* process, bool silently);
   void FreeAll();
+
+  // Runs `work` in a fibre of `to`, unless the way is blocked.
+  void Post(Process* from, Process* to, std::function<void()> work);
 
   Duration Latency();
   size_t window() const { return weather_.window; }

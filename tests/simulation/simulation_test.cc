@@ -19,6 +19,13 @@ uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   return value == nullptr ? otherwise : std::strtoull(value, nullptr, 10);
 }
 
+// Sanitizers take their time.
+#ifdef SLUICE_ASAN
+constexpr uint64_t kSeeds = 100;
+#else
+constexpr uint64_t kSeeds = 1500;
+#endif
+
 TEST(PipelineSimulationTest, OneSeedHasOneRun) {
   for (const uint64_t seed : {1, 2, 3, 4, 5}) {
     const Outcome first = RunCluster(seed);
@@ -31,7 +38,7 @@ TEST(PipelineSimulationTest, OneSeedHasOneRun) {
 
 TEST(PipelineSimulationTest, EveryHistoryIsTheUndisturbedOne) {
   const uint64_t first = FromEnvironment("SLUICE_SIMULATION_FIRST", 0);
-  const uint64_t seeds = FromEnvironment("SLUICE_SIMULATION_SEEDS", 400);
+  const uint64_t seeds = FromEnvironment("SLUICE_SIMULATION_SEEDS", kSeeds);
   Totals totals;
   for (uint64_t seed = first; seed != first + seeds; ++seed) {
     const Outcome outcome = RunCluster(seed);

@@ -97,7 +97,10 @@ void StageProcess::Load() {
   }
   while (TakeWanted()) {
     Unload();
-    const Status loaded = LoadLayers();
+    Status loaded = FailedPrecondition("the file cannot be read");
+    if (!World::Get().random().Chance(setup_.failed_loads)) {
+      loaded = LoadLayers();
+    }
     if (loaded.ok()) continue;
     StageInfo none = setup_.info;
     none.first_layer = none.last_layer = 0;
@@ -117,9 +120,6 @@ Status StageProcess::LoadLayers() {
   World& world = World::Get();
   session_->SetLoading("loading");
   world.Sleep(world.random().Up(setup_.load_time) * process_->slowness);
-  if (setup_.assignable && world.random().Chance(setup_.failed_loads)) {
-    return FailedPrecondition("the layers were not loaded");
-  }
   StageInfo info = setup_.info;
   info.first_layer = place_.first_layer;
   info.last_layer = place_.last_layer;

@@ -23,7 +23,9 @@ struct StageSetup {
   Duration step_time{};  // the longest
   Duration load_time{};  // likewise
   int no_host = 0;       // see Stage
-  int failed_loads = 0;  // of a thousand
+  int failed_loads = 0;  // of a thousand that a gateway asks for
+  // KV blocks that each layer takes from the stage's limit.
+  int blocks_per_layer = 0;
 };
 
 // One life of a stage's process: what services/stage builds, on the simulated

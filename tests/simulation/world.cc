@@ -177,13 +177,11 @@ World::World(uint64_t seed) : random_(Mix(seed)) { g_world = this; }
 
 World::~World() {
   for (const auto& fibre : fibres_) {
-    if (fibre->done) {
-      FreeStacks().push_back(fibre->stack);
-    } else {
-      // A failed run ends in the middle. Its stacks are left as they are.
-      new boost::context::fiber(std::move(fibre->context));
-    }
+    SLUICE_CHECK(fibre->done);
+    FreeStacks().push_back(fibre->stack);
   }
+  // Events that come to nothing may still hold what the run has made.
+  events_.clear();
   g_world = nullptr;
 }
 
@@ -222,7 +220,7 @@ Fibre* World::Make(Process* process, std::function<void()> body) {
                               fibre->done = true;
                               return std::move(fibre->caller);
                             });
-  ++process->fibres;
+  ++num_fibres_;
   return fibre;
 }
 
@@ -286,7 +284,7 @@ void World::Resume(Fibre* fibre) {
   fibre->context = std::move(fibre->context).resume();
   current_ = nullptr;
   if (!fibre->done) return;
-  --fibre->process->fibres;
+  --num_fibres_;
   idle_.push_back(fibre);
 }
 

@@ -61,8 +61,7 @@ class Process {
   int slowness = 1;
   // Locks after which another fibre runs first, of a thousand.
   int yields = 0;
-  int fibres = 0;  // alive
-  int calls = 0;   // ends of calls that are not done
+  int calls = 0;  // ends of calls that are not done
 
  private:
   friend class World;
@@ -108,6 +107,7 @@ class World {
   void Fail(std::string why);
   const std::string& failure() const { return failure_; }
   uint64_t moves() const { return moves_; }
+  int fibres() const { return num_fibres_; }  // that have not ended
 
   // Of the fibre that runs; null: none does.
   Process* process() const;
@@ -144,6 +144,7 @@ class World {
   std::vector<std::unique_ptr<Fibre>> fibres_;
   std::vector<Fibre*> idle_;
   std::vector<std::unique_ptr<Process>> processes_;
+  int num_fibres_ = 0;
   Fibre* current_ = nullptr;
 };
 
