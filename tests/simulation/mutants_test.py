@@ -1,0 +1,94 @@
+"""Bugs put into the pipeline by hand: the simulation finds each one of them.
+
+    SLUICE_LONG=1 python3 mutants_test.py
+    SLUICE_LONG=1 SLUICE_MUTANTS='log|ack' python3 mutants_test.py
+
+Builds pipeline_simulation_test from a copy of the tree, with one bug at a time.
+"""
+
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from testing import mutants  # noqa: E402
+
+# See mutants.Mutants.
+MUTANTS = [
+    ("a stage that lost its KV cache counts as one that kept it",
+     "pipeline/gateway/stage_connection.cc",
+     "kv_epoch_ = assigned.kept() && kv_epoch_ != Epoch(0) ? epoch : Epoch(0);",
+     "kv_epoch_ = epoch;"),
+    ("kept is answered though another epoch lay between",
+     "pipeline/stage/stage_session.cc",
+     "kept_ = kv_epoch_ != 0 && assign.keep_epoch() == kv_epoch_;",
+     "kept_ = kv_epoch_ != 0;"),
+    ("a predecessor without a log is not asked to compute again",
+     "pipeline/gateway/stage_places.cc",
+     "feeds = !kept || (feeds && !stage.facts().replay_log);",
+     "feeds = !kept;"),
+    ("a boundary log has no rows of plans with replays",
+     "stage/boundary_log.cc",
+     "if (!rows_.empty()) {\n          std::copy_n",
+     "if (!rows_.empty() && is_all) {\n          std::copy_n"),
+    ("a boundary log's row is that of another block",
+     "stage/boundary_log.cc",
+     "state.blocks[0][position / kBlockTokens];",
+     "state.blocks[0][position / kBlockTokens / 2];"),
+    ("an ack counts twice", "rpc/credited_sender.cc",
+     "      ++credits_;\n", "      credits_ += 2;\n"),
+    ("an ack is not sent", "pipeline/stage/epoch_streams.cc",
+     "if (input != nullptr) input->QueueAck(step.step, step.timing);",
+     "if (input != nullptr && step.step.value() % 5 != 0) {\n"
+     "      input->QueueAck(step.step, step.timing);\n    }"),
+    ("the end of the successor's stream is ignored",
+     "pipeline/stage/epoch_links.cc",
+     "if (assigned) {\n    Fail(epoch, side, why);",
+     "if (assigned) {"),
+    ("results from before there is a reader are lost",
+     "pipeline/stage/epoch_streams.cc",
+     "    place->Enqueue(std::move(early));\n", ""),
+    ("an epoch begins with the last one's sequences",
+     "stage/stage_loop.cc", "    forget_ = true;\n", ""),
+    ("tokens that a lost epoch sampled are used in the next",
+     "stage/stage_loop.cc", "    sampled_.Clear();\n", ""),
+    ("a broken stream of a server is not ended", "rpc/server_stream.h",
+     "SetEnd(Cancelled(options_.method, \": the peer is gone\"));\n"
+     "    queue_.Abort();\n    Pump();\n",
+     "SetEnd(Cancelled(options_.method, \": the peer is gone\"));\n"),
+    ("a stage is anybody's at any time", "pipeline/stage/stage_session.cc",
+     "if (now - holder_.heard >= holder_.lease) return OkStatus();",
+     "if (true) return OkStatus();"),
+    ("a new hold goes on with the old one's epoch",
+     "pipeline/stage/stage_session.cc",
+     "if (replaced != nullptr) ended = links_.Release(/*draining=*/false);",
+     ""),
+    ("steps are queued for the successor in any order",
+     "pipeline/stage/epoch_links.cc",
+     "      status = Annotate(next->EnqueueFrame(std::move(frame)), \"step \",",
+     "      if (done.step.value() % 7 == 3) return;\n"
+     "      status = Annotate(next->EnqueueFrame(std::move(frame)), \"step \","),
+    ("the last message before an end is lost", "rpc/send_queue.h",
+     "    if (!queue_.empty()) {\n      current_",
+     "    if (closed_) queue_.clear();\n"
+     "    if (!queue_.empty()) {\n      current_"),
+    ("a wait for the gateway's silence is forgotten at a stop",
+     "pipeline/gateway/pipeline_assembler.cc",
+     "if (stage.linked() && silence >= most) {", "if (false) {"),
+    ("a lost pipeline is not told to the engine",
+     "pipeline/gateway/pipeline_assembler.cc",
+     "  (by_choice ? callbacks_.on_resplit\n"
+     "             : callbacks_.on_lost)(Unavailable(message_));",
+     "  if (by_choice) callbacks_.on_resplit(Unavailable(message_));"),
+]
+
+
+class MutantsTest(mutants.Mutants, unittest.TestCase):
+    TARGET = "pipeline_simulation_test"
+    BINARY = "tests/simulation/pipeline_simulation_test"
+    SECONDS = 300
+    MUTANTS = MUTANTS
+
+
+if __name__ == "__main__":
+    mutants.main()
