@@ -20,13 +20,17 @@ bool WritesLog() {
 
 }  // namespace
 
+// What a process calls an error is one in any run.
 void Log(LogLevel level, std::string_view message) {
-  if (!WritesLog()) return;
-  const simulation::World& world = simulation::World::Get();
-  const simulation::Process* const process = world.process();
-  std::fprintf(stderr, "%10.4f %s: %.*s\n", Seconds(world.now()),
-               process == nullptr ? "-" : process->name().c_str(),
-               static_cast<int>(message.size()), message.data());
+  simulation::World& world = simulation::World::Get();
+  if (WritesLog() || level == LogLevel::kError) {
+    const simulation::Process* const process = world.process();
+    std::fprintf(stderr, "%10.4f %s: %.*s\n", Seconds(world.now()),
+                 process == nullptr ? "-" : process->name().c_str(),
+                 static_cast<int>(message.size()), message.data());
+  }
+  if (level == LogLevel::kError) world.Fail(std::string(message));
+  if (world.on_log) world.on_log(message);
 }
 // Whether lines are written changes nothing of a run.
 bool IsLogged(LogLevel) { return true; }

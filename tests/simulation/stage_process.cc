@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/base/cat.h"
 #include "common/pipeline/stage/stage_service.h"
 #include "tests/simulation/network.h"
 
@@ -11,6 +12,20 @@ namespace {
 // As services/stage has them.
 constexpr Duration kLastSteps = std::chrono::seconds(5);
 constexpr Duration kLastWords = std::chrono::milliseconds(500);
+
+// Honest peers send no plan that contradicts the ones before it.
+class NoStepError : public StepOutputSink {
+ public:
+  explicit NoStepError(StepOutputSink* sink) : sink_(*sink) {}
+  void OnStep(StepOutput output) override { sink_.OnStep(std::move(output)); }
+  void OnStepError(Epoch epoch, StepId step, Status why) override {
+    World::Get().Fail(Cat("a stage refuses step ", step, ": ", Message(why)));
+    sink_.OnStepError(epoch, step, std::move(why));
+  }
+
+ private:
+  StepOutputSink& sink_;
+};
 
 }  // namespace
 
@@ -55,6 +70,7 @@ void StageProcess::Run() {
     };
   }
   session_ = std::make_shared<StageSession>(std::move(options));
+  sink_ = std::make_unique<NoStepError>(&session_->links());
   service_ = MakeStageService(session_, nullptr);
   Network::Get().Listen(process_, service_.get());
   loader_ = NamedThread("stage-load", [this] { Load(); });
@@ -83,9 +99,10 @@ void StageProcess::Run() {
   while (process_->calls > 0) {
     World::Get().Sleep(std::chrono::milliseconds(10));
   }
-  service_ = nullptr;
-  session_ = nullptr;
   Unload();
+  service_ = nullptr;
+  sink_ = nullptr;
+  session_ = nullptr;
 }
 
 // As services/stage's thread "stage-load".
@@ -124,7 +141,7 @@ Status StageProcess::LoadLayers() {
   info.first_layer = place_.first_layer;
   info.last_layer = place_.last_layer;
   auto stage = std::make_unique<Stage>(info, setup_.step_time, setup_.no_host);
-  auto loop = std::make_unique<StageLoop>(stage.get(), &session_->links(),
+  auto loop = std::make_unique<StageLoop>(stage.get(), sink_.get(),
                                           2 * setup_.max_steps_in_flight);
   loop->Start();
   {

@@ -55,6 +55,7 @@ class StageProcess : public std::enable_shared_from_this<StageProcess> {
   const StageSetup setup_;
   Process* const process_;
   std::shared_ptr<StageSession> session_;
+  std::unique_ptr<StepOutputSink> sink_;
   std::unique_ptr<grpc::Service> service_;
   NamedThread loader_;
   StagePlace place_;  // the loader's

@@ -27,7 +27,6 @@ void Totals::Add(const Totals& other) {
   seeds += other.seeds;
   seconds += other.seconds;
   to_ends = std::max(to_ends, other.to_ends);
-  to_up = std::max(to_up, other.to_up);
   moves += other.moves;
   steps += other.steps;
   tokens += other.tokens;
@@ -55,7 +54,8 @@ std::string Totals::Text() const {
       recoveries, " recoveries, ", suspensions, " suspensions, ", replayed,
       " tokens replayed, ", kept, " of them on some stages, ", stale,
       " stale results, ", shrinks, " shrinks, ", growths, " growths, ",
-      takeovers, " takeovers; faults:");
+      takeovers, " takeovers; all ends at most ", to_ends,
+      " s after the last fault; faults:");
   for (int i = 0; i < kNumFaults; ++i) {
     text += Cat(i == 0 ? " " : ", ", faults[static_cast<size_t>(i)], " ",
                 ToString(static_cast<Fault>(i)));

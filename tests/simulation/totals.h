@@ -30,10 +30,7 @@ const char* ToString(Fault fault);
 struct Totals {
   uint64_t seeds = 0;
   double seconds = 0;  // virtual ones
-  // From the last fault: until all clients had their end, until a pipeline was
-  // up; the longest ones.
-  double to_ends = 0;
-  double to_up = 0;
+  double to_ends = 0;  // from the last fault until all clients had their end
   uint64_t moves = 0;  // of fibres, and events
   uint64_t steps = 0;
   uint64_t tokens = 0;  // told to clients

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -100,6 +101,9 @@ class World {
   // not hold within `limit`.
   bool Await(const std::function<bool()>& condition, Duration limit,
              Duration pause = std::chrono::milliseconds(20));
+
+  // Gets every line that a process logs.
+  std::function<void(std::string_view)> on_log;
 
   // Runs until `done`, or the first failure.
   void Run(const std::function<bool()>& done);
