@@ -11,9 +11,9 @@
 namespace sluice::http {
 
 // A secret of servers that pass requests on to each other: a request carries
-// the proof that its sender has the secret, and which client it is of. The proof
-// is of method, target, id and client, not of body, key or time: who reads one
-// on the way can send such a request at any time. Any thread.
+// the proof that its sender has the secret, and which client it is of. The
+// proof is of method, target, id and client, not of body, key or time: who
+// reads one on the way can send such a request at any time. Any thread.
 class PeerSecret {
  public:
   // Of a request: the proof.
