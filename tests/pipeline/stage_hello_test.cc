@@ -29,11 +29,13 @@ class StageHelloTest : public ::testing::Test {
     hello.set_gateway_id("gateway");
     hello.set_secret(std::string(wire::kSecretBytes, secret));
     hello.set_count(count);
-    control_ =
+    const auto control =
         std::make_shared<ControlStream>(rpc::ServerStreamOptions{"Control"},
                                         stage_->session().shared_from_this());
-    const Status said = stage_->session().OnHello(hello, control_).status();
-    return said.ok() ? "" : Message(said);
+    const Status said = stage_->session().OnHello(hello, control).status();
+    if (!said.ok()) return Message(said);
+    control_ = control;
+    return "";
   }
 
   std::unique_ptr<testing::FakeStage> stage_;
