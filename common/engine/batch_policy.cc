@@ -255,7 +255,9 @@ QueueState BatchPolicy::Queue() const {
     }
     queue.prompt_tokens += own.prompt_tokens;
   }
-  if (!state_.admission_blocked) {
+  // Nothing that runs, nothing that holds blocks: then what was blocked has
+  // ended, and no plan came since.
+  if (!state_.admission_blocked || sequences.running().empty()) {
     queue.free_places =
         queue.places - static_cast<int>(sequences.running().size());
   }

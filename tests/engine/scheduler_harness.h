@@ -262,6 +262,10 @@ class SchedulerHarness {
     return scheduler_.state().sequences.num_waiting();
   }
   const EngineCounters& counters() const { return counters_; }
+  QueueState queue() const {
+    EngineStats now;
+    return scheduler_.FillStats(now);
+  }
   EngineStats stats() const {
     EngineStats now;
     scheduler_.FillStats(now);

@@ -282,6 +282,21 @@ TEST(SchedulerQueueTest, NoMoreRunAtOnceThanAllowed) {
   EXPECT_FALSE(harness.scheduler().state().admission_blocked);
 }
 
+// Else a slow pipeline promises a long wait, and an engine without a sequence
+// refuses every request.
+TEST(SchedulerQueueTest, PlacesAreFreeOnceAllThatWaitedIsCancelled) {
+  EngineOptions options;
+  options.max_running = 1;
+  SchedulerHarness harness(options, TestLimits(100));
+  const SequenceId running = harness.Add(TestRequest(4, 5, 1));
+  const SequenceId waiting = harness.Add(TestRequest(4, 5, 2));
+  harness.Plan();
+  EXPECT_EQ(harness.queue().free_places, 0);
+  harness.End(waiting, FinishReason::kCancelled);
+  harness.End(running, FinishReason::kCancelled);
+  EXPECT_EQ(harness.queue().free_places, 1);
+}
+
 TEST(SchedulerQueueTest, NobodyStarvesWhileOthersKeepComing) {
   SchedulerHarness harness({}, TestLimits(16), /*num_stages=*/2);
   const SequenceId large = harness.Add(TestRequest(180, 60, 1));
