@@ -17,6 +17,9 @@ void EpochStreams::QueueAcks() {
 }
 
 Status EpochStreams::QueueResult(v1::StepResult result) {
+  // One may have been lost, and the gateway's end of the stream does not show
+  // it: no result may follow.
+  if (broken) return OkStatus();
   bool queued = false;
   if (results != nullptr) {
     queued = results->Enqueue(std::move(result));

@@ -31,6 +31,7 @@ struct EpochStreams {
   // Queues the acks of computed steps that the successor has room for.
   void QueueAcks();
   // RESOURCE_EXHAUSTED if the gateway, or the first stage, reads too little.
+  // Drops the results of a broken epoch.
   Status QueueResult(v1::StepResult result);
   // Queues the sampled tokens of `result` for a first stage that reads them.
   Status QueueSampled(const StepResult& result);
