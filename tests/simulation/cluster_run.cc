@@ -29,7 +29,8 @@ using std::chrono::seconds;
 // Once nothing goes wrong any more all clients have their end within this time.
 constexpr Duration kMostToEnd = seconds(240);
 constexpr Duration kMostToUp = seconds(120);
-constexpr Duration kMostToStop = seconds(60);
+// A load that began while its process was slow takes its time.
+constexpr Duration kMostToStop = seconds(180);
 // A pipeline that is up for so long stays up.
 constexpr Duration kSettled = seconds(5);
 

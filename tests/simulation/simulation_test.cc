@@ -36,6 +36,14 @@ TEST(PipelineSimulationTest, OneSeedHasOneRun) {
   EXPECT_NE(RunCluster(1).digest, RunCluster(2).digest);
 }
 
+// A result behind one that found no reader; an engine without a sequence that
+// refused every request.
+TEST(PipelineSimulationTest, SeedsThatFoundBugs) {
+  for (const uint64_t seed : {9035, 64283}) {
+    EXPECT_EQ(RunCluster(seed).failure, "") << seed;
+  }
+}
+
 TEST(PipelineSimulationTest, EveryHistoryIsTheUndisturbedOne) {
   const uint64_t first = FromEnvironment("SLUICE_SIMULATION_FIRST", 0);
   const uint64_t seeds = FromEnvironment("SLUICE_SIMULATION_SEEDS", kSeeds);
