@@ -1,9 +1,11 @@
+// Size: the whole life of one cluster: its start, clients, faults and end.
 #include "tests/simulation/cluster_run.h"
 
 #include <algorithm>
 #include <initializer_list>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -187,7 +189,7 @@ class ClusterRun {
     GenerateRequest request = RandomRequest(requests_, shape_.max_positions);
     request.num_choices =
         random().Below(4) == 0 ? 2 + static_cast<int>(random().Below(2)) : 1;
-    request.request_id = std::to_string(++num_requests_);
+    request.request_id = std::to_string(num_requests_ + 1);
     std::vector<std::shared_ptr<Client>> choices;
     for (int i = 0; i < request.num_choices; ++i) {
       request.sampling.choice = static_cast<uint32_t>(i);
@@ -195,10 +197,16 @@ class ClusterRun {
       if (!CheckRequest(request, shape_.limits).ok()) return false;
       choices.push_back(std::make_shared<Client>(request));
     }
+    ++num_requests_;
     gateway->Submit(
-        std::move(choices), [this](const Status&) { ++totals_.refused; },
+        std::move(choices),
+        [this, id = request.request_id](const Status&) {
+          ++totals_.refused;
+          answered_.insert(id);
+        },
         [this](const std::shared_ptr<Client>& client) {
           clients_.push_back(client);
+          answered_.insert(client->request().request_id);
         });
     return true;
   }
@@ -317,10 +325,12 @@ class ClusterRun {
   }
 
   void ExpectEnds() {
+    // Of a gateway that stood still, too.
     const auto all_ended = [this] {
-      return std::ranges::all_of(clients_, [](const auto& client) {
-        return client->ended() || client->left();
-      });
+      return std::ssize(answered_) == num_requests_ &&
+             std::ranges::all_of(clients_, [](const auto& client) {
+               return client->ended() || client->left();
+             });
     };
     const bool in_time = world_.Await(all_ended, kMostToEnd);
     totals_.to_ends = Seconds(world_.now() - over_at_);
@@ -426,10 +436,11 @@ class ClusterRun {
   std::vector<std::shared_ptr<GatewayProcess>> lives_;     // of all gateways
   std::vector<std::shared_ptr<Client>> clients_;
   int num_requests_ = 0;
-  int restarts_ = 0;       // of processes, that are to come
-  Duration over_at_{};     // the faults
-  bool is_stuck_ = false;  // a step hung
-  bool is_over_ = false;   // nothing goes wrong any more
+  std::set<std::string> answered_;  // requests that were taken or refused
+  int restarts_ = 0;                // of processes, that are to come
+  Duration over_at_{};              // the faults
+  bool is_stuck_ = false;           // a step hung
+  bool is_over_ = false;            // nothing goes wrong any more
   Totals totals_;
 };
 

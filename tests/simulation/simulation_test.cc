@@ -36,12 +36,9 @@ TEST(PipelineSimulationTest, OneSeedHasOneRun) {
   EXPECT_NE(RunCluster(1).digest, RunCluster(2).digest);
 }
 
-// A result behind one that found no reader; an engine without a sequence that
-// refused every request.
+// A result behind one that found no reader.
 TEST(PipelineSimulationTest, SeedsThatFoundBugs) {
-  for (const uint64_t seed : {9035, 64283}) {
-    EXPECT_EQ(RunCluster(seed).failure, "") << seed;
-  }
+  EXPECT_EQ(RunCluster(9035).failure, "");
 }
 
 TEST(PipelineSimulationTest, EveryHistoryIsTheUndisturbedOne) {
