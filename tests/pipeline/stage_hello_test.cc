@@ -22,6 +22,10 @@ class StageHelloTest : public ::testing::Test {
     options.info = testing::FakeInfo(0, 1);
     stage_ = std::make_unique<testing::FakeStage>(options);
   }
+  // The session and its stream hold each other until the stream's end.
+  ~StageHelloTest() override {
+    if (control_ != nullptr) stage_->session().OnControlEnd(control_.get());
+  }
   // Returns the refusal; empty: the gateway holds the stage.
   std::string Say(uint64_t count, char secret = 's') {
     v1::Hello hello;
