@@ -178,7 +178,9 @@ void GatewayProcess::AskPeer() {
   Network& network = Network::Get();
   network.Post(
       process_, peer->process(), [self, to = peer->shared_from_this()] {
+        ++to->users_;  // the pipeline stays for so long
         const PeerLead lead = to->own_lead();
+        --to->users_;
         if (lead == PeerLead::kNone) return;
         Network::Get().Post(to->process(), self->process(), [self, lead] {
           self->answered_ = true;
