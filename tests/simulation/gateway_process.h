@@ -40,7 +40,7 @@ class GatewayProcess : public std::enable_shared_from_this<GatewayProcess> {
   Process* process() const { return process_; }
 
   // The choices of one request, in a fibre of the process. Of those behind one
-  // that is refused nothing is heard.
+  // that is refused the client gets no event.
   void Submit(std::vector<std::shared_ptr<Client>> choices,
               std::function<void(const Status&)> refused,
               std::function<void(const std::shared_ptr<Client>&)> accepted);

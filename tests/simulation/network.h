@@ -52,7 +52,7 @@ class Network {
   // All connections between the two hosts break.
   void BreakBetween(int a, int b);
   // The process is gone: its connections end. `silently`: the machine is gone
-  // as well, and nobody is told.
+  // as well, and the peers get no event.
   void Cut(Process* process, bool silently);
   void FreeAll();
 

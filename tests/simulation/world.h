@@ -42,7 +42,7 @@ class Process {
   int host() const { return host_; }
 
   // Dead: cut off from all others. Its fibres still run, so that its parts end
-  // in order, and nobody can tell.
+  // in order, which no other process notices.
   bool dead() const { return dead_; }
   void Die() {
     dead_ = true;
