@@ -37,7 +37,8 @@ class AccessTest(unittest.TestCase):
         self.write_keys("# who may come in\nalice:sk-alice-0123456789\n")
         self.cluster = harness.Cluster(
             harness.shared("data/models/stories260K-hf"),
-            "--api-key-file", self.keys, "--max-queue", "1000")
+            "--api-key-file", self.keys, "--max-queue", "1000",
+            "--max-queue-wait", "600")
         self.addCleanup(self.cluster.close)
         self.url = self.cluster.url
 

@@ -15,6 +15,9 @@ import time
 
 import manifests
 
+# Seconds that a balancer needs to read its endpoints anew on a busy machine.
+SHORTEST_SLEEP = 2
+
 # In a mount namespace of its own, with the hosts file $0.
 WITH_HOSTS = ["unshare", "--mount", "sh", "-c",
               'mount --bind "$0" /etc/hosts && exec "$@"']
@@ -121,7 +124,7 @@ class Pod:
         self._terminating = True
         self._on_change()
         sleep = self.container["lifecycle"]["preStop"]["sleep"]["seconds"]
-        time.sleep(sleep * self._scale)
+        time.sleep(max(sleep * self._scale, SHORTEST_SLEEP))
         if self._process.poll() is not None:
             self.faults.append(f"ended by itself: {self._process.returncode}")
         self._process.terminate()
