@@ -20,6 +20,7 @@ inline constexpr uint32_t kProtocolVersion = 12;
 
 // Bytes of Hello's and Assign's secrets.
 inline constexpr size_t kSecretBytes = 32;
+inline constexpr size_t kRunBytes = 16;  // of Welcome.run
 
 // Field number of StepFrame.hidden_states, which travels beside the rest.
 inline constexpr int kHiddenStatesField = 15;

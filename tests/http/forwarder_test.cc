@@ -34,9 +34,7 @@ class ForwarderTest : public HttpServerTest {
     more_routes_ = [this](Router& router) {
       router.Add("GET", "/readyz", [this](std::shared_ptr<Exchange> on) {
         if (silent_) return;  // as a process that stands still
-        HttpResponse response;
-        response.body = peer_leads_ ? "leader" : "standby";
-        on->Send(std::move(response));
+        on->Send({200, "text/plain", {}, peer_leads_ ? "leader" : "standby"});
       });
       router.Add("GET", "/events", [](std::shared_ptr<Exchange> on) {
         on->BeginStream(SseHead());
@@ -128,8 +126,7 @@ class ForwarderTest : public HttpServerTest {
     standby_.reset();
     HttpServerTest::TearDown();
   }
-  // A round that began before may still find the leader; the one behind the
-  // first leader that was found does not.
+  // Before a round has found the leader, one that is under way still may.
   void LoseTheLeader() {
     ASSERT_TRUE(AwaitThat([&] { return forwarder_->leader().has_value(); }));
     peer_leads_ = false;
@@ -320,10 +317,9 @@ TEST_F(NarrowForwarderTest, RequestsBeyondTheRoomWait) {
 
 TEST_F(ImpatientForwarderTest, WithoutALeaderARequestIsRefusedInTime) {
   LoseTheLeader();
-  const std::string answer = AskStandby(PostOf("/echo", ""));
-  EXPECT_THAT(answer, StartsWith("HTTP/1.1 503 "));
-  EXPECT_THAT(answer, AllOf(HasSubstr("Retry-After: 1\r\n"),
-                            HasSubstr("No gateway leads at the moment")));
+  EXPECT_THAT(AskStandby(PostOf("/echo", "")),
+              AllOf(StartsWith("HTTP/1.1 503 "), HasSubstr("Retry-After: 1\r"),
+                    HasSubstr("No gateway leads at the moment")));
 }
 
 TEST_F(ImpatientForwarderTest, ADeclinedRequestIsNotPassedOnInACircle) {

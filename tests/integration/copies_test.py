@@ -4,6 +4,7 @@ import contextlib
 import signal
 import socket
 import threading
+import time
 import unittest
 
 import api
@@ -82,6 +83,7 @@ class CopiesTest(unittest.TestCase):
     can where TLS is off, says the same again."""
 
     REFUSED = b"held by another gateway"
+    WELCOME = b"-canonical"  # the stage's arithmetic
 
     def setUp(self):
         self.bodies = [body_of(index, 450) for index in range(4)]
@@ -122,6 +124,59 @@ class CopiesTest(unittest.TestCase):
             say_again(stages[0], said, seconds=0.2)  # a free stage's
             self.start_gateway()
             self.expect_same(self.flowing())
+
+    def test_a_copy_at_a_stage_that_started_again_changes_no_token(self):
+        """The copy is what the gateway kept the stage by, before it dies."""
+        with harness.Cluster(model(), "--tcp") as self.cluster:
+            stages = [self.cluster.process("stage", index)["addresses"][0]
+                      for index in range(2)]
+            calm = self.flowing()
+            self.assertTrue(calm.join(60))
+            self.want = [ids_of(one) for one in calm.outcomes]
+            self.cluster.kill("gateway", 0, signal.SIGTERM)
+            with Recorder(stages[0]) as link:
+                gateway = self.start_gateway(
+                    "--stages", f"{link.address},{stages[1]}")
+                try:
+                    streams = self.flowing()
+                    harness.wait_for(lambda: self.generated() >= 300, 60,
+                                     "many tokens")
+                    gateway.send_signal(signal.SIGSTOP)
+                    self.cluster.kill("stage")
+                    self.cluster.restart("stage")
+                    welcomed = self.say_until_welcome(
+                        stages[0], link.said_to_control())
+                    gateway.send_signal(signal.SIGCONT)
+                    self.expect_same(streams)
+                    welcomed.close()
+                    self.assertGreater(api.metrics(self.cluster.url)[
+                        "sluice_gateway_recoveries_total"], 0)
+                finally:
+                    gateway.send_signal(signal.SIGCONT)
+                    gateway.terminate()
+                    gateway.wait(60)
+
+    def generated(self):
+        return api.metrics(self.cluster.url)["vllm:generation_tokens_total"]
+
+    def say_until_welcome(self, stage, said):
+        """A connection that holds the stage by what was said, some time after
+        the stage has welcomed it."""
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError):
+                to = dial(stage)
+                to.settimeout(10)
+                to.sendall(said)
+                answer = b""
+                while more := to.recv(65536):
+                    answer += more
+                    if self.WELCOME in answer:
+                        time.sleep(1)  # for its plans
+                        return to
+                to.close()
+            time.sleep(0.1)
+        raise AssertionError("the copy was not welcome within 60 s")
 
     def while_it_is_held(self, stage, said):
         streams = self.flowing()

@@ -49,6 +49,15 @@ TEST(HandshakeTest, AnotherProtocolVersionIsRefusedNamingBoth) {
                             ", this gateway speaks ", wire::kProtocolVersion)));
 }
 
+TEST(HandshakeTest, ANameOfARunHasItsLengthOrNone) {
+  EXPECT_TRUE(
+      CheckChanged([](v1::Welcome& welcome) { welcome.clear_run(); }).ok());
+  const Status status =
+      CheckChanged([](v1::Welcome& welcome) { welcome.set_run("ab"); });
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(status), HasSubstr("run has 2 bytes, not 16"));
+}
+
 TEST(HandshakeTest, AStageWithoutATermLeftIsRefused) {
   const Status status = CheckChanged([](v1::Welcome& welcome) {
     welcome.set_highest_epoch(TermStart(kMaxTerm + 1).value() + 2);

@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 
-#include "common/pipeline/stage/stage_checks.h"
 #include "tests/pipeline/assembler_fixture.h"
 
 namespace sluice {
@@ -379,53 +378,6 @@ TEST_F(StagePlacesTest, ANeighbourThatIsGoneTooIsNamedWithTheFlagThatHelps) {
     return client->status().message.find("if --layers names them") !=
            std::string::npos;
   })) << client->status().message;
-}
-
-// Beside these, "stage" is one process, told what its address answers.
-class StageConnectionTest : public ::testing::Test {
- protected:
-  void Welcome() {
-    v1::ControlResponse response;
-    v1::Welcome& welcome = *response.mutable_welcome();
-    welcome.set_protocol_version(wire::kProtocolVersion);
-    *welcome.mutable_identity() = wire::ToProto(FakeInfo(0, 1));
-    *welcome.mutable_limits() = wire::ToProto(LimitsOf(FakeInfo(0, 1), 4));
-    const Status taken = stage_.OnMessage(response, MonotonicNanos());
-    EXPECT_TRUE(taken.ok()) << taken;
-  }
-  bool VacantIn(Duration later) const {
-    return stage_.vacant(Clock::now() + later, kPatience);
-  }
-
-  static constexpr Duration kPatience = std::chrono::seconds(100);
-  StageConnection stage_{"a:1", nullptr};
-};
-
-TEST_F(StageConnectionTest, ALostProcessKeepsItsPlaceForTheGrace) {
-  Welcome();
-  stage_.End(Unavailable("Socket closed"));
-  EXPECT_FALSE(VacantIn(kReturnGrace / 2));
-  EXPECT_TRUE(VacantIn(kReturnGrace));
-}
-
-TEST_F(StageConnectionTest, AProcessThatRefusesConnectionsIsGone) {
-  Welcome();
-  stage_.End(Unavailable("Socket closed"));
-  stage_.End(
-      Unavailable("failed to connect to all addresses: Connection "
-                  "refused"));
-  EXPECT_TRUE(VacantIn(Duration::zero()));
-}
-
-TEST_F(StageConnectionTest, PatienceCountsFromWhereTheStageIsTried) {
-  EXPECT_FALSE(VacantIn(kPatience / 2));
-  EXPECT_TRUE(VacantIn(kPatience));
-  Welcome();
-  stage_.End(Unavailable("let go, for another gateway's sake"));
-  stage_.SetDownState(StageState::kConnecting);
-  stage_.NotTried(Clock::now() + 2 * kPatience);
-  EXPECT_FALSE(VacantIn(2 * kPatience + kPatience / 2));
-  EXPECT_TRUE(VacantIn(3 * kPatience));
 }
 
 TEST_F(StagePlacesTest, PlacesThatDoNotFitTheStagesAreRefused) {

@@ -87,6 +87,11 @@ StatusOr<StageFacts> CheckWelcome(const std::string& address,
     return FailedPrecondition("the stage has seen epoch ", EpochText(highest),
                               ", the highest term is ", kMaxTerm);
   }
+  const size_t run = welcome.run().size();
+  if (run != 0 && run != wire::kRunBytes) {
+    return FailedPrecondition("the name of the stage's run has ", run,
+                              " bytes, not ", wire::kRunBytes);
+  }
   SLUICE_ASSIGN_OR_RETURN(StageIdentity identity,
                           wire::FromProto(welcome.identity()));
   StageFacts checked{std::move(identity), address, {}};

@@ -25,7 +25,9 @@ class PlanChannel : public StepExecutor,
  public:
   // Events of the streams, on the thread "pipeline".
   struct Events {
-    std::function<void(Epoch)> on_ready;  // both streams stand
+    // The stream of steps stands. The last stage keeps results until the other
+    // one does, too.
+    std::function<void(Epoch)> on_ready;
     // A stream of the epoch ended, because of stage `index`.
     std::function<void(Epoch, size_t index, const Status&)> on_end;
   };

@@ -141,6 +141,11 @@ Status StageConnection::OnMessage(const v1::ControlResponse& response,
                               CheckWelcome(address_, response.welcome()));
       welcomed_ = true;
       highest_epoch_ = Epoch(response.welcome().highest_epoch());
+      // Assigned.kept is not enough: who says this gateway's bytes again at a
+      // stage that has just started leaves them there as the gateway's.
+      const std::string& run = response.welcome().run();
+      if (run.empty() || run != run_) kv_epoch_ = Epoch(0);
+      run_ = run;
       load_ = {};
       seen_ = true;
       held_ = false;

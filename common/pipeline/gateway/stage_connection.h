@@ -173,6 +173,7 @@ class StageConnection {
   bool given_up_ = false;                            // and not tried since
   bool held_ = false;
   Epoch highest_epoch_;
+  std::string run_;  // of the latest Welcome
   // The epoch in whose state the stage's KV cache is that of the last pipeline;
   // 0: it is not. And the epoch of the latest SendAssign.
   Epoch kv_epoch_;

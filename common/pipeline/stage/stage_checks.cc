@@ -52,8 +52,10 @@ Status CheckHello(const v1::Hello& hello) {
   return OkStatus();
 }
 
-bool CountsOn(const v1::Hello& hello, uint64_t latest) {
-  return latest == 0 || hello.count() > latest;
+bool CountOn(const v1::Hello& hello, uint64_t& latest) {
+  if (latest != 0 && hello.count() <= latest) return false;
+  latest = hello.count();
+  return true;
 }
 
 Status CheckAssignment(const v1::Assign& assign, const PipelineLimits& limits,

@@ -19,8 +19,9 @@ Status CheckVersion(uint32_t version);
 Status CheckHello(const v1::Hello& hello);
 
 // Returns whether the hello counts higher than the latest one with the same
-// secret; another one is late, or a copy. `latest` 0: that one had no count.
-bool CountsOn(const v1::Hello& hello, uint64_t latest);
+// secret, and becomes the latest one; another one is late, or a copy. `latest`
+// 0: that one had no count.
+bool CountOn(const v1::Hello& hello, uint64_t& latest);
 
 // FAILED_PRECONDITION unless a stage with `info` and `own` limits can take the
 // place that `assign` names in a pipeline with `limits`.

@@ -49,7 +49,9 @@ Status Taken(Duration silence) {
 }  // namespace
 
 StageSession::StageSession(StageSessionOptions options)
-    : options_(std::move(options)), links_(options_, LinkEvents()) {}
+    : options_(std::move(options)),
+      run_(RandomBytes(wire::kRunBytes)),
+      links_(options_, LinkEvents()) {}
 
 StageSession::~StageSession() = default;
 
@@ -124,11 +126,9 @@ StatusOr<v1::Welcome> StageSession::OnHello(
     if (leaving_ || links_.draining()) {
       return Unavailable("this stage is shutting down");
     }
-    if (standing_) {
-      return Unavailable("this stage stands still");
-    }
+    if (standing_) return Unavailable("this stage stands still");
     is_holder = EqualSecrets(holder_.secret, hello.secret()) &&
-                CountsOn(hello, holder_.hellos);
+                CountOn(hello, holder_.hellos);
     SLUICE_RETURN_IF_ERROR(is_holder ? OkStatus() : CheckHold(now));
     if (!loaded_) {
       if (is_holder) holder_.heard = now;
@@ -183,6 +183,7 @@ v1::Welcome StageSession::MakeWelcome() const {
   welcome.set_build(std::string(metrics::BuildVersion()));
   welcome.set_clock_ns(MonotonicNanos());
   welcome.set_highest_epoch(highest_epoch_.value());
+  welcome.set_run(run_);
   *welcome.mutable_identity() = wire::ToProto(info_);
   *welcome.mutable_limits() =
       wire::ToProto(LimitsOf(info_, options_.max_steps_in_flight));

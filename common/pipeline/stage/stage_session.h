@@ -110,6 +110,7 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   std::shared_ptr<ControlStream> control() const;
 
   const StageSessionOptions options_;
+  const std::string run_;  // Welcome.run
   // Any client may come and go as often as it likes.
   LogLimit visits_{20, std::chrono::seconds(1)};
   LogLimit refusals_{5, std::chrono::seconds(60)};
