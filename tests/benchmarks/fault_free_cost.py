@@ -6,15 +6,18 @@ without, on this machine, in turns.
        the journal of streams and its copy
   off  one gateway, no spare, stages of --replay-log=false, a gateway of
        --no-event-ids and --stream-journal-mb 0
+  off2 the same as off: what two clusters differ by chance
 
-Each pair is a run of either, which begins a pair taking turns. Of the pairs'
-ratios (on / off) of tokens/s and of the mean time between tokens there are the
-median and its bootstrap interval (95 %). The memory is by live token: of the
-boundary log by its formula (4 bytes x hidden size for each boundary of stages),
-of the journal of streams by the gateway's metrics.
+Which cluster starts first changes its speed, so each round starts them anew,
+another one first. In a round each turn runs all three, in changing order. Of the
+turns' ratios (on / off, off2 / off) of tokens/s and of the mean time between
+tokens there are the median and its bootstrap interval (95 %). The memory is by
+live token: of the boundary log by its formula (4 bytes x hidden size for each
+boundary of stages), of the journal of streams by the gateway's metrics.
 
 Usage: tests/benchmarks/fault_free_cost.py [--model PATH] [--stages 2]
-       [--streams 1,8,32] [--tokens 200] [--pairs 10] [--json FILE] [--short]
+       [--streams 1,8,32] [--tokens 200] [--turns 4] [--rounds 3] [--json FILE]
+       [--short]
 """
 
 import argparse
@@ -31,13 +34,14 @@ import load_client as lc
 OFF = {"SLUICE_STAGE_REPLAY_LOG": "false",
        "SLUICE_GATEWAY_NO_EVENT_IDS": "true",
        "SLUICE_GATEWAY_STREAM_JOURNAL_MB": "0"}
+KINDS = ("on", "off", "off2")
 WITHIN = 0.01  # of the fault-free cost, the goal
 RESAMPLES = 2000
 
 
 def start(arguments, kind):
-    more, environment = ((), OFF) if kind == "off" else (
-        ("--spares", "1", "--gateways", "2"), None)
+    more, environment = (("--spares", "1", "--gateways", "2"), None) \
+        if kind == "on" else ((), OFF)
     return lc.harness.Cluster(
         arguments.model or lc.harness.default_model(), "--stages",
         str(arguments.stages), "--max-queue-wait", "600", *more,
@@ -85,20 +89,34 @@ def median_of(ratios, rng):
             "to": round(medians[int(0.975 * RESAMPLES)], 4)}
 
 
-def compare(arguments, urls, streams, rng):
-    runs = {"on": [], "off": []}
-    for kind in runs:  # caches and threads are warm
+def rotated(kinds, by):
+    by %= len(kinds)
+    return (*kinds[by:], *kinds[:by])
+
+
+def measure(arguments, urls, streams, rng):
+    """What each kind of cluster did in each turn of a round."""
+    runs = {kind: [] for kind in KINDS}
+    for kind in KINDS:  # caches and threads are warm
         run(arguments, urls[kind], streams, rng)
-    for pair in range(arguments.pairs):
-        for kind in sorted(runs, reverse=pair % 2 == 1):
+    for turn in range(arguments.turns):
+        for kind in rotated(KINDS, turn):
             runs[kind].append(run(arguments, urls[kind], streams, rng))
+    return runs
+
+
+def summary(streams, rounds, rng):
+    """Of the rounds' `measure`s."""
+    runs = {kind: [one for each in rounds for one in each[kind]]
+            for kind in KINDS}
     of = {kind: list(zip(*seen)) for kind, seen in runs.items()}
-    result = {"streams": streams, "pairs": arguments.pairs}
+    result = {"streams": streams, "turns": len(runs["on"])}
     for index, name in enumerate(("tokens_per_s", "itl_s")):
-        on, off = of["on"][index], of["off"][index]
-        result[name] = {
-            "on": lc.spread(on), "off": lc.spread(off),
-            "ratio": median_of([a / b for a, b in zip(on, off)], rng)}
+        off = of["off"][index]
+        result[name] = {kind: lc.spread(of[kind][index]) for kind in KINDS}
+        for kind, ratio in (("on", "ratio"), ("off2", "by_chance")):
+            result[name][ratio] = median_of(
+                [a / b for a, b in zip(of[kind][index], off)], rng)
     return result
 
 
@@ -129,7 +147,8 @@ def main():
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     lc.add_common_options(parser)
     parser.add_argument("--streams", default="1,8,32")
-    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--turns", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--prompt", type=int, default=32)
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--ids", type=int, default=40000,
@@ -137,14 +156,19 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     if arguments.short:
-        arguments.streams, arguments.pairs, arguments.tokens = "1,2", 2, 40
+        arguments.streams, arguments.turns, arguments.tokens = "1,2", 2, 40
+        arguments.rounds = 1
     rng = random.Random(arguments.seed)
-    with contextlib.ExitStack() as clusters:
-        urls = {kind: leading(clusters.enter_context(start(arguments, kind)))
-                for kind in ("on", "off")}
-        runs = [compare(arguments, urls, int(streams), rng)
-                for streams in arguments.streams.split(",")]
-        used = memory(arguments, urls["on"])
+    counts = [int(streams) for streams in arguments.streams.split(",")]
+    seen = {streams: [] for streams in counts}
+    for number in range(arguments.rounds):
+        with contextlib.ExitStack() as clusters:
+            urls = {kind: leading(clusters.enter_context(start(arguments, kind)))
+                    for kind in rotated(KINDS, number)}
+            for streams in counts:
+                seen[streams].append(measure(arguments, urls, streams, rng))
+            used = memory(arguments, urls["on"])
+    runs = [summary(streams, rounds, rng) for streams, rounds in seen.items()]
     lc.finish(arguments, {"runs": runs, "memory": used}, [
         (f"{name} of {one['streams']} streams within {WITHIN:.0%} of those "
          "without", one[name]["ratio"],
