@@ -65,9 +65,11 @@ void LeaderWatch::Note(size_t index, const Status& why) {
   if (why.ok()) {
     if (trouble.logged) LogInfo("the peer ", options_.peers[index], " is well");
     trouble = {};
-  } else if (trouble.why != why) {
-    trouble = {why, now, false};
-  } else if (!trouble.logged && now - trouble.since >= kTellAfter) {
+    return;
+  }
+  if (trouble.why.ok()) trouble.since = now;
+  trouble.why = why;  // it may be another one each time
+  if (!trouble.logged && now - trouble.since >= kTellAfter) {
     trouble.logged = true;
     LogWarning("a peer is not well: ", Message(why));
   }

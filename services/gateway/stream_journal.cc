@@ -1,7 +1,6 @@
 #include "services/gateway/stream_journal.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "common/metrics/metric_names.h"
 #include "common/metrics/metrics.h"
@@ -38,7 +37,7 @@ bool StreamJournal::Keep(const Entry& request) {
   Key key(request->tenant, request->request_id);
   if (const auto older = by_key_.find(key); older != by_key_.end()) {
     // The id tells origin and fingerprint: the body may be spelled otherwise.
-    const StreamRequest& kept = *older->second->entry;
+    const StreamRequest& kept = *older->second->second.entry;
     if (kept.first_event_id == request->first_event_id) return false;
     Erase(older->second);
   }
@@ -51,8 +50,9 @@ bool StreamJournal::Keep(const Entry& request) {
     ++figures_.crowded_out;
     Erase(FirstToGo(request->tenant));
   }
-  entries_.push_back({key, request, ++num_kept_});
-  by_key_.emplace(std::move(key), std::prev(entries_.end()));
+  const auto entry =
+      entries_.emplace_hint(entries_.end(), ++num_kept_, Kept{key, request});
+  by_key_.emplace(std::move(key), entry);
   ++figures_.streams;
   figures_.bytes += bytes;
   tenant_bytes_[request->tenant] += bytes;
@@ -63,16 +63,16 @@ std::vector<StreamJournal::Entry> StreamJournal::KeptAfter(uint64_t& after,
                                                            size_t bytes) {
   MutexLock lock(mutex_);
   Expire();
-  auto next = entries_.end();
-  while (next != entries_.begin() && std::prev(next)->number > after) --next;
   std::vector<Entry> kept;
-  for (; next != entries_.end(); ++next) {
-    if (!IsRecent(*next->entry)) continue;
-    const size_t size = next->entry->memory();
+  for (auto next = entries_.upper_bound(after); next != entries_.end();
+       ++next) {
+    const Entry& entry = next->second.entry;
+    if (!IsRecent(*entry)) continue;
+    const size_t size = entry->memory();
     if (!kept.empty() && size > bytes) break;
     bytes -= std::min(size, bytes);
-    after = next->number;
-    kept.push_back(next->entry);
+    after = next->first;
+    kept.push_back(entry);
   }
   return kept;
 }
@@ -88,8 +88,8 @@ StatusOr<StreamJournal::Entry> StreamJournal::Find(std::string_view request_id,
   Expire();
   const auto found =
       by_key_.find(Key(std::string(tenant), std::string(request_id)));
-  if (found != by_key_.end() && IsRecent(*found->second->entry)) {
-    return found->second->entry;
+  if (found != by_key_.end() && IsRecent(*found->second->second.entry)) {
+    return found->second->second.entry;
   }
   if (options_.max_bytes == 0) {
     return openai::WithCode(
@@ -115,13 +115,14 @@ StreamJournal::Figures StreamJournal::figures() {
 }
 
 void StreamJournal::Erase(Entries::iterator entry) {
-  const size_t bytes = entry->entry->memory();
+  const Kept& kept = entry->second;
+  const size_t bytes = kept.entry->memory();
   --figures_.streams;
   figures_.bytes -= bytes;
-  const auto tenant = tenant_bytes_.find(entry->key.first);
+  const auto tenant = tenant_bytes_.find(kept.key.first);
   tenant->second -= bytes;
   if (tenant->second == 0) tenant_bytes_.erase(tenant);
-  by_key_.erase(entry->key);
+  by_key_.erase(kept.key);
   entries_.erase(entry);
 }
 
@@ -133,7 +134,7 @@ StreamJournal::Entries::iterator StreamJournal::FirstToGo(
     return entries_.begin();
   }
   return std::ranges::find_if(entries_, [&tenant](const auto& entry) {
-    return entry.key.first == tenant;
+    return entry.second.key.first == tenant;
   });
 }
 
@@ -143,7 +144,7 @@ bool StreamJournal::IsRecent(const StreamRequest& request) const {
 
 // A request of another gateway may be older than those before it.
 void StreamJournal::Expire() {
-  while (!entries_.empty() && !IsRecent(*entries_.front().entry)) {
+  while (!entries_.empty() && !IsRecent(*entries_.begin()->second.entry)) {
     Erase(entries_.begin());
   }
 }

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -89,9 +88,9 @@ class StreamJournal {
   struct Kept {
     Key key;
     Entry entry;
-    uint64_t number = 0;  // of all that were kept
   };
-  using Entries = std::list<Kept>;
+  // By number of all that were kept.
+  using Entries = std::map<uint64_t, Kept>;
 
   // False: the same request is here.
   bool Keep(const Entry& request);
@@ -105,7 +104,7 @@ class StreamJournal {
   const Options options_;
   const OnNewStream on_new_;
   Mutex mutex_;
-  Entries entries_ ABSL_GUARDED_BY(mutex_);  // in the order that they came
+  Entries entries_ ABSL_GUARDED_BY(mutex_);
   std::map<Key, Entries::iterator> by_key_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, size_t> tenant_bytes_ ABSL_GUARDED_BY(mutex_);
   uint64_t num_kept_ ABSL_GUARDED_BY(mutex_) = 0;
