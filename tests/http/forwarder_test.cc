@@ -274,7 +274,7 @@ TEST_F(ForwarderTest, AStreamWithIdsThatBreaksOffIsAskedForAgain) {
 }
 
 TEST_F(ForwarderTest, ARequestWaitsForALeader) {
-  LoseTheLeader();
+  ASSERT_NO_FATAL_FAILURE(LoseTheLeader());
   Client client(standby_->port());
   client.Send(PostOf("/echo", "late"));
   EXPECT_FALSE(client.Readable(std::chrono::milliseconds(200)));
@@ -316,7 +316,7 @@ TEST_F(NarrowForwarderTest, RequestsBeyondTheRoomWait) {
 }
 
 TEST_F(ImpatientForwarderTest, WithoutALeaderARequestIsRefusedInTime) {
-  LoseTheLeader();
+  ASSERT_NO_FATAL_FAILURE(LoseTheLeader());
   EXPECT_THAT(AskStandby(PostOf("/echo", "")),
               AllOf(StartsWith("HTTP/1.1 503 "), HasSubstr("Retry-After: 1\r"),
                     HasSubstr("No gateway leads at the moment")));

@@ -1,6 +1,8 @@
 """What a gateway said to a stage, said again by someone who has read it."""
 
 import contextlib
+import pathlib
+import re
 import signal
 import socket
 import threading
@@ -125,8 +127,10 @@ class CopiesTest(unittest.TestCase):
             self.start_gateway()
             self.expect_same(self.flowing())
 
-    def test_a_copy_at_a_stage_that_started_again_changes_no_token(self):
-        """The copy is what the gateway kept the stage by, before it dies."""
+    def test_what_a_copy_told_a_new_run_of_a_stage_counts_for_nothing(self):
+        """Said before the gateway comes back: the stage takes an epoch whose
+        keys and values its new run does not have for the gateway's."""
+        self.bodies = [body_of(index, 450) for index in range(16)]
         with harness.Cluster(model(), "--tcp") as self.cluster:
             stages = [self.cluster.process("stage", index)["addresses"][0]
                       for index in range(2)]
@@ -142,13 +146,14 @@ class CopiesTest(unittest.TestCase):
                     harness.wait_for(lambda: self.generated() >= 300, 60,
                                      "many tokens")
                     gateway.send_signal(signal.SIGSTOP)
+                    self.assertTrue(streams.alive())
                     self.cluster.kill("stage")
                     self.cluster.restart("stage")
-                    welcomed = self.say_until_welcome(
+                    copy = self.say_until_assigned(
                         stages[0], link.said_to_control())
                     gateway.send_signal(signal.SIGCONT)
                     self.expect_same(streams)
-                    welcomed.close()
+                    copy.close()
                     self.assertGreater(api.metrics(self.cluster.url)[
                         "sluice_gateway_recoveries_total"], 0)
                 finally:
@@ -159,24 +164,36 @@ class CopiesTest(unittest.TestCase):
     def generated(self):
         return api.metrics(self.cluster.url)["vllm:generation_tokens_total"]
 
-    def say_until_welcome(self, stage, said):
-        """A connection that holds the stage by what was said, some time after
-        the stage has welcomed it."""
-        end = time.monotonic() + 60
+    def epochs(self):
+        """How many the first stage has taken, by its log."""
+        log = pathlib.Path(self.cluster.process("stage")["log"])
+        return len(re.findall(r"epoch \S+ assigned", log.read_text()))
+
+    def say_until_assigned(self, stage, said):
+        """A connection by which the stage takes what was said for its
+        gateway's epoch."""
+        before, end = self.epochs(), time.monotonic() + 60
         while time.monotonic() < end:
             with contextlib.suppress(OSError):
                 to = dial(stage)
-                to.settimeout(10)
                 to.sendall(said)
-                answer = b""
-                while more := to.recv(65536):
-                    answer += more
-                    if self.WELCOME in answer:
-                        time.sleep(1)  # for its plans
-                        return to
+                if self.welcomes(to):
+                    harness.wait_for(lambda: self.epochs() > before, 30,
+                                     "the stage takes the epoch")
+                    return to
                 to.close()
             time.sleep(0.1)
         raise AssertionError("the copy was not welcome within 60 s")
+
+    def welcomes(self, to):
+        to.settimeout(10)
+        answer = b""
+        with contextlib.suppress(OSError):
+            while more := to.recv(65536):
+                answer += more
+                if self.WELCOME in answer:
+                    return True
+        return False
 
     def while_it_is_held(self, stage, said):
         streams = self.flowing()

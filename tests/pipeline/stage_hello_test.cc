@@ -7,7 +7,6 @@
 #include <string>
 
 #include "common/pipeline/stage/control_stream.h"
-#include "common/pipeline/stage/stage_checks.h"
 #include "common/wire/stage.h"
 #include "tests/pipeline/fake_stage.h"
 
@@ -53,17 +52,6 @@ TEST_F(StageHelloTest, ACopyTakesNoStageThatIsHeld) {
     EXPECT_THAT(Say(count), HasSubstr("held by another gateway"));
   }
   EXPECT_EQ(Say(3), "") << "the gateway connects again";
-}
-
-// Also of a stage that is held and reads its layers, and refuses both.
-TEST(CountOnTest, AHelloCountsAtOnce) {
-  v1::Hello hello;
-  uint64_t latest = 1;
-  for (const uint64_t count : {2, 3}) {
-    hello.set_count(count);
-    EXPECT_TRUE(CountOn(hello, latest));
-    EXPECT_FALSE(CountOn(hello, latest)) << "a copy";
-  }
 }
 
 TEST_F(StageHelloTest, ACopyOfAFreeStageIsAnyClients) {

@@ -123,12 +123,12 @@ TEST_F(StagePlacesTest, ASpareOfAnotherModelIsNotTaken) {
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 2; }));
   EXPECT_EQ(client->status().stages[1].address, spares_[1]->address());
   stages_[0].reset();
+  EXPECT_TRUE(Eventually([&] { return !client->ready(); }));
   ASSERT_TRUE(Eventually([&] {
     return client->status().spares[0].state == StageState::kRefused;
   }));
   EXPECT_THAT(client->status().spares[0].message,
               HasSubstr("its model digest is d2"));
-  EXPECT_FALSE(client->ready());
 }
 
 TEST_F(StagePlacesTest, AStageOfAnotherModelLosesItsPlaceToASpare) {

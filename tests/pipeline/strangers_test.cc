@@ -30,13 +30,15 @@ constexpr char kGatewayId[] = "the-gateway-of-the-test";
 class Stranger {
  public:
   Stranger(const std::string& address, const std::string& id,
-           const std::string& secret = RandomBytes(wire::kSecretBytes)) {
+           const std::string& secret = RandomBytes(wire::kSecretBytes),
+           uint64_t count = 0) {
     auto channel = rpc::Connect(address, {});
     EXPECT_TRUE(channel.ok()) << channel.status();
     v1::Hello hello;
     hello.set_protocol_version(wire::kProtocolVersion);
     hello.set_gateway_id(id);
     hello.set_secret(secret);
+    hello.set_count(count);
     ControlLink::Events events;
     events.on_message = [log = log_](v1::ControlResponse&) {
       MutexLock lock(log->mutex);
@@ -226,8 +228,8 @@ class LoadsTest : public StrangersTest {
     EXPECT_EQ(ReasonOf(*asker.end()), v1::Refusal::REASON_LOADING);
     ASSERT_TRUE(Eventually([&] { return stage_->loading(); }));
   }
-  Status Refused(const std::string& secret) const {
-    return Stranger(stage_->address(), "a", secret).WaitRefused();
+  Status Refused(const std::string& secret, uint64_t count = 0) const {
+    return Stranger(stage_->address(), "a", secret, count).WaitRefused();
   }
   // Whether the stage welcomes a hello with `secret`.
   bool Welcomed(const std::string& secret) const {
@@ -251,6 +253,13 @@ TEST_F(LoadsTest, TheStageIsForTheGatewayThatAskedForItsLayers) {
   EXPECT_EQ(ReasonOf(Refused(other_)), v1::Refusal::REASON_HELD);
   EXPECT_TRUE(Welcomed(secret_));
   EXPECT_TRUE(Eventually([&] { return Welcomed(other_); }));
+}
+
+TEST_F(LoadsTest, AHelloCountsThoughItIsRefused) {
+  Load(OkStatus());
+  EXPECT_EQ(ReasonOf(Refused(secret_, 5)), v1::Refusal::REASON_LOADING);
+  EXPECT_EQ(ReasonOf(Refused(secret_, 5)), v1::Refusal::REASON_HELD) << "copy";
+  EXPECT_EQ(ReasonOf(Refused(secret_, 6)), v1::Refusal::REASON_LOADING);
 }
 
 TEST_F(LoadsTest, AFailureIsToldToTheGatewayThatAskedAndFreesTheStage) {
