@@ -8,22 +8,25 @@ without, on this machine, in turns.
        --no-event-ids and --stream-journal-mb 0
   off2 the same as off: what two clusters differ by chance
 
-Which cluster starts first changes its speed, so each round starts them anew,
-another one first. In a round each turn runs all three, in changing order. Of the
-turns' ratios (on / off, off2 / off) of tokens/s and of the mean time between
-tokens there are the median and its bootstrap interval (95 %). The memory is by
-live token: of the boundary log by its formula (4 bytes x hidden size for each
-boundary of stages), of the journal of streams by the gateway's metrics.
+A round starts each of them once, alone on the machine, in an order of its own. Of
+the rounds' ratios, on to the geometric mean of off and off2, and off2 to off, there
+are the median and its bootstrap interval (95 %), for tokens/s, for the mean time
+between tokens, and for the CPU time of the stages and the gateway that answers, a
+token. A goal is met where the whole interval lies within it, missed where it lies
+beyond, and else unsure. The memory is by live token: of the boundary log by
+its formula (4 bytes x hidden size for each boundary of stages; none for a GGUF), of
+the journal of streams by the gateway's metrics.
 
 Usage: tests/benchmarks/fault_free_cost.py [--model PATH] [--stages 2]
-       [--streams 1,8,32] [--tokens 200] [--turns 4] [--rounds 3] [--json FILE]
+       [--streams 1,8,32] [--tokens 200] [--turns 3] [--rounds 6] [--json FILE]
        [--short]
 """
 
 import argparse
 import asyncio
-import contextlib
+import itertools
 import json
+import math
 import pathlib
 import random
 import statistics
@@ -35,6 +38,7 @@ OFF = {"SLUICE_STAGE_REPLAY_LOG": "false",
        "SLUICE_GATEWAY_NO_EVENT_IDS": "true",
        "SLUICE_GATEWAY_STREAM_JOURNAL_MB": "0"}
 KINDS = ("on", "off", "off2")
+FIGURES = ("tokens_per_s", "itl_s", "cpu_s_per_token")
 WITHIN = 0.01  # of the fault-free cost, the goal
 RESAMPLES = 2000
 
@@ -49,12 +53,12 @@ def start(arguments, kind):
 
 
 def leading(cluster):
-    """The URL of the gateway that leads."""
+    """The URL of the gateway that leads, and its process id."""
     for entry in cluster.file["processes"]:
         url = "http://" + entry["addresses"][0]
         if entry["role"] == "gateway" and json.loads(
                 lc.api.get(url, "/readyz")[1]).get("role") != "standby":
-            return url
+            return url, entry["pid"]
     raise SystemExit("no gateway leads")
 
 
@@ -65,19 +69,34 @@ async def together(url, requests):
     return answers, time.perf_counter() - begin
 
 
-def run(arguments, url, streams, rng):
-    """(tokens/s, mean seconds between two tokens of a stream)."""
+def cpu_seconds(pids):
+    """Of all their threads since they started."""
+    return 1e-9 * sum(
+        int(path.read_text().split()[0])
+        for pid in pids
+        for path in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat"))
+
+
+def run(arguments, cluster, streams, rng):
+    """{figure: value} of `streams` streams at once."""
+    url, gateway = leading(cluster)
+    pids = [gateway, *(entry["pid"] for entry in cluster.file["processes"]
+                       if entry["role"] == "stage")]
     requests = [{"model": lc.model_name(url),
                  "prompt": lc.prompt_ids(rng, arguments.prompt, arguments.ids),
                  "max_tokens": arguments.tokens, "ignore_eos": True,
                  "temperature": 0.9, "seed": number}
                 for number in range(streams)]
+    before = cpu_seconds(pids)
     answers, seconds = lc.gather(together(url, requests))
+    cpu = cpu_seconds(pids) - before
     failed = [answer.error for answer in answers if not answer.ok]
     if failed:
         raise SystemExit(f"{streams} streams: {failed[0]}")
     gaps = [gap for answer in answers for gap in answer.gaps]
-    return streams * arguments.tokens / seconds, statistics.fmean(gaps)
+    tokens = streams * arguments.tokens
+    return {"tokens_per_s": tokens / seconds, "itl_s": statistics.fmean(gaps),
+            "cpu_s_per_token": cpu / tokens}
 
 
 def median_of(ratios, rng):
@@ -89,35 +108,47 @@ def median_of(ratios, rng):
             "to": round(medians[int(0.975 * RESAMPLES)], 4)}
 
 
-def rotated(kinds, by):
-    by %= len(kinds)
-    return (*kinds[by:], *kinds[:by])
-
-
-def measure(arguments, urls, streams, rng):
-    """What each kind of cluster did in each turn of a round."""
-    runs = {kind: [] for kind in KINDS}
-    for kind in KINDS:  # caches and threads are warm
-        run(arguments, urls[kind], streams, rng)
-    for turn in range(arguments.turns):
-        for kind in rotated(KINDS, turn):
-            runs[kind].append(run(arguments, urls[kind], streams, rng))
-    return runs
+def measure(arguments, kind, counts, rng):
+    """{streams: {figure: mean of the turns}} of a cluster, and its memory."""
+    seen = {}
+    with start(arguments, kind) as cluster:
+        for streams in counts:
+            run(arguments, cluster, streams, rng)  # caches, threads are warm
+            turns = [run(arguments, cluster, streams, rng)
+                     for _ in range(arguments.turns)]
+            seen[streams] = {name: statistics.fmean(turn[name]
+                                                    for turn in turns)
+                             for name in FIGURES}
+        return seen, memory(arguments, leading(cluster)[0])
 
 
 def summary(streams, rounds, rng):
-    """Of the rounds' `measure`s."""
-    runs = {kind: [one for each in rounds for one in each[kind]]
-            for kind in KINDS}
-    of = {kind: list(zip(*seen)) for kind, seen in runs.items()}
-    result = {"streams": streams, "turns": len(runs["on"])}
-    for index, name in enumerate(("tokens_per_s", "itl_s")):
-        off = of["off"][index]
-        result[name] = {kind: lc.spread(of[kind][index]) for kind in KINDS}
-        for kind, ratio in (("on", "ratio"), ("off2", "by_chance")):
-            result[name][ratio] = median_of(
-                [a / b for a, b in zip(of[kind][index], off)], rng)
+    """Of what `measure` saw of each kind in each round."""
+    result = {"streams": streams, "rounds": [
+        {kind: {name: round(value, 6) for name, value in seen[streams].items()}
+         for kind, seen in one.items()} for one in rounds]}
+    for name in FIGURES:
+        on, off, off2 = ([one[kind][streams][name] for one in rounds]
+                         for kind in KINDS)
+        result[name] = {
+            "on": statistics.median(on), "off": statistics.median(off),
+            "ratio": median_of([a / math.sqrt(b * c)
+                                for a, b, c in zip(on, off, off2)], rng),
+            "by_chance": median_of([c / b for b, c in zip(off, off2)], rng)}
     return result
+
+
+def judge(name, ratio, rounds):
+    """True, False, or None where the interval does not tell."""
+    if rounds < 3:
+        return None
+    low, high = ratio["from"], ratio["to"]
+    if name == "tokens_per_s":  # less is worse
+        low, high = -high, -low
+        bound = -(1 - WITHIN)
+    else:
+        bound = 1 + WITHIN
+    return True if high <= bound else False if low > bound else None
 
 
 def hidden_size(model):
@@ -147,8 +178,8 @@ def main():
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     lc.add_common_options(parser)
     parser.add_argument("--streams", default="1,8,32")
-    parser.add_argument("--turns", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--prompt", type=int, default=32)
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--ids", type=int, default=40000,
@@ -160,21 +191,20 @@ def main():
         arguments.rounds = 1
     rng = random.Random(arguments.seed)
     counts = [int(streams) for streams in arguments.streams.split(",")]
-    seen = {streams: [] for streams in counts}
+    orders = list(itertools.permutations(KINDS))
+    rounds, used = [], None
     for number in range(arguments.rounds):
-        with contextlib.ExitStack() as clusters:
-            urls = {kind: leading(clusters.enter_context(start(arguments, kind)))
-                    for kind in rotated(KINDS, number)}
-            for streams in counts:
-                seen[streams].append(measure(arguments, urls, streams, rng))
-            used = memory(arguments, urls["on"])
-    runs = [summary(streams, rounds, rng) for streams, rounds in seen.items()]
-    lc.finish(arguments, {"runs": runs, "memory": used}, [
-        (f"{name} of {one['streams']} streams within {WITHIN:.0%} of those "
-         "without", one[name]["ratio"],
-         one[name]["ratio"]["median"] >= 1 - WITHIN if name == "tokens_per_s"
-         else one[name]["ratio"]["median"] <= 1 + WITHIN)
-        for one in runs for name in ("tokens_per_s", "itl_s")])
+        seen = {}
+        for kind in orders[number % len(orders)]:
+            seen[kind], took = measure(arguments, kind, counts, rng)
+            used = took if kind == "on" else used
+        rounds.append(seen)
+    runs = [summary(streams, rounds, rng) for streams in counts]
+    goals = [(f"{name} of {one['streams']} streams within {WITHIN:.0%} of "
+              "those without", one[name]["ratio"],
+              judge(name, one[name]["ratio"], arguments.rounds))
+             for one in runs for name in FIGURES]
+    lc.finish(arguments, {"runs": runs, "memory": used}, goals)
 
 
 if __name__ == "__main__":

@@ -261,15 +261,17 @@ def add_common_options(parser):
 
 
 def finish(arguments, report, goals):
-    """Prints `report` and how it stands to `goals` ((what, seen, met)),
-    writes the JSON, ends the process: 0 if every goal was met, else 1."""
+    """Prints `report` and how it stands to `goals` ((what, seen, met); None:
+    the figures do not tell), writes the JSON, ends the process: 0 if every goal
+    was met, else 1."""
     report = {"conditions": conditions(), **report,
               "goals": [dict(zip(("goal", "seen", "met"), goal))
                         for goal in goals]}
     print(json.dumps({key: value for key, value in report.items()
                       if key != "goals"}, indent=1))
     for what, seen, met in goals:
-        print(f"{'met   ' if met else 'MISSED'}  {what}: {seen}")
+        word = "unsure" if met is None else "met   " if met else "MISSED"
+        print(f"{word}  {what}: {seen}")
     if arguments.json:
         pathlib.Path(arguments.json).write_text(
             json.dumps(report, indent=1) + "\n")
