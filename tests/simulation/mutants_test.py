@@ -37,10 +37,6 @@ MUTANTS = [
      "if (input != nullptr) input->QueueAck(step.step, step.timing);",
      "if (input != nullptr && step.step.value() % 5 != 0) {\n"
      "      input->QueueAck(step.step, step.timing);\n    }"),
-    ("the end of the successor's stream is ignored",
-     "pipeline/stage/epoch_links.cc",
-     "if (assigned) {\n    Fail(epoch, side, why);",
-     "if (assigned) {"),
     ("results from before there is a reader are lost",
      "pipeline/stage/epoch_streams.cc",
      "    place->Enqueue(std::move(early));\n", "    (void)early;\n"),
@@ -48,10 +44,6 @@ MUTANTS = [
      "stage/stage_loop.cc", "    forget_ = true;\n", ""),
     ("tokens that a lost epoch sampled are used in the next",
      "stage/stage_loop.cc", "    sampled_.Clear();\n", ""),
-    ("a broken stream of a server is not ended", "rpc/server_stream.h",
-     "SetEnd(Cancelled(options_.method, \": the peer is gone\"));\n"
-     "    queue_.Abort();\n    Pump();\n",
-     "SetEnd(Cancelled(options_.method, \": the peer is gone\"));\n"),
     ("a stage is anybody's at any time", "pipeline/stage/stage_session.cc",
      "if (now - holder_.heard >= holder_.lease) return OkStatus();",
      "if (true) return OkStatus();"),
@@ -60,11 +52,6 @@ MUTANTS = [
      "      status = Annotate(next->EnqueueFrame(std::move(frame)), \"step \",",
      "      if (done.step.value() % 7 == 3) return;\n"
      "      status = Annotate(next->EnqueueFrame(std::move(frame)), \"step \","),
-    ("a lost pipeline is not told to the engine",
-     "pipeline/gateway/pipeline_assembler.cc",
-     "  (by_choice ? callbacks_.on_resplit\n"
-     "             : callbacks_.on_lost)(Unavailable(message_));",
-     "  if (by_choice) callbacks_.on_resplit(Unavailable(message_));"),
 ]
 
 
