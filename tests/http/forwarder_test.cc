@@ -317,9 +317,10 @@ TEST_F(NarrowForwarderTest, RequestsBeyondTheRoomWait) {
 
 TEST_F(ImpatientForwarderTest, WithoutALeaderARequestIsRefusedInTime) {
   ASSERT_NO_FATAL_FAILURE(LoseTheLeader());
-  EXPECT_THAT(AskStandby(PostOf("/echo", "")),
-              AllOf(StartsWith("HTTP/1.1 503 "), HasSubstr("Retry-After: 1\r"),
-                    HasSubstr("No gateway leads at the moment")));
+  EXPECT_THAT(
+      AskStandby(PostOf("/echo", "")),
+      AllOf(StartsWith("HTTP/1.1 503 "), HasSubstr("Retry-After: 1\r\n"),
+            HasSubstr("No gateway leads at the moment")));
 }
 
 TEST_F(ImpatientForwarderTest, ADeclinedRequestIsNotPassedOnInACircle) {

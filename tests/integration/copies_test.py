@@ -106,60 +106,55 @@ class CopiesTest(unittest.TestCase):
             "the gateway is ready")
         return child
 
-    def test_a_copy_of_a_gateways_bytes_changes_no_stream(self):
+    @contextlib.contextmanager
+    def recorded(self):
+        """(first stage, Recorder, gateway) of a cluster whose gateway reaches
+        the first stage by the Recorder; `want` is what calm streams had."""
         with harness.Cluster(model(), "--tcp") as self.cluster:
-            stages = [self.cluster.process("stage", index)["addresses"][0]
-                      for index in range(2)]
+            first, second = (self.cluster.process("stage", index)[
+                "addresses"][0] for index in range(2))
             calm = self.flowing()
             self.assertTrue(calm.join(60))
             self.want = [ids_of(one) for one in calm.outcomes]
             self.cluster.kill("gateway", 0, signal.SIGTERM)
-            with Recorder(stages[0]) as link:
+            with Recorder(first) as link:
                 gateway = self.start_gateway(
-                    "--stages", f"{link.address},{stages[1]}")
+                    "--stages", f"{link.address},{second}")
                 try:
-                    said = link.said_to_control()
-                    self.while_it_is_held(stages[0], said)
+                    yield first, link, gateway
                 finally:
+                    gateway.send_signal(signal.SIGCONT)
                     gateway.terminate()
                     gateway.wait(60)
-            say_again(stages[0], said, seconds=0.2)  # a free stage's
+
+    def test_a_copy_of_a_gateways_bytes_changes_no_stream(self):
+        with self.recorded() as (stage, link, gateway):
+            said = link.said_to_control()
+            self.while_it_is_held(stage, said)
+            gateway.terminate()
+            gateway.wait(60)
+            say_again(stage, said, seconds=0.2)  # a free stage's
             self.start_gateway()
             self.expect_same(self.flowing())
 
     def test_what_a_copy_told_a_new_run_of_a_stage_counts_for_nothing(self):
-        """Said before the gateway comes back: the stage takes an epoch whose
-        keys and values its new run does not have for the gateway's."""
+        """The copy comes before the gateway: the stage takes the gateway's
+        epoch for its own, whose keys and values its new run does not have."""
         self.bodies = [body_of(index, 450) for index in range(16)]
-        with harness.Cluster(model(), "--tcp") as self.cluster:
-            stages = [self.cluster.process("stage", index)["addresses"][0]
-                      for index in range(2)]
-            calm = self.flowing()
-            self.assertTrue(calm.join(60))
-            self.want = [ids_of(one) for one in calm.outcomes]
-            self.cluster.kill("gateway", 0, signal.SIGTERM)
-            with Recorder(stages[0]) as link:
-                gateway = self.start_gateway(
-                    "--stages", f"{link.address},{stages[1]}")
-                try:
-                    streams = self.flowing()
-                    harness.wait_for(lambda: self.generated() >= 300, 60,
-                                     "many tokens")
-                    gateway.send_signal(signal.SIGSTOP)
-                    self.assertTrue(streams.alive())
-                    self.cluster.kill("stage")
-                    self.cluster.restart("stage")
-                    copy = self.say_until_assigned(
-                        stages[0], link.said_to_control())
-                    gateway.send_signal(signal.SIGCONT)
-                    self.expect_same(streams)
-                    copy.close()
-                    self.assertGreater(api.metrics(self.cluster.url)[
-                        "sluice_gateway_recoveries_total"], 0)
-                finally:
-                    gateway.send_signal(signal.SIGCONT)
-                    gateway.terminate()
-                    gateway.wait(60)
+        with self.recorded() as (stage, link, gateway):
+            streams = self.flowing()
+            harness.wait_for(lambda: self.generated() >= 300, 60,
+                             "many tokens")
+            gateway.send_signal(signal.SIGSTOP)
+            self.assertTrue(streams.alive())
+            self.cluster.kill("stage")
+            self.cluster.restart("stage")
+            copy = self.say_until_assigned(stage, link.said_to_control())
+            gateway.send_signal(signal.SIGCONT)
+            self.expect_same(streams)
+            copy.close()
+            self.assertGreater(api.metrics(self.cluster.url)[
+                "sluice_gateway_recoveries_total"], 0)
 
     def generated(self):
         return api.metrics(self.cluster.url)["vllm:generation_tokens_total"]

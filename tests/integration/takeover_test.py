@@ -1,9 +1,9 @@
 """A gateway that leads is killed; its clients ask the standby for the rest.
 
 Streams of every kind of resume_test.py are cut by kill -9 of the leader. Each
-client asks the other gateway at once, with Last-Event-ID: what it had and what
-it gets are the stream that nobody cut. The killed gateway starts again and is
-the next standby. SLUICE_TAKEOVER_ROUNDS: how many times; SLUICE_TAKEOVER_SEED
+client asks the other gateway at once, with Last-Event-ID: the events before the
+kill and the rest together are the uncut stream. The killed gateway starts again
+and is the next standby. SLUICE_TAKEOVER_ROUNDS: how many times; SLUICE_TAKEOVER_SEED
 repeats the moments. The times from the kill are printed.
 """
 
@@ -40,7 +40,7 @@ class Client(threading.Thread):
         return resumed.Stream(url, "POST", self._path, self._body, last)
 
     def whole(self):
-        """The same stream from its beginning, as nobody cut it."""
+        """The uncut stream, from its beginning."""
         return self.post(self._standby,
                          resumed.start_of(self.part.events[0])).part()
 

@@ -39,8 +39,8 @@ class GatewayProcess : public std::enable_shared_from_this<GatewayProcess> {
   bool ended() const { return ended_; }
   Process* process() const { return process_; }
 
-  // The choices of one request, in a fibre of the process. Of those behind one
-  // that is refused the client gets no event.
+  // The choices of one request, in a fibre of the process. The client of a
+  // choice behind a refused one gets no event.
   void Submit(std::vector<std::shared_ptr<Client>> choices,
               std::function<void(const Status&)> refused,
               std::function<void(const std::shared_ptr<Client>&)> accepted);

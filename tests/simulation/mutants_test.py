@@ -37,6 +37,10 @@ MUTANTS = [
      "if (input != nullptr) input->QueueAck(step.step, step.timing);",
      "if (input != nullptr && step.step.value() % 5 != 0) {\n"
      "      input->QueueAck(step.step, step.timing);\n    }"),
+    ("the end of the successor's stream is ignored",
+     "pipeline/stage/epoch_links.cc",
+     "if (assigned) {\n    Fail(epoch, side, why);",
+     "if (assigned) {", 5000),
     ("results from before there is a reader are lost",
      "pipeline/stage/epoch_streams.cc",
      "    place->Enqueue(std::move(early));\n", "    (void)early;\n"),
@@ -44,6 +48,10 @@ MUTANTS = [
      "stage/stage_loop.cc", "    forget_ = true;\n", ""),
     ("tokens that a lost epoch sampled are used in the next",
      "stage/stage_loop.cc", "    sampled_.Clear();\n", ""),
+    ("a broken stream of a server is not ended", "rpc/server_stream.h",
+     "SetEnd(Cancelled(options_.method, \": the peer is gone\"));\n"
+     "    queue_.Abort();\n    Pump();\n",
+     "SetEnd(Cancelled(options_.method, \": the peer is gone\"));\n", 8000),
     ("a stage is anybody's at any time", "pipeline/stage/stage_session.cc",
      "if (now - holder_.heard >= holder_.lease) return OkStatus();",
      "if (true) return OkStatus();"),

@@ -20,13 +20,14 @@ CHOSEN = os.environ.get("SLUICE_MUTANTS", "")  # a pattern of their names
 
 class Mutants:
     """Builds TARGET from a copy of the tree, with one bug at a time, and runs
-    it over SEEDS seeds."""
+    it over SEEDS seeds, or those that the bug names."""
 
     TARGET = ""   # the simulation
     BINARY = ""   # below the build's folder
     OPTIONS = []  # of CMake
     SECONDS = 120  # a run that takes longer has no end
-    # (name, file below common/, what stands there, what is put in its place)
+    # (name, file below common/, what stands there, what is put in its place),
+    # and the seeds of a bug that SEEDS do not find
     MUTANTS = []
 
     @classmethod
@@ -54,11 +55,11 @@ class Mutants:
                  shutil.which("ccache") or "")],
             stdout=subprocess.DEVNULL, check=True)
 
-    def simulate(self):
+    def simulate(self, seeds=SEEDS):
         """The finished process of a build and a run; None: no end."""
         subprocess.run(["ninja", "-C", self.folder / "build", self.TARGET],
                        stdout=subprocess.DEVNULL, check=True)
-        environment = {**os.environ, "SLUICE_SIMULATION_SEEDS": str(SEEDS)}
+        environment = {**os.environ, "SLUICE_SIMULATION_SEEDS": str(seeds)}
         try:
             return subprocess.run(
                 [self.folder / "build" / self.BINARY], env=environment,
@@ -71,7 +72,7 @@ class Mutants:
         self.assertEqual(self.simulate().returncode, 0)
         self.assertTrue(any(re.search(CHOSEN, one[0]) for one in self.MUTANTS),
                         f"no mutant is called {CHOSEN}")
-        for name, file, there, instead in self.MUTANTS:
+        for name, file, there, instead, *seeds in self.MUTANTS:
             if not re.search(CHOSEN, name):
                 continue
             with self.subTest(name):
@@ -80,7 +81,7 @@ class Mutants:
                 self.assertEqual(whole.count(there), 1, there)
                 path.write_text(whole.replace(there, instead))
                 try:
-                    done = self.simulate()
+                    done = self.simulate(*seeds)
                 finally:
                     path.write_text(whole)
                 if done is None:
