@@ -73,6 +73,13 @@ struct LogitsOut {
   DeviceMatrix all;
 };
 
+// x += RmsNorm(y + bias): what Add and AddRowParallel do with a layer's y.
+struct ResidualAdd {
+  const void* bias = nullptr;  // null: none
+  NormSpec norm;
+  DeviceMatrix x;
+};
+
 // The device that one rank computes on. Operations are as large as is natural
 // on a CPU and on a GPU, and take a model's constants as arguments. Between
 // BeginStep and EndStep operations are enqueued: they take effect in call
@@ -156,6 +163,24 @@ class Backend {
   // x += RmsNorm(y + bias); no bias if null.
   virtual void Add(DeviceMatrix y, const void* bias, const NormSpec& norm,
                    DeviceMatrix x) = 0;
+  // y = Gate of Linear's result, which `both` [T, 2F] has room for. A backend
+  // may do it at once, and leave `both` as it is. Size: two operations'.
+  virtual void GatedLinear(DeviceMatrix x, const NormSpec& norm,
+                           const Weight& weight, const Activation& activation,
+                           DeviceMatrix both, DeviceMatrix y) {
+    Linear(x, norm, weight, /*bias=*/nullptr, both);
+    Gate(activation, both, y);
+  }
+  // Add of ReduceTree of RowParallel's `parts`, whose contents are then of no
+  // use. A backend may do it at once. Collective.
+  virtual void AddRowParallel(DeviceMatrix y, const Weight& weight,
+                              const RowShards& shards,
+                              std::span<const DeviceMatrix> parts,
+                              const ResidualAdd& add) {
+    RowParallel(y, weight, shards, parts);
+    ReduceTree(shards.num_leaves, shards.nodes, parts, parts[0]);
+    Add(parts[0], add.bias, add.norm, add.x);
+  }
   // Each token's experts, by `rule` and logits [T, E]; correction [E] or null.
   virtual void Route(DeviceMatrix logits, const kernels::RouterRule& rule,
                      const void* correction, const DeviceRouting& routing) = 0;

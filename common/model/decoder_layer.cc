@@ -6,28 +6,22 @@
 namespace sluice {
 namespace {
 
-// Returns y weight^T, the weight's columns cut over the ranks.
-DeviceMatrix RowParallel(Backend& device, DeviceMatrix y, const Weight& weight,
-                         const RowShards& shards, const LayerActivations& a) {
-  const auto sums = std::span(a.sums).first(shards.nodes.size());
-  device.RowParallel(y, weight, shards, sums);
-  device.ReduceTree(shards.num_leaves, shards.nodes, sums, sums[0]);
-  return sums[0];
+// The partial sums of a product whose columns are cut over the ranks.
+std::span<const DeviceMatrix> SumsOf(const RowShards& shards,
+                                     const LayerActivations& a) {
+  return std::span(a.sums).first(shards.nodes.size());
 }
 
-// Returns W_down (act(W_gate n) * W_up n), n = norm(x): the layer's MLP, or the
+// Returns act(W_gate n) * W_up n, n = norm(x): of the layer's MLP, or of the
 // shared expert of a sparse layer.
-DeviceMatrix RunMlp(Backend& device, const StageLayer& layer, DeviceMatrix x,
-                    const NormSpec& norm, const LayerActivations& a) {
-  const bool is_sparse = layer.weights.is_sparse();
+DeviceMatrix GateMlp(Backend& device, const StageLayer& layer, DeviceMatrix x,
+                     const NormSpec& norm, const LayerActivations& a) {
   const MlpWeights& weights =
-      is_sparse ? layer.weights.moe.shared : layer.weights.mlp;
-  const DeviceMatrix gate_up = a.gate_up.Packed(weights.gate_up->rows);
+      layer.weights.is_sparse() ? layer.weights.moe.shared : layer.weights.mlp;
   const DeviceMatrix mlp = a.mlp.Packed(weights.down->cols);
-  device.Linear(x, norm, *weights.gate_up, /*bias=*/nullptr, gate_up);
-  device.Gate(layer.spec.activation, gate_up, mlp);
-  return RowParallel(device, mlp, *weights.down,
-                     is_sparse ? layer.share.shared_mlp : layer.share.mlp, a);
+  device.GatedLinear(x, norm, *weights.gate_up, layer.spec.activation,
+                     a.gate_up.Packed(weights.gate_up->rows), mlp);
+  return mlp;
 }
 
 // Returns the weighted sum of the experts of each row of a.normed, plus the
@@ -55,7 +49,12 @@ DeviceMatrix MixExperts(const RankContext& rank, const StageLayer& layer,
   const bool has_shared = weights.shared.gate_up != nullptr;
   DeviceMatrix shared;
   if (has_shared) {
-    shared = RunMlp(device, layer, a.normed, NormSpec(), a);
+    const RowShards& shards = layer.share.shared_mlp;
+    const auto sums = SumsOf(shards, a);
+    device.RowParallel(GateMlp(device, layer, a.normed, NormSpec(), a),
+                       *weights.shared.down, shards, sums);
+    device.ReduceTree(shards.num_leaves, shards.nodes, sums, sums[0]);
+    shared = sums[0];
   }
   a.own_experts->Run(layer.index, a.normed, routing, spec.activation, join.own);
 
@@ -90,10 +89,10 @@ void RunDecoderLayer(const RankContext& rank, const StageLayer& layer,
   device.RopeStoreKv(attention, norm(weights.q_norm), norm(weights.k_norm), qkv,
                      layer.kv);
   device.Attention(attention, qkv, weights.sinks.data(), layer.kv, heads);
-  const DeviceMatrix attended =
-      RowParallel(device, heads, *weights.o, layer.share.attention, a);
-  device.Add(attended, weights.o_bias.data(), norm(weights.post_attention_norm),
-             x);
+  const RowShards& o_shards = layer.share.attention;
+  device.AddRowParallel(
+      heads, *weights.o, o_shards, SumsOf(o_shards, a),
+      {weights.o_bias.data(), norm(weights.post_attention_norm), x});
 
   // x += experts(n), n = norm(x)
   if (weights.is_sparse()) {
@@ -101,10 +100,11 @@ void RunDecoderLayer(const RankContext& rank, const StageLayer& layer,
     device.Add(MixExperts(rank, layer, a), /*bias=*/nullptr, NormSpec(), x);
     return;
   }
-  // x += mlp(norm(x))
-  const DeviceMatrix changed =
-      RunMlp(device, layer, x, norm(weights.mlp_norm), a);
-  device.Add(changed, /*bias=*/nullptr, norm(weights.post_mlp_norm), x);
+  // x += W_down (act(W_gate n) * W_up n), n = norm(x)
+  const DeviceMatrix mlp = GateMlp(device, layer, x, norm(weights.mlp_norm), a);
+  const RowShards& shards = layer.share.mlp;
+  device.AddRowParallel(mlp, *weights.mlp.down, shards, SumsOf(shards, a),
+                        {nullptr, norm(weights.post_mlp_norm), x});
 }
 
 }  // namespace sluice

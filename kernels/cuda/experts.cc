@@ -65,9 +65,10 @@ int64_t LayOut(const ExpertShape& shape, void* data, ExpertLayout& layout) {
   return at;
 }
 
-// Slots and groups, by one block: a thread per expert walks all pairs.
+// Slots and groups, by one block: a warp per expert walks all pairs.
 struct PlanKernel {
-  static constexpr int kThreads = 256;
+  static constexpr int kThreads = 1024;
+  static constexpr int kWarps = kThreads / kWarpLanes;
   struct Args {
     const int32_t* ids;
     int64_t pairs;
@@ -88,12 +89,9 @@ struct PlanKernel {
     // Counts first, then where the slots and the groups of an expert begin.
     const auto slots = block.Allocate<int32_t>(a.experts);
     const auto groups = block.Allocate<int32_t>(a.experts);
-    for (int32_t e = block.thread(); e < a.experts; e += kThreads) {
-      int32_t count = 0;
-      for (int64_t i = 0; i < a.pairs; ++i) {
-        count += a.ids[i] == a.first + e ? 1 : 0;
-      }
-      slots.Set(e, count);
+    for (int32_t e = block.warp(); e < a.experts; e += kWarps) {
+      const int32_t count = Walk(block, a, e, -1);
+      if (block.lane() == 0) slots.Set(e, count);
     }
     for (int64_t i = block.thread(); i < a.pairs; i += kThreads) {
       const int32_t e = a.ids[i] - a.first;
@@ -113,20 +111,34 @@ struct PlanKernel {
       *a.num_groups = group;
     }
     block.Sync();
-    for (int32_t e = block.thread(); e < a.experts; e += kThreads) {
+    for (int32_t e = block.warp(); e < a.experts; e += kWarps) {
       const int32_t first = slots.Get(e);
-      int32_t slot = first;
-      for (int64_t i = 0; i < a.pairs; ++i) {
-        if (a.ids[i] != a.first + e) continue;
-        a.slots[i] = slot;
-        a.rows[slot] = static_cast<int32_t>(i / a.per_row);
-        ++slot;
-      }
-      for (int32_t s = first; s < slot; s += a.tile_rows) {
+      const int32_t end = first + Walk(block, a, e, first);
+      for (int32_t s = first + block.lane() * a.tile_rows; s < end;
+           s += kWarpLanes * a.tile_rows) {
         a.groups[groups.Get(e) + (s - first) / a.tile_rows] = {
-            e, s, slot - s < a.tile_rows ? slot - s : a.tile_rows};
+            e, s, end - s < a.tile_rows ? end - s : a.tile_rows};
       }
     }
+  }
+  // Returns how many pairs expert `e` has, and gives them slots from `slot`
+  // on, unless it is negative. A warp calls.
+  static SLUICE_DEVICE int32_t Walk(Block& block, const Args& a, int32_t e,
+                                    int32_t slot) {
+    int32_t count = 0;
+    for (int64_t from = 0; from < a.pairs; from += kWarpLanes) {
+      const int64_t i = from + block.lane();
+      const bool own = i < a.pairs && a.ids[i] == a.first + e;
+      const uint32_t votes = block.Ballot(own);
+      if (own && slot >= 0) {
+        const int32_t before =
+            count + CountBits(votes & ((1u << block.lane()) - 1u));
+        a.slots[i] = slot + before;
+        a.rows[slot + before] = static_cast<int32_t>(i / a.per_row);
+      }
+      count += CountBits(votes);
+    }
+    return count;
   }
 };
 
@@ -294,14 +306,8 @@ class ExpertCall {
     ExpertRun run = {{at_.groups, at_.num_groups, at_.rows, table_.gate_up,
                       begin, end, tile_rows_},
                      MostGroups(shape_, tile_rows_)};
-    const Matrix both = {at_.gate_up, pairs, 2 * mlp, 2 * mlp};
-    Multiply(rows_.x, gate_up, experts_.gate_up_bias, run, at_.finite, both);
     const Matrix middle = {at_.middle, pairs, mlp, mlp};
-    if (experts_.swiglu_limit > 0.0f) {
-      ClampedSwiGlu(stream_, both, experts_.swiglu_limit, middle);
-    } else {
-      SiluMul(stream_, both, middle);
-    }
+    MultiplyGated(gate_up, run, middle);
     run.grouped.rows = nullptr;
     run.grouped.weights = table_.down;
     Multiply(middle, down, experts_.down_bias, run, at_.mid_finite,
@@ -313,6 +319,28 @@ class ExpertCall {
     Launch<FailSlotsKernel>(
         stream_, run.max_groups, 0,
         {run.grouped, finite, mid_finite, at_.outputs, shape_.hidden});
+  }
+
+  // middle = the activation of the rows' products.
+  void MultiplyGated(const ExpertWeight& like, const ExpertRun& run,
+                     Matrix middle) {
+    const bool clamps = experts_.swiglu_limit > 0.0f;
+    if (table_.tiles && IsTiled(like)) {
+      const Activation activation = {
+          clamps ? Activation::Kind::kClampedSwiGlu : Activation::Kind::kSilu,
+          experts_.swiglu_limit};
+      if (TileGatedGroups(stream_, rows_.x, TileView(like),
+                          experts_.gate_up_bias, activation, run, middle)) {
+        return;
+      }
+    }
+    const Matrix both = {at_.gate_up, middle.rows, 2 * middle.cols,
+                         2 * middle.cols};
+    Multiply(rows_.x, like, experts_.gate_up_bias, run, at_.finite, both);
+    if (clamps) {
+      return ClampedSwiGlu(stream_, both, experts_.swiglu_limit, middle);
+    }
+    SiluMul(stream_, both, middle);
   }
 
   // Whether the product's activations have eight bits.

@@ -44,12 +44,15 @@ uint64_t LaunchList::Hash() const {
     hash = Mix(hash, reinterpret_cast<uintptr_t>(one.kernel));
     hash = Mix(hash, static_cast<uint64_t>(one.blocks));
   }
-  for (size_t i = 0; i < args_.size(); i += sizeof(uint64_t)) {
-    uint64_t word;
-    std::memcpy(&word, args_.data() + i, sizeof(word));
-    hash = Mix(hash, word);
+  // Two chains at once: a step's arguments are some hundred kilobytes.
+  uint64_t other = hash;
+  for (size_t i = 0; i < args_.size(); i += kAlignment) {
+    uint64_t words[2];
+    std::memcpy(words, args_.data() + i, sizeof(words));
+    hash = Mix(hash, words[0]);
+    other = Mix(other, words[1]);
   }
-  return hash;
+  return Mix(hash, other);
 }
 
 void LaunchGraphs::Begin(const LaunchList& list) {

@@ -61,14 +61,16 @@ SLUICE_DEVICE double Log(double x) {
   return e * 0x1.62e42feep-1 + (e * 0x1.a39ef35793c76p-33 + log_m);
 }
 
-// The F16 number at `from`, as block_pack.h's F16At.
-SLUICE_DEVICE float HalfAt(const uint8_t* from) {
-  const uint32_t half = from[0] | static_cast<uint32_t>(from[1]) << 8;
+// The F16 number of sixteen bits, as block_pack.h's F16At.
+SLUICE_DEVICE float HalfOfBits(uint32_t half) {
   const uint32_t magnitude = (half & 0x7FFFu) << 13;
   const float value = magnitude >= 0x0F800000u
                           ? BitCast<float>(magnitude | 0x7F800000u)
                           : BitCast<float>(magnitude) * 0x1p112f;
   return (half & 0x8000u) != 0 ? -value : value;
+}
+SLUICE_DEVICE float HalfAt(const uint8_t* from) {
+  return HalfOfBits(from[0] | static_cast<uint32_t>(from[1]) << 8);
 }
 
 // The bits of the nearest F16 number, as block_store.h's F16Of.

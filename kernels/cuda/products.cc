@@ -14,6 +14,7 @@ template <WeightType kType>
 struct MatMulKernel {
   static constexpr int kThreads = 128;
   static constexpr int kRows = kThreads / 16;
+  static constexpr int kAtOnce = 16;
   struct Args {
     ConstMatrix x;
     const void* w;
@@ -37,14 +38,12 @@ struct MatMulKernel {
     for (int32_t s = 0; s < a.shards.num_shards; ++s) {
       float sums[kTileTokens] = {};
       if (row < a.rows) {
-        const int64_t begin = a.shards.bounds[s];
-        for (int64_t k = begin + lane; k < a.shards.bounds[s + 1]; k += 16) {
-          const float w = Element<kType>(tile.w, row * a.x.cols + k);
-          for (int t = 0; t < kTileTokens; ++t) {
-            if (t >= tile.tokens) continue;
-            sums[t] = Fma(w, a.x.data[tile.In(t) * a.x.stride + k], sums[t]);
-          }
+        const int64_t end = a.shards.bounds[s + 1];
+        int64_t k = a.shards.bounds[s] + lane;
+        for (; k + 16 * (kAtOnce - 1) < end; k += 16 * kAtOnce) {
+          AddColumns<kAtOnce>(a, tile, row, k, sums);
         }
+        for (; k < end; k += 16) AddColumns<1>(a, tile, row, k, sums);
       }
       for (int t = 0; t < kTileTokens; ++t) {
         const float sum = SumLanes(block, sums[t]);
@@ -59,6 +58,27 @@ struct MatMulKernel {
         a.shards, partials,
         {kRows * kTileTokens, local * kTileTokens + lane, tile.out + lane, row},
         tile.bias);
+  }
+  // Columns k, k + 16, ... of a lane, all of whose loads are begun first.
+  template <int kCount>
+  static SLUICE_DEVICE void AddColumns(const Args& a, const ProductTile& tile,
+                                       int64_t row, int64_t k,
+                                       float (&sums)[kTileTokens]) {
+    float w[kCount];
+    SLUICE_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      w[i] = Element<kType>(tile.w, row * a.x.cols + k + 16 * i);
+    }
+    SLUICE_UNROLL
+    for (int t = 0; t < kTileTokens; ++t) {
+      if (t >= tile.tokens) continue;
+      const float* const x = a.x.data + tile.In(t) * a.x.stride + k;
+      float own[kCount];
+      SLUICE_UNROLL
+      for (int i = 0; i < kCount; ++i) own[i] = x[16 * i];
+      SLUICE_UNROLL
+      for (int i = 0; i < kCount; ++i) sums[t] = Fma(w[i], own[i], sums[t]);
+    }
   }
   static void Start(Stream stream, const Args& a, int64_t groups) {
     const int64_t tiles = (a.rows + kRows - 1) / kRows;

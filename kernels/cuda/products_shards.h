@@ -56,20 +56,26 @@ struct ShardCell {
   int64_t row;
 };
 
+// The sum of output `o`'s node at a thread's cell, whose partials it takes.
+SLUICE_DEVICE float SumOfNode(const ShardArgs& a, const Shared<float>& partials,
+                              const ShardCell& cell, int32_t o) {
+  const int32_t begin = a.nodes[o].begin;
+  const int32_t end = a.nodes[o].end;
+  for (int32_t stride = 1; stride < end - begin; stride *= 2) {
+    for (int32_t i = begin; i + stride < end; i += 2 * stride) {
+      const float right = partials.Get((i + stride) * cell.step + cell.at);
+      const int64_t to = i * cell.step + cell.at;
+      partials.Set(to, partials.Get(to) + right);
+    }
+  }
+  return partials.Get(begin * cell.step + cell.at);
+}
+
 // Joins a thread's sums of shards in the tree; stores the outputs.
 SLUICE_DEVICE void StoreNodes(const ShardArgs& a, const Shared<float>& partials,
                               const ShardCell& cell, const float* bias) {
   for (int32_t o = 0; o < a.num_outputs; ++o) {
-    const int32_t begin = a.nodes[o].begin;
-    const int32_t end = a.nodes[o].end;
-    for (int32_t stride = 1; stride < end - begin; stride *= 2) {
-      for (int32_t i = begin; i + stride < end; i += 2 * stride) {
-        const float right = partials.Get((i + stride) * cell.step + cell.at);
-        const int64_t to = i * cell.step + cell.at;
-        partials.Set(to, partials.Get(to) + right);
-      }
-    }
-    float sum = partials.Get(begin * cell.step + cell.at);
+    float sum = SumOfNode(a, partials, cell, o);
     if (bias != nullptr) sum = sum + bias[cell.row];
     a.y[o][cell.token * a.stride[o] + cell.row] = sum;
   }

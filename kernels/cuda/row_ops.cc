@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "kernels/block_format.h"
+#include "kernels/cuda/gate.h"
 #include "kernels/cuda/math.h"
 
 namespace sluice::kernels::cuda {
@@ -9,10 +10,11 @@ namespace {
 
 constexpr int kRowThreads = 128;
 
-// A block per head of a row; a row may be one head.
+// A block per head of a row; a row may be one head. All threads bring a piece
+// of it to shared memory, from which half a warp takes the canonical sum.
 struct NormKernel {
-  static constexpr int kThreads = kRowThreads;
-  static constexpr size_t kSharedBytes = 16;
+  static constexpr int kThreads = 256;
+  static constexpr int kPiece = 4096;
   struct Args {
     const float* x;
     int64_t x_stride;
@@ -23,19 +25,29 @@ struct NormKernel {
     const float* weight;
     float eps;
   };
+  static size_t SharedBytes(int64_t cols) {
+    const int64_t piece = cols < kPiece ? cols : kPiece;
+    return 16 + static_cast<size_t>((piece + 3) / 4 * 4) * sizeof(float);
+  }
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
     const int64_t row = block.index() / a.heads;
     const int64_t at = block.index() % a.heads * a.cols;
     const float* x = a.x + row * a.x_stride + at;
     float* y = a.y + row * a.y_stride + at;
     const auto shared = block.Allocate<float>(1);
-    if (block.warp() == 0) {
-      float sum = 0.0f;
-      if (block.lane() < 16) {
-        for (int64_t k = block.lane(); k < a.cols; k += 16) {
-          sum = Fma(x[k], x[k], sum);
-        }
+    const auto piece = block.Allocate<float>(a.cols < kPiece ? a.cols : kPiece);
+    float sum = 0.0f;
+    for (int64_t begin = 0; begin < a.cols; begin += kPiece) {
+      const auto count =
+          static_cast<int>(a.cols - begin < kPiece ? a.cols - begin : kPiece);
+      if (begin > 0) block.Sync();
+      for (int i = block.thread(); i < count; i += kThreads) {
+        piece.Set(i, x[begin + i]);
       }
+      block.Sync();
+      if (block.thread() < 16) sum = Squares(block, piece, count, sum);
+    }
+    if (block.warp() == 0) {
       const float square = SumLanes(block, sum);
       const float mean = square / static_cast<float>(a.cols);
       if (block.lane() == 0) shared.Set(0, 1.0f / SquareRoot(mean + a.eps));
@@ -45,6 +57,19 @@ struct NormKernel {
     for (int64_t i = block.thread(); i < a.cols; i += kThreads) {
       y[i] = x[i] * scale * a.weight[i];
     }
+  }
+  // A thread's lane of the canonical sum of squares, from `sum` on.
+  static SLUICE_DEVICE float Squares(Block& block, const Shared<float>& x,
+                                     int count, float sum) {
+    constexpr int kAtOnce = 16;
+    int k = block.lane();
+    for (; k + 16 * (kAtOnce - 1) < count; k += 16 * kAtOnce) {
+      float values[kAtOnce];
+      for (int i = 0; i < kAtOnce; ++i) values[i] = x.Get(k + 16 * i);
+      for (int i = 0; i < kAtOnce; ++i) sum = Fma(values[i], values[i], sum);
+    }
+    for (; k < count; k += 16) sum = Fma(x.Get(k), x.Get(k), sum);
+    return sum;
   }
 };
 
@@ -92,17 +117,10 @@ struct GateKernel {
     if (n >= a.y.rows * a.y.cols) return;
     const int64_t row = n / a.y.cols;
     const int64_t i = n % a.y.cols;
-    float g = a.x.data[row * a.x.stride + i];
-    float u = a.x.data[row * a.x.stride + a.y.cols + i];
-    float* y = a.y.data + row * a.y.stride + i;
-    if constexpr (kClamped) {
-      g = g > a.limit ? a.limit : g;
-      u = u > a.limit ? a.limit : u;
-      u = -a.limit > u ? -a.limit : u;
-      *y = g / (1.0f + Exp(-1.702f * g)) * (u + 1.0f);
-    } else {
-      *y = g / (1.0f + Exp(-g)) * u;
-    }
+    const float g = a.x.data[row * a.x.stride + i];
+    const float u = a.x.data[row * a.x.stride + a.y.cols + i];
+    a.y.data[row * a.y.stride + i] =
+        kClamped ? ClampedGate(g, u, a.limit) : SiluGate(g, u);
   }
 };
 
@@ -147,35 +165,69 @@ SLUICE_DEVICE void StoreElement(float x, uint16_t* to) {
       x != x ? bits >> 16 | 0x40 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
-// A block per token.
+// A thread per two elements of a head of qkv: a pair that rotates, or two
+// neighbours.
 template <typename T>
-struct StoreKvKernel {
+struct RopeStoreKernel {
   static constexpr int kThreads = kRowThreads;
   struct Args {
-    ConstMatrix k;
-    ConstMatrix v;
-    const int64_t* slots;
+    Matrix qkv;
+    RopeStore rope;
     T* keys;
     T* values;
-    int64_t heads;
+    int64_t kv_heads;
     int64_t block_tokens;
     int64_t head_dim;
   };
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    const int64_t slot = a.slots[block.index()];
-    const int64_t first = slot / a.block_tokens * a.heads;
-    const float* k = a.k.data + block.index() * a.k.stride;
-    const float* v = a.v.data + block.index() * a.v.stride;
-    for (int64_t i = block.thread(); i < a.k.cols; i += kThreads) {
-      const int64_t head = first + i / a.head_dim;
-      const int64_t to =
-          (head * a.block_tokens + slot % a.block_tokens) * a.head_dim +
-          i % a.head_dim;
-      StoreElement(k[i], a.keys + to);
-      StoreElement(v[i], a.values + to);
+    const int64_t pairs = a.head_dim / 2;
+    const int64_t heads = a.rope.num_heads + 2 * a.kv_heads;
+    const int64_t n = block.index() * kThreads + block.thread();
+    const int64_t token = n / (heads * pairs);
+    if (token >= a.qkv.rows) return;
+    const int64_t head = n / pairs % heads;
+    const int64_t pair = n % pairs;
+    const int64_t half = a.rope.table.half;
+    const bool rotates = head < a.rope.num_heads + a.kv_heads && pair < half;
+    const bool split = rotates && a.rope.style == RopeStyle::kHalfSplit;
+    const int64_t first = split ? pair : 2 * pair;
+    const int64_t second = split ? pair + half : first + 1;
+    float* const x = a.qkv.data + token * a.qkv.stride + head * a.head_dim;
+    float x1 = x[first];
+    float x2 = x[second];
+    if (rotates) {
+      const int64_t from = a.rope.positions[token] * half + pair;
+      const float cos = a.rope.table.cos[from];
+      const float sin = a.rope.table.sin[from];
+      const float turned = Fma(x1, cos, -(x2 * sin));
+      x2 = Fma(x2, cos, x1 * sin);
+      x1 = turned;
+      x[first] = x1;
+      x[second] = x2;
     }
+    const int64_t kv_head = head - a.rope.num_heads;
+    if (kv_head < 0) return;
+    const int64_t slot = a.rope.slots[token];
+    const int64_t to =
+        ((slot / a.block_tokens * a.kv_heads + kv_head % a.kv_heads) *
+             a.block_tokens +
+         slot % a.block_tokens) *
+        a.head_dim;
+    T* const cache = (kv_head < a.kv_heads ? a.keys : a.values) + to;
+    StoreElement(x1, cache + first);
+    StoreElement(x2, cache + second);
   }
 };
+
+template <typename T>
+void RopeStoreAs(Stream stream, Matrix qkv, const RopeStore& rope,
+                 const KvView& kv) {
+  const int64_t elements = qkv.rows * (qkv.cols / 2);
+  Launch<RopeStoreKernel<T>>(
+      stream, (elements + kRowThreads - 1) / kRowThreads, 0,
+      {qkv, rope, static_cast<T*>(kv.keys), static_cast<T*>(kv.values),
+       kv.num_kv_heads, kv.block_tokens, kv.head_dim});
+}
 
 // A block per token and head, a warp per 32 elements; attention.h has the
 // layout.
@@ -261,22 +313,13 @@ void EmbedAs(Stream stream, const WeightView& table, const int32_t* ids,
   Launch<EmbedKernel<kType>>(stream, y.rows, 0, {table.data, ids, y});
 }
 
-template <typename T>
-void StoreKvAs(Stream stream, ConstMatrix k, ConstMatrix v,
-               const int64_t* slots, const KvView& kv) {
-  Launch<StoreKvKernel<T>>(
-      stream, k.rows, 0,
-      {k, v, slots, static_cast<T*>(kv.keys), static_cast<T*>(kv.values),
-       kv.num_kv_heads, kv.block_tokens, kv.head_dim});
-}
-
 }  // namespace
 
 void RmsNorm(Stream stream, ConstMatrix x, const float* weight, float eps,
              Matrix y) {
   SLUICE_CHECK(x.rows == y.rows && x.cols == y.cols);
   Launch<NormKernel>(
-      stream, x.rows, NormKernel::kSharedBytes,
+      stream, x.rows, NormKernel::SharedBytes(x.cols),
       {x.data, x.stride, y.data, y.stride, 1, x.cols, weight, eps});
 }
 
@@ -285,7 +328,7 @@ void RmsNormHeads(Stream stream, Matrix x, int64_t head_dim,
   SLUICE_CHECK(head_dim > 0 && x.cols % head_dim == 0);
   const int64_t heads = x.cols / head_dim;
   Launch<NormKernel>(
-      stream, x.rows * heads, NormKernel::kSharedBytes,
+      stream, x.rows * heads, NormKernel::SharedBytes(head_dim),
       {x.data, x.stride, x.data, x.stride, heads, head_dim, weight, eps});
 }
 
@@ -331,12 +374,6 @@ void StoreKv(Stream stream, ConstMatrix k, ConstMatrix v, const int64_t* slots,
              const KvView& kv) {
   SLUICE_CHECK(k.cols == kv.num_kv_heads * kv.head_dim && v.cols == k.cols);
   SLUICE_CHECK(k.rows == v.rows);
-  if (kv.type == WeightType::kF32) {
-    return StoreKvAs<float>(stream, k, v, slots, kv);
-  }
-  if (kv.type == WeightType::kBf16) {
-    return StoreKvAs<uint16_t>(stream, k, v, slots, kv);
-  }
   SLUICE_CHECK(kv.type == WeightType::kQ8_0);
   SLUICE_CHECK(kv.block_tokens == kGroupRows && kv.head_dim % kShortBlock == 0);
   Launch<StoreKvQ8Kernel>(
@@ -344,6 +381,18 @@ void StoreKv(Stream stream, ConstMatrix k, ConstMatrix v, const int64_t* slots,
       StoreKvQ8Kernel::SharedBytes(kv.head_dim),
       {k, v, slots, static_cast<uint8_t*>(kv.keys),
        static_cast<uint8_t*>(kv.values), kv.num_kv_heads, kv.head_dim});
+}
+
+void RopeStoreKv(Stream stream, Matrix qkv, const RopeStore& rope,
+                 const KvView& kv) {
+  SLUICE_CHECK(qkv.cols ==
+               (rope.num_heads + 2 * kv.num_kv_heads) * kv.head_dim);
+  SLUICE_CHECK(kv.head_dim % 2 == 0 && 2 * rope.table.half <= kv.head_dim);
+  if (kv.type == WeightType::kF32) {
+    return RopeStoreAs<float>(stream, qkv, rope, kv);
+  }
+  SLUICE_CHECK(kv.type == WeightType::kBf16);
+  RopeStoreAs<uint16_t>(stream, qkv, rope, kv);
 }
 
 }  // namespace sluice::kernels::cuda

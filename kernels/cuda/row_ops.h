@@ -27,8 +27,21 @@ void Add(Stream stream, ConstMatrix y, Matrix x);
 // Of a table of a plain type.
 void Embed(Stream stream, const WeightView& table, const int32_t* ids,
            Matrix y);
+// Of Q8_0; RopeStoreKv stores the others.
 void StoreKv(Stream stream, ConstMatrix k, ConstMatrix v, const int64_t* slots,
              const KvView& kv);
+// What RopeStoreKv needs beside its rows; all tables are the device's.
+struct RopeStore {
+  int64_t num_heads = 0;  // of q
+  RopeStyle style = RopeStyle::kHalfSplit;
+  RopeTable table;
+  const int32_t* positions = nullptr;  // [T]
+  const int64_t* slots = nullptr;      // [T]
+};
+// Rope of the q and k heads of qkv [T, (N + 2K) D] in place, and StoreKv of its
+// k and v, at once; `kv` holds F32 or BF16.
+void RopeStoreKv(Stream stream, Matrix qkv, const RopeStore& rope,
+                 const KvView& kv);
 
 }  // namespace sluice::kernels::cuda
 

@@ -16,10 +16,11 @@ namespace sluice::kernels::cuda {
 struct DeviceFacts {
   int index = 0;  // among those that the process sees
   std::string name;
-  std::string id;             // GPU-8-4-4-4-12 hexadecimal digits
-  std::string architecture;   // sm_90, or "emulated"
-  uint64_t free_memory = 0;   // bytes, when it was opened
-  uint64_t total_memory = 0;  // bytes
+  std::string id;               // GPU-8-4-4-4-12 hexadecimal digits
+  std::string architecture;     // sm_90, or "emulated"
+  bool launches_early = false;  // kernels begin before those ahead have ended
+  uint64_t free_memory = 0;     // bytes, when it was opened
+  uint64_t total_memory = 0;    // bytes
   // What the memory's clock and bus allow; 0: not known.
   double bytes_per_second = 0;
 };

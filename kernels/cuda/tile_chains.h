@@ -29,10 +29,9 @@ struct TileArgs {
   bool aligned;  // four columns of x from a multiple of four on
 };
 
-// Four elements of a row of x from `column` on, as a lane's operand B; zero
-// from `end` on.
-SLUICE_DEVICE TileB LoadOperand(const float* row, bool aligned, int64_t column,
-                                int64_t end) {
+// Four elements of a row of x from `column` on; zero from `end` on.
+SLUICE_DEVICE Quad LoadColumns(const float* row, bool aligned, int64_t column,
+                               int64_t end) {
   Quad x = {};
   if (aligned && column + 4 <= end) {
     x = LoadQuad(row + column);
@@ -41,8 +40,16 @@ SLUICE_DEVICE TileB LoadOperand(const float* row, bool aligned, int64_t column,
       if (column + i < end) x.values[i] = row[column + i];
     }
   }
+  return x;
+}
+// The same as a lane's operand B.
+SLUICE_DEVICE TileB PackQuad(const Quad& x) {
   return {
       {PackPair(x.values[0], x.values[1]), PackPair(x.values[2], x.values[3])}};
+}
+SLUICE_DEVICE TileB LoadOperand(const float* row, bool aligned, int64_t column,
+                                int64_t end) {
+  return PackQuad(LoadColumns(row, aligned, column, end));
 }
 
 // A lane's rows of x, one per octet of tokens.

@@ -39,7 +39,7 @@ SLUICE_DEVICE float RunScale(const uint8_t* run, int row) {
         static_cast<uint32_t>(reinterpret_cast<const uint16_t*>(run)[row])
         << 16);
   } else {
-    return HalfAt(run + 2 * row);
+    return HalfOfBits(reinterpret_cast<const uint16_t*>(run)[row]);
   }
 }
 

@@ -5,6 +5,7 @@
 #include "common/base/check.h"
 #include "kernels/cuda/tile_chains.h"
 #include "kernels/cuda/tile_panel.h"
+#include "kernels/cuda/tile_stream.h"
 
 namespace sluice::kernels::cuda {
 namespace {
@@ -100,6 +101,9 @@ void StartProduct(Stream stream, TileArgs& args, const ExpertRun& run) {
   const bool wide = rows > 8 && args.shards.num_shards <= kMostWideLeaves;
   SLUICE_CHECK(wide || !grouped || rows <= 8);
   if (!grouped) args.grouped.tile_rows = wide ? 32 : 8;
+  if (!wide && CanStream(args, kType, {})) {
+    return StartStream(stream, args, kType, {}, run.max_groups);
+  }
   const int64_t per_tile = args.grouped.tile_rows;
   const int64_t groups =
       grouped ? run.max_groups : (args.x.rows + per_tile - 1) / per_tile;
@@ -107,9 +111,8 @@ void StartProduct(Stream stream, TileArgs& args, const ExpertRun& run) {
   Start<Chain, 1>(stream, args, groups);
 }
 
-void MultiplyTiles(Stream stream, ConstMatrix x, const WeightView& w,
-                   const float* bias, const ShardArgs& shards,
-                   const ExpertRun& run = {}) {
+TileArgs ArgsOf(ConstMatrix x, const WeightView& w, const float* bias,
+                const ShardArgs& shards, const ExpertRun& run) {
   SLUICE_CHECK(x.cols == w.cols && HasTiles(w.type));
   TileArgs args = {x, w.data, w.rows, w.cols, bias, shards, run.grouped, false};
   args.aligned =
@@ -119,6 +122,26 @@ void MultiplyTiles(Stream stream, ConstMatrix x, const WeightView& w,
     SLUICE_CHECK(w.type == WeightType::kBf16 ||
                  shards.bounds[s] % kRunCols == 0);
   }
+  return args;
+}
+
+// Starts a product of few tokens that ends in its own way; false: it cannot.
+bool StreamInto(Stream stream, TileArgs args, WeightType type,
+                const StreamEnd& end, int64_t max_groups) {
+  const bool grouped = args.grouped.groups != nullptr;
+  if (!grouped) args.grouped.tile_rows = kStreamTokens;
+  if (args.grouped.tile_rows > kStreamTokens || !CanStream(args, type, end)) {
+    return false;
+  }
+  SLUICE_CHECK(grouped || args.x.rows <= kFewTokens);
+  StartStream(stream, args, type, end, max_groups);
+  return true;
+}
+
+void MultiplyTiles(Stream stream, ConstMatrix x, const WeightView& w,
+                   const float* bias, const ShardArgs& shards,
+                   const ExpertRun& run = {}) {
+  TileArgs args = ArgsOf(x, w, bias, shards, run);
   switch (w.type) {
     case WeightType::kBf16:
       return StartProduct<Bf16Chain, WeightType::kBf16>(stream, args, run);
@@ -169,6 +192,32 @@ void TileMatMulSharded(Stream stream, ConstMatrix x, const WeightView& w,
 void TileMatMulGroups(Stream stream, ConstMatrix x, const WeightView& like,
                       const float* bias, const ExpertRun& run, Matrix y) {
   MultiplyTiles(stream, x, like, bias, WholeArgs(like.cols, y), run);
+}
+
+bool TileAddSharded(Stream stream, ConstMatrix x, const WeightView& w,
+                    const ShardedCols& shards, const float* bias, Matrix y) {
+  SLUICE_CHECK(shards.nodes.size() == 1);
+  StreamEnd end;
+  end.adds = true;
+  return StreamInto(
+      stream, ArgsOf(x, w, bias, ShardArgsOf(shards, {&y, 1}, /*unit=*/1), {}),
+      w.type, end, 0);
+}
+
+bool TileGatedMatMul(Stream stream, ConstMatrix x, const WeightView& w,
+                     const Activation& activation, Matrix y) {
+  return TileGatedGroups(stream, x, w, nullptr, activation, {}, y);
+}
+
+bool TileGatedGroups(Stream stream, ConstMatrix x, const WeightView& like,
+                     const float* bias, const Activation& activation,
+                     const ExpertRun& run, Matrix y) {
+  SLUICE_CHECK(y.cols * 2 == like.rows);
+  StreamEnd end;
+  end.gated = true;
+  end.activation = activation;
+  return StreamInto(stream, ArgsOf(x, like, bias, WholeArgs(like.cols, y), run),
+                    like.type, end, run.max_groups);
 }
 
 void TileEmbed(Stream stream, const WeightView& table, const int32_t* ids,

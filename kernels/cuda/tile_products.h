@@ -7,6 +7,7 @@
 #include <span>
 
 #include "kernels/cuda/expert_groups.h"
+#include "kernels/elementwise.h"
 #include "kernels/matmul.h"
 #include "kernels/views.h"
 
@@ -40,9 +41,25 @@ void TileMatMul(Stream stream, ConstMatrix x, const WeightView& w,
 // Shards of types in runs begin at whole runs.
 void TileMatMulSharded(Stream stream, ConstMatrix x, const WeightView& w,
                        const ShardedCols& shards, std::span<const Matrix> y);
+// y += the sum of all shards + bias, whose node is the tree's root. At most
+// kFewTokens rows; false, and nothing is done, for shards that are no whole
+// steps.
+bool TileAddSharded(Stream stream, ConstMatrix x, const WeightView& w,
+                    const ShardedCols& shards, const float* bias, Matrix y);
+// y [T, rows / 2] = the activation of rows r and r + rows / 2 of x w^T. At most
+// kFewTokens rows; false, and nothing is done, for half rows that are no whole
+// tiles.
+bool TileGatedMatMul(Stream stream, ConstMatrix x, const WeightView& w,
+                     const Activation& activation, Matrix y);
+inline constexpr int kFewTokens = 8;
 // As MatMulGroups of products.h, for groups of at most kTileGroupRows.
 void TileMatMulGroups(Stream stream, ConstMatrix x, const WeightView& like,
                       const float* bias, const ExpertRun& run, Matrix y);
+// As TileGatedMatMul of every group, with an expert's bias before the
+// activation.
+bool TileGatedGroups(Stream stream, ConstMatrix x, const WeightView& like,
+                     const float* bias, const Activation& activation,
+                     const ExpertRun& run, Matrix y);
 
 // y[t] = row ids[t] of the table, widened to F32.
 void TileEmbed(Stream stream, const WeightView& table, const int32_t* ids,

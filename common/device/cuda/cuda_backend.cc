@@ -88,6 +88,7 @@ class CudaBackend final : public Backend {
       : info_(InfoOf(options)),
         kv_type_(options.kv_type),
         fast_(options.fast),
+        alone_(options.alone),
         runtime_(std::move(options.runtime)),
         stream_(runtime_->stream()),
         inputs_(runtime_.get()),
@@ -177,13 +178,20 @@ class CudaBackend final : public Backend {
 
   void Linear(DeviceMatrix x, const NormSpec& norm, const Weight& weight,
               const void* bias, DeviceMatrix y) override {
-    ConstMatrix in = View(x);
-    if (norm.weight != nullptr) {
-      const Matrix normed = Scratch(x.rows, x.cols);
-      RmsNorm(in, norm, normed);
-      in = normed;
+    products_.Multiply(Normed(x, norm), weight, Floats(bias), View(y));
+  }
+
+  // Size: as Backend's.
+  void GatedLinear(DeviceMatrix x, const NormSpec& norm, const Weight& weight,
+                   const Activation& activation, DeviceMatrix both,
+                   DeviceMatrix y) override {
+    const ConstMatrix in = Normed(x, norm);
+    if (y.cols * 2 == weight.rows &&
+        products_.MultiplyGated(in, weight, activation, View(y))) {
+      return;
     }
-    products_.Multiply(in, weight, Floats(bias), View(y));
+    products_.Multiply(in, weight, /*bias=*/nullptr, View(both));
+    Gate(activation, both, y);
   }
 
   void RopeStoreKv(const AttentionSpec& spec, const NormSpec& q_norm,
@@ -195,6 +203,13 @@ class CudaBackend final : public Backend {
     const Matrix k = Columns(all, q_cols, kv_cols);
     NormHeads(spec, q_norm, Columns(all, 0, q_cols));
     NormHeads(spec, k_norm, k);
+    if (kv_type_ != kernels::WeightType::kQ8_0) {
+      return cuda::RopeStoreKv(stream_, all,
+                               {spec.num_heads, inputs_.rope_style(spec.rope),
+                                inputs_.rope(spec.rope), inputs_.positions(),
+                                inputs_.slots(kv.group)},
+                               KvOf(spec, kv));
+    }
     // q and k are adjacent: all their heads rotate at once.
     cuda::Rope(stream_, Columns(all, 0, q_cols + kv_cols), spec.head_dim,
                inputs_.rope_style(spec.rope), inputs_.rope(spec.rope),
@@ -344,6 +359,13 @@ class CudaBackend final : public Backend {
   void RmsNorm(ConstMatrix x, const NormSpec& norm, Matrix y) {
     cuda::RmsNorm(stream_, x, Floats(norm.weight), norm.eps, y);
   }
+  // RmsNorm(x) in scratch memory, or x.
+  ConstMatrix Normed(DeviceMatrix x, const NormSpec& norm) {
+    if (norm.weight == nullptr) return View(x);
+    const Matrix normed = Scratch(x.rows, x.cols);
+    RmsNorm(View(x), norm, normed);
+    return normed;
+  }
   void NormHeads(const AttentionSpec& spec, const NormSpec& norm, Matrix x) {
     if (norm.weight == nullptr) return;
     cuda::RmsNormHeads(stream_, x, spec.head_dim, Floats(norm.weight),
@@ -359,6 +381,7 @@ class CudaBackend final : public Backend {
   const BackendInfo info_;
   const kernels::WeightType kv_type_;
   const bool fast_;
+  const bool alone_;  // no other rank has a part of a sum
   const std::unique_ptr<cuda::Runtime> runtime_;
   const cuda::Stream stream_;
   StepMemory inputs_;

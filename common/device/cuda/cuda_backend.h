@@ -21,6 +21,7 @@ struct CudaBackendOptions {
   // Products with weights that have tiles, and attention, on matrix units, with
   // numerics of their own (kernels/cuda/tile_products.h, tile_attention.h).
   bool fast = false;
+  bool alone = true;  // the stage's only rank
 };
 
 // The GPU's number, name and id, for people.

@@ -99,6 +99,27 @@ void CudaProducts::MultiplySharded(ConstMatrix x, const Weight& w,
   }
 }
 
+bool CudaProducts::IsStream(ConstMatrix x, const Weight& w) const {
+  return x.rows <= kernels::cuda::kFewTokens && w.parts.size() == 1 &&
+         HasTiles(w.parts[0].type);
+}
+
+bool CudaProducts::AddSharded(ConstMatrix x, const Weight& w,
+                              const kernels::ShardedCols& shards,
+                              const float* bias, Matrix y) {
+  return IsStream(x, w) && kernels::cuda::TileAddSharded(
+                               runtime_.stream(), x,
+                               TileView(w.parts[0], w.cols), shards, bias, y);
+}
+
+bool CudaProducts::MultiplyGated(ConstMatrix x, const Weight& w,
+                                 const kernels::Activation& activation,
+                                 Matrix y) {
+  return IsStream(x, w) &&
+         kernels::cuda::TileGatedMatMul(
+             runtime_.stream(), x, TileView(w.parts[0], w.cols), activation, y);
+}
+
 void CudaProducts::Embed(const Weight& table, const int32_t* ids, Matrix y) {
   const kernels::ExpertWeight view = ViewOf(table);
   if (HasTiles(table.parts[0].type)) {

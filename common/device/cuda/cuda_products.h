@@ -8,6 +8,7 @@
 #include "common/device/weight.h"
 #include "common/tensor/buffer.h"
 #include "kernels/cuda/products.h"
+#include "kernels/elementwise.h"
 
 namespace sluice {
 
@@ -34,11 +35,21 @@ class CudaProducts {
   void MultiplySharded(kernels::ConstMatrix x, const Weight& w,
                        const kernels::ShardedCols& shards,
                        std::span<const kernels::Matrix> y);
+  // The same of one node that is the tree's root, and y += its sum + bias;
+  // and y = the activation of x w^T, as TileGatedMatMul. False, and nothing is
+  // done, where there is no such kernel.
+  bool AddSharded(kernels::ConstMatrix x, const Weight& w,
+                  const kernels::ShardedCols& shards, const float* bias,
+                  kernels::Matrix y);
+  bool MultiplyGated(kernels::ConstMatrix x, const Weight& w,
+                     const kernels::Activation& activation, kernels::Matrix y);
   // y[t] = row ids[t] of `table`, as F32; ids are the device's.
   void Embed(const Weight& table, const int32_t* ids, kernels::Matrix y);
 
  private:
   bool HasTiles(kernels::WeightType type) const;
+  // Whether the product is one of tiles with few rows of x.
+  bool IsStream(kernels::ConstMatrix x, const Weight& w) const;
   kernels::WeightView TileView(const WeightPart& part, int64_t cols) const;
   kernels::QuantizedRows Quantize(kernels::ConstMatrix x, int32_t block);
 

@@ -40,7 +40,7 @@ StatusOr<std::vector<std::unique_ptr<Backend>>> MakeCudaRanks(
     const bool shared = all[r]->facts().index == first.index;
     backends.push_back(MakeCudaBackend(
         {std::move(runtimes[r]), kv_type, std::move(communicators[r]),
-         shared ? 0 : static_cast<int>(r), fast}));
+         shared ? 0 : static_cast<int>(r), fast, all.size() == 1}));
   }
   return backends;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 #include "kernels/cuda/device_errors.h"
@@ -30,6 +31,7 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
   ~GpuRuntime() override {
     if (launch_sink == &sink_) launch_sink = nullptr;
     cudaSetDevice(index_);
+    staging_.reset();
     cudaStreamDestroy(stream_);
   }
 
@@ -85,6 +87,11 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
   void CopyIn(const void* from, void* to, const ByteRows& rows) override {
     if (rows.bytes == 0 || rows.rows == 0) return;
     Submit();
+    if (rows.rows == 1) {
+      if (void* const staged = Stage(rows.bytes); staged != nullptr) {
+        from = std::memcpy(staged, from, rows.bytes);
+      }
+    }
     // Rows that follow each other may be more than a pitch can say.
     Check(IsPacked(rows)
               ? cudaMemcpyAsync(to, from, rows.bytes * rows.rows,
@@ -96,6 +103,12 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
   void CopyOut(const void* from, void* to, const ByteRows& rows) override {
     if (rows.bytes == 0 || rows.rows == 0) return;
     Submit();
+    if (rows.rows == 1) {
+      if (void* const staged = Stage(rows.bytes); staged != nullptr) {
+        arriving_.push_back({staged, to, rows.bytes});
+        to = staged;
+      }
+    }
     Check(IsPacked(rows)
               ? cudaMemcpyAsync(to, from, rows.bytes * rows.rows,
                                 cudaMemcpyDeviceToHost, stream_)
@@ -116,21 +129,58 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
     Submit();
     Check(cudaGetLastError(), "starting a kernel");
     Check(cudaStreamSynchronize(stream_), "running kernels");
+    for (const Arriving& one : arriving_) {
+      std::memcpy(one.to, one.staged, one.bytes);
+    }
+    arriving_.clear();
+    staged_bytes_ = 0;
   }
 
  private:
+  // A small copy to the host, which is handed on by Sync.
+  struct Arriving {
+    const void* staged;
+    void* to;
+    size_t bytes;
+  };
+  static constexpr size_t kStagedBytes = size_t{1} << 20;
+  static constexpr size_t kMostStaged = size_t{64} << 10;  // of one copy
+
+  // Returns pinned memory until Sync, by which a small copy does not wait for
+  // the stream; null: there is none left, or the copy is large.
+  void* Stage(size_t bytes) {
+    if (bytes > kMostStaged) return nullptr;
+    if (staging_ == nullptr) staging_ = AllocateHost(kStagedBytes);
+    const size_t at = (staged_bytes_ + 15) / 16 * 16;
+    if (staging_ == nullptr || at + bytes > kStagedBytes) return nullptr;
+    staged_bytes_ = at + bytes;
+    return static_cast<std::byte*>(staging_.get()) + at;
+  }
+
   static bool IsPacked(const ByteRows& rows) {
     return rows.rows == 1 || rows.stride == rows.bytes;
   }
 
   void Start(const LaunchList& list) override {
+    // A kernel may begin while the one before it ends: each waits for its
+    // inputs itself (Block::WaitForInputs).
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    bool is_first = true;
     for (const LaunchList::One& one : list.launches()) {
       void* args[] = {const_cast<std::byte*>(list.ArgsOf(one))};
-      Check(
-          cudaLaunchKernel(one.kernel, dim3(static_cast<unsigned>(one.blocks)),
-                           dim3(static_cast<unsigned>(one.threads)), args,
-                           one.shared_bytes, stream_),
-          "starting a kernel");
+      cudaLaunchConfig_t config = {};
+      config.gridDim = dim3(static_cast<unsigned>(one.blocks));
+      config.blockDim = dim3(static_cast<unsigned>(one.threads));
+      config.dynamicSmemBytes = one.shared_bytes;
+      config.stream = stream_;
+      config.attrs = &early;
+      // The first one is behind copies.
+      config.numAttrs = facts_.launches_early && !is_first ? 1 : 0;
+      is_first = false;
+      Check(cudaLaunchKernelExC(&config, one.kernel, args),
+            "starting a kernel");
     }
   }
   // A graph holds the arguments as they are now.
@@ -156,6 +206,9 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
   const int index_;
   const DeviceFacts facts_;
   cudaStream_t stream_ = nullptr;
+  std::shared_ptr<void> staging_;
+  size_t staged_bytes_ = 0;
+  std::vector<Arriving> arriving_;
   LaunchGraphs graphs_;
   LaunchSink sink_;
 };
@@ -238,6 +291,7 @@ std::unique_ptr<Runtime> Runtime::Open(int index, std::string* error) {
           cudaSuccess) {
     device.bytes_per_second = 2e3 * kilohertz * bits / 8;  // two a clock
   }
+  device.launches_early = facts.major >= 9;
   device.free_memory = free_bytes;
   device.total_memory = total_bytes;
   return std::make_unique<GpuRuntime>(index, std::move(device));

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "kernels/block_pack.h"
 #include "kernels/cuda/weight_tiles.h"
+#include "kernels/elementwise.h"
 #include "kernels/matmul.h"
 #include "tests/kernels/block_reference.h"
 #include "tests/kernels/cuda/both_ways.h"
@@ -300,6 +301,85 @@ TEST(TileShardsTest, ASlicesShardsHaveTheWholesBits) {
     EXPECT_TRUE(SameBits(part.values(), y[s].values())) << s;
   }
   EXPECT_THAT(machine.faults(), testing::IsEmpty());
+}
+
+// Products that end in their own way have the bits of one operation after
+// another.
+TEST_P(TileProductsTest, SumsAreAddedAtOnce) {
+  const std::vector<int32_t> bounds = {0, 64, 96, 224, 320};
+  const TreeNode root = {0, 4};
+  const TiledWeights w(GetParam(), 15, 18, 320);
+  const auto bias = RandomFloats(16, 18);
+  for (const int64_t tokens : {1, 8}) {
+    const OwnedMatrix x(tokens, 320, RandomFloats(17, tokens * 320));
+    const auto before = RandomFloats(18, tokens * 18);
+    const auto got = BothWays([&](Stream stream) {
+      OwnedMatrix y(tokens, 18, before);
+      EXPECT_TRUE(TileAddSharded(stream, x.view(), w.view(),
+                                 {bounds, {&root, 1}}, bias.data(), y.view()));
+      return y.values();
+    });
+    for (int64_t n = 0; n < tokens * 18; ++n) {
+      const float sum =
+          TileElementOf(w, x.view().row(n / 18), n % 18, bounds, root);
+      ASSERT_EQ(got[n], before[n] + (sum + bias[n % 18])) << n;
+    }
+  }
+}
+
+TEST_P(TileProductsTest, RowsAreGatedAtOnce) {
+  constexpr int64_t kHalf = 32;
+  constexpr int64_t kCols = 288;
+  const TiledWeights w(GetParam(), 19, 2 * kHalf, kCols);
+  const auto bias = RandomFloats(20, 2 * kHalf);
+  const void* const weights[] = {w.view().data};
+  const ExpertGroup group = {0, 0, 7};
+  const int32_t count = 1;
+  const ExpertRun run = {{&group, &count, nullptr, weights, 0, 1, 8}, 2};
+  const OwnedMatrix x(7, kCols, RandomFloats(21, 7 * kCols));
+  for (const bool clamps : {false, true}) {
+    const Activation activation = {
+        clamps ? Activation::Kind::kClampedSwiGlu : Activation::Kind::kSilu,
+        0.4f};
+    for (const bool grouped : {false, true}) {
+      const auto want = BothWays([&](Stream stream) {
+        OwnedMatrix both(7, 2 * kHalf);
+        TileMatMul(stream, x.view(), w.view(), grouped ? bias.data() : nullptr,
+                   both.view());
+        OwnedMatrix y(7, kHalf);
+        if (clamps) {
+          kernels::ClampedSwiGlu({}, both.view(), 0.4f, y.view());
+        } else {
+          kernels::SiluMul({}, both.view(), y.view());
+        }
+        return y.values();
+      });
+      const auto got = BothWays([&](Stream stream) {
+        OwnedMatrix y(7, kHalf);
+        EXPECT_TRUE(grouped ? TileGatedGroups(stream, x.view(), w.view(),
+                                              bias.data(), activation, run,
+                                              y.view())
+                            : TileGatedMatMul(stream, x.view(), w.view(),
+                                              activation, y.view()));
+        return y.values();
+      });
+      EXPECT_TRUE(SameBits(got, want)) << clamps << grouped;
+    }
+  }
+}
+
+TEST(TileShardsTest, WhatCannotEndInItsOwnWayIsLeft) {
+  const TiledWeights w(WeightType::kBf16, 22, 24, 40);
+  const OwnedMatrix x(1, 40, RandomFloats(23, 40));
+  OwnedMatrix y(1, 24);
+  Machine machine(Schedule::kForward);
+  const std::vector<int32_t> bounds = {0, 12, 40};  // within a step
+  const TreeNode root = {0, 2};
+  EXPECT_FALSE(TileAddSharded(&machine, x.view(), w.view(),
+                              {bounds, {&root, 1}}, nullptr, y.view()));
+  // Twelve rows are no whole tiles.
+  EXPECT_FALSE(TileGatedMatMul(&machine, x.view(), w.view(), {},
+                               {y.view().data, 1, 12, 12}));
 }
 
 TEST_P(TileProductsTest, IsCloseToDouble) {

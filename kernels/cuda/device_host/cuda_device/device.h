@@ -12,6 +12,7 @@
 // has the same for nvcc. README.md says what each means.
 
 #define SLUICE_DEVICE inline
+#define SLUICE_UNROLL
 
 namespace sluice::kernels::cuda {
 
@@ -98,6 +99,9 @@ class Block {
     machine_->SyncWarp(thread_, line);
     return votes;
   }
+  // What kernels before this one wrote is there once this returns. Here it
+  // always is.
+  void WaitForInputs() {}
   // c += a b, of the whole warp. Here products are exact, and F64 sums them in
   // rising k onto c, rounded once; the order inside a GPU's instruction is the
   // GPU's own.
@@ -190,6 +194,10 @@ SLUICE_DEVICE TileB LoadHalfTile(const void* from) {
   TileB words;
   std::memcpy(&words, __builtin_assume_aligned(from, 8), sizeof(words));
   return words;
+}
+SLUICE_DEVICE TileA StreamTile(const void* from) { return LoadTile(from); }
+SLUICE_DEVICE TileB StreamHalfTile(const void* from) {
+  return LoadHalfTile(from);
 }
 SLUICE_DEVICE Quad LoadQuad(const float* from) {
   Quad floats;

@@ -24,6 +24,8 @@ using Stream = CUstream_st*;
 #include <cuda_runtime.h>
 
 #define SLUICE_DEVICE __device__ __forceinline__
+// Before a loop of constant length: its arrays stay in registers.
+#define SLUICE_UNROLL _Pragma("unroll")
 
 namespace sluice::kernels::cuda {
 
@@ -79,6 +81,13 @@ class Block {
   SLUICE_DEVICE uint32_t Ballot(bool vote) {
     return __ballot_sync(0xFFFFFFFFu, vote);
   }
+  // A kernel may begin before those ahead of it have ended: what they wrote is
+  // there once this returns.
+  SLUICE_DEVICE void WaitForInputs() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+  }
   SLUICE_DEVICE void MultiplyTile(const TileA& a, const TileB& b, TileC& c) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -132,6 +141,22 @@ SLUICE_DEVICE TileB LoadHalfTile(const void* from) {
   const uint2 words = __ldg(static_cast<const uint2*>(from));
   return {{words.x, words.y}};
 }
+// The same of bytes that the multiprocessor reads once.
+SLUICE_DEVICE TileA StreamTile(const void* from) {
+  TileA tile;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(tile.words[0]), "=r"(tile.words[1]), "=r"(tile.words[2]),
+                 "=r"(tile.words[3])
+               : "l"(from));
+  return tile;
+}
+SLUICE_DEVICE TileB StreamHalfTile(const void* from) {
+  TileB tile;
+  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+               : "=r"(tile.words[0]), "=r"(tile.words[1])
+               : "l"(from));
+  return tile;
+}
 SLUICE_DEVICE Quad LoadQuad(const float* from) {
   const float4 floats = *reinterpret_cast<const float4*>(from);
   return {{floats.x, floats.y, floats.z, floats.w}};
@@ -157,10 +182,35 @@ SLUICE_DEVICE uint32_t MultiplyPairs(uint32_t a, uint32_t b) {
   return products;
 }
 
+// Blocks that a multiprocessor has room for at least: registers are shared.
 template <typename K>
-__global__ void __launch_bounds__(K::kThreads, 1)
+constexpr int LeastBlocks() {
+  if constexpr (requires { K::kLeastBlocks; }) {
+    return K::kLeastBlocks;
+  } else {
+    return 1;
+  }
+}
+
+// Whether a kernel calls WaitForInputs itself, once it needs them.
+template <typename K>
+constexpr bool WaitsItself() {
+  if constexpr (requires { K::kWaitsItself; }) {
+    return K::kWaitsItself;
+  } else {
+    return false;
+  }
+}
+
+template <typename K>
+__global__ void __launch_bounds__(K::kThreads, LeastBlocks<K>())
     Launched(const typename K::Args args) {
   Block block;
+  // The next kernel of a graph may take the room that this one leaves.
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+  if constexpr (!WaitsItself<K>()) block.WaitForInputs();
   K::Run(block, args);
 }
 

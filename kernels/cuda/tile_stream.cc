@@ -1,0 +1,167 @@
+#include "kernels/cuda/tile_stream.h"
+
+#include "common/base/check.h"
+#include "kernels/cuda/gate.h"
+#include "kernels/cuda/tile_stream_units.h"
+
+namespace sluice::kernels::cuda {
+namespace {
+
+constexpr int kStreamThreads = 256;
+constexpr int kStreamWarps = kStreamThreads / kWarpLanes;
+constexpr int kCells = kTileSide * kStreamTokens;
+
+struct StreamArgs {
+  TileArgs tile;
+  StreamEnd end;
+};
+
+// A block per 16 outputs and tile of tokens; a warp takes every eighth leaf.
+// With gated rows a block has two tiles of rows.
+template <typename Unit, bool kGated>
+struct StreamKernel {
+  static constexpr int kThreads = kStreamThreads;
+  static constexpr int kLeastBlocks = 2;
+  static constexpr bool kWaitsItself = true;
+  static constexpr int kTiles = kGated ? 2 : 1;
+  using Args = StreamArgs;
+
+  static SLUICE_DEVICE int64_t OutputsOf(const Args& a) {
+    return a.tile.rows / kTiles;
+  }
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const TileArgs& t = a.tile;
+    const int64_t row_tiles = (OutputsOf(a) + kTileSide - 1) / kTileSide;
+    const int64_t row_tile = block.index() % row_tiles;
+    const bool grouped = t.grouped.groups != nullptr;
+    // Which weight it is stands among the inputs.
+    if (grouped) block.WaitForInputs();
+    ProductTile tile;
+    if (!FindTile(t.grouped, block.index() / row_tiles, t.x.rows, t.w, t.bias,
+                  t.rows, tile)) {
+      return;
+    }
+    const int32_t shards = t.shards.num_shards;
+    const auto partials =
+        block.Allocate<float>(int64_t{kTiles} * shards * kCells);
+    const int token = block.lane() / 4;
+    StreamRow x = {
+        token < tile.tokens ? t.x.data + tile.In(token) * t.x.stride : nullptr,
+        t.aligned, block.lane() % 4 * 4, 0};
+    UnitStream<Unit> weights;
+    bool waits = !grouped;
+    for (int32_t s = block.warp(); s < kTiles * shards; s += kStreamWarps) {
+      const int32_t begin = t.shards.bounds[s % shards];
+      x.end = t.shards.bounds[s % shards + 1];
+      weights.Begin(At(t, tile.w, row_tile + s / shards * row_tiles, begin),
+                    (static_cast<int>(x.end) - begin + Unit::kColumns - 1) /
+                        Unit::kColumns,
+                    block.lane());
+      if (waits) block.WaitForInputs();
+      waits = false;
+      TileC sum = {};
+      weights.Multiply(block, x, begin, sum);
+      Keep(block, partials, s, sum);
+    }
+    if (waits) block.WaitForInputs();
+    block.Sync();
+    const int cell = block.thread();
+    const int64_t row = row_tile * kTileSide + cell % kTileSide;
+    if (cell >= kCells || cell / kTileSide >= tile.tokens ||
+        row >= OutputsOf(a)) {
+      return;
+    }
+    Store(a, partials, {kCells, cell, tile.out + cell / kTileSide, row},
+          tile.bias);
+  }
+  static SLUICE_DEVICE const uint8_t* At(const TileArgs& a, const void* w,
+                                         int64_t row_tile, int32_t column) {
+    const int64_t units = (a.cols + Unit::kColumns - 1) / Unit::kColumns;
+    return static_cast<const uint8_t*>(w) +
+           (row_tile * units + column / Unit::kColumns) * Unit::kBytes;
+  }
+  // A cell: token, then row.
+  static SLUICE_DEVICE void Keep(Block& block, const Shared<float>& partials,
+                                 int32_t s, const TileC& sum) {
+    for (int v = 0; v < 4; ++v) {
+      const int row = block.lane() / 4 + v / 2 * 8;
+      const int token = block.lane() % 4 * 2 + v % 2;
+      partials.Set(int64_t{s} * kCells + token * kTileSide + row,
+                   sum.values[v]);
+    }
+  }
+  static SLUICE_DEVICE void Store(const Args& a, const Shared<float>& partials,
+                                  ShardCell cell, const float* bias) {
+    const ShardArgs& shards = a.tile.shards;
+    for (int32_t o = 0; o < shards.num_outputs; ++o) {
+      float sum = SumOfNode(shards, partials, cell, o);
+      if (bias != nullptr) sum = sum + bias[cell.row];
+      if constexpr (kGated) {
+        ShardCell up = cell;
+        up.at += int64_t{shards.num_shards} * kCells;
+        float factor = SumOfNode(shards, partials, up, o);
+        if (bias != nullptr) factor = factor + bias[cell.row + OutputsOf(a)];
+        sum = a.end.activation.kind == Activation::Kind::kSilu
+                  ? SiluGate(sum, factor)
+                  : ClampedGate(sum, factor, a.end.activation.limit);
+      }
+      float& y = shards.y[o][cell.token * shards.stride[o] + cell.row];
+      y = a.end.adds ? y + sum : sum;
+    }
+  }
+};
+
+template <typename Unit>
+bool HasWholeUnits(const ShardArgs& shards) {
+  for (int32_t s = 0; s < shards.num_shards; ++s) {
+    if (shards.bounds[s] % Unit::kColumns != 0) return false;
+  }
+  return true;
+}
+
+template <typename Unit, bool kGated>
+void StartUnits(Stream stream, const StreamArgs& args, int64_t max_groups) {
+  using Kernel = StreamKernel<Unit, kGated>;
+  const int64_t tiles =
+      (args.tile.rows / Kernel::kTiles + kTileSide - 1) / kTileSide;
+  const int64_t groups =
+      args.tile.grouped.groups != nullptr
+          ? max_groups
+          : (args.tile.x.rows + kStreamTokens - 1) / kStreamTokens;
+  Launch<Kernel>(stream, tiles * groups,
+                 sizeof(float) * kCells * Kernel::kTiles *
+                     static_cast<size_t>(args.tile.shards.num_shards),
+                 args);
+}
+
+}  // namespace
+
+bool CanStream(const TileArgs& args, WeightType type, const StreamEnd& end) {
+  if (end.gated && args.rows % (2 * kTileSide) != 0) return false;
+  return type != WeightType::kBf16 || HasWholeUnits<Bf16Unit>(args.shards);
+}
+
+void StartStream(Stream stream, const TileArgs& args, WeightType type,
+                 const StreamEnd& end, int64_t max_groups) {
+  SLUICE_CHECK(CanStream(args, type, end));
+  const StreamArgs all = {args, end};
+  const auto start = [&](auto unit) {
+    using Unit = decltype(unit);
+    if (end.gated) return StartUnits<Unit, true>(stream, all, max_groups);
+    StartUnits<Unit, false>(stream, all, max_groups);
+  };
+  switch (type) {
+    case WeightType::kBf16:
+      return start(Bf16Unit());
+    case WeightType::kE4m3:
+      return start(RunUnit<E4m3Codes>());
+    case WeightType::kQ8_0:
+      return start(RunUnit<Q8Codes>());
+    case WeightType::kQ4_0:
+      return start(RunUnit<Q4Codes>());
+    default:
+      return start(RunUnit<Mxfp4Codes>());
+  }
+}
+
+}  // namespace sluice::kernels::cuda

@@ -1,0 +1,37 @@
+#ifndef SLUICE_KERNELS_CUDA_TILE_STREAM_H_
+#define SLUICE_KERNELS_CUDA_TILE_STREAM_H_
+
+#include <cstdint>
+
+#include "kernels/cuda/tile_chains.h"
+#include "kernels/elementwise.h"
+#include "kernels/weight_type.h"
+
+namespace sluice::kernels::cuda {
+
+// Products of tile_products.h for up to eight tokens at once, whose time is
+// that of reading the weights: a block per 16 rows, a warp per leaf, and every
+// lane's next weights always on their way. The first of them are asked for
+// before the activations are there.
+
+inline constexpr int kStreamTokens = 8;
+
+// What is done with an output's sum.
+struct StreamEnd {
+  bool adds = false;   // y += in the place of y =
+  bool gated = false;  // y [T, rows / 2] = activation of rows r, r + rows / 2
+  Activation activation;
+};
+
+// Whether the weight's leaves are whole steps of its tiles, and gated rows
+// whole tiles: what the kernels take.
+bool CanStream(const TileArgs& args, WeightType type, const StreamEnd& end);
+
+// Starts the product, in tiles of kStreamTokens tokens or, with groups of
+// experts, at most `max_groups` of them.
+void StartStream(Stream stream, const TileArgs& args, WeightType type,
+                 const StreamEnd& end, int64_t max_groups);
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_TILE_STREAM_H_
