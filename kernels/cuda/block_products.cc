@@ -18,9 +18,9 @@ namespace {
 
 // A block per row; a warp per block of its elements.
 struct QuantizeKernel {
-  static constexpr int kThreads = 128;
+  static constexpr int kThreads = 1024;
   static constexpr int kWarps = kThreads / kWarpLanes;
-  static constexpr size_t kSharedBytes = 16;
+  static constexpr size_t kSharedBytes = sizeof(int32_t) * kWarps;
   struct Args {
     ConstMatrix x;
     QuantizedRows to;
@@ -69,19 +69,21 @@ struct QuantizeKernel {
   }
 };
 
-// A thread per row: a warp has two groups of packed rows. Eight warps find the
-// integer sums of eight blocks of elements; then a warp per token adds them in
-// rising k.
-template <BlockFormat kFormat>
+// A thread per row: a warp has two groups of packed rows. Every warp finds the
+// integer sums of kEach blocks of elements, whose loads are begun together;
+// then a warp per token adds all of them in rising k. kTokens: of a tile, at
+// most.
+template <BlockFormat kFormat, int kTokens>
 struct BlockKernel {
   using T = Blocks<kFormat>;
-  static constexpr int kThreads = 256;
+  static constexpr int kThreads = 512;
   static constexpr int kWarps = kThreads / kWarpLanes;
   static constexpr int kElements = T::kStored.elements;
+  static constexpr int kEach = kTokens == 1 && !T::kLong ? 4 : 1;
+  static constexpr int kSlots = kWarps * kEach;
   // Values of a block's sum, and factors: of codes, and of minima.
   static constexpr int kTerms = T::kMinima ? 2 : 1;
-  static constexpr int kTermFloats =
-      kWarps * kTileTokens * kTerms * 2 * kWarpLanes;
+  static constexpr int kTermFloats = kSlots * kTokens * kTerms * 2 * kWarpLanes;
   struct Args {
     QuantizedRows x;
     const uint8_t* packed;
@@ -101,41 +103,54 @@ struct BlockKernel {
     }
     const auto terms = block.Allocate<float>(kTermFloats);
     const auto partials =
-        block.Allocate<float>(a.shards.num_shards * kTileTokens * kWarpLanes);
+        block.Allocate<float>(a.shards.num_shards * kTokens * kWarpLanes);
     for (int32_t s = 0; s < a.shards.num_shards; ++s) {
       float sum = 0.0f;
       const int64_t end = a.shards.bounds[s + 1];
-      for (int64_t b = a.shards.bounds[s]; b < end; b += kWarps) {
-        if (b + block.warp() < end && row < a.rows) {
-          FindTerms(block, a, tile, row, b + block.warp(), terms);
+      for (int64_t b = a.shards.bounds[s]; b < end; b += kSlots) {
+        SLUICE_UNROLL
+        for (int i = 0; i < kEach; ++i) {
+          const int slot = i * kWarps + block.warp();
+          if (b + slot < end && row < a.rows) {
+            FindTerms(block, a, tile, {row, b + slot, slot}, terms);
+          }
         }
         block.Sync();
         if (block.warp() < tile.tokens && row < a.rows) {
-          const int64_t left = end - b < kWarps ? end - b : kWarps;
+          const int64_t left = end - b < kSlots ? end - b : kSlots;
           sum = AddTerms(block, terms, static_cast<int>(left), sum);
         }
         block.Sync();
       }
       if (block.warp() < tile.tokens) {
-        partials.Set(s * kTileTokens * kWarpLanes + block.thread(), sum);
+        partials.Set(s * kTokens * kWarpLanes + block.thread(), sum);
       }
     }
     if (block.warp() >= tile.tokens || row >= a.rows) return;
-    StoreNodes(a.shards, partials,
-               {kTileTokens * kWarpLanes, block.thread(),
-                tile.out + block.warp(), row},
-               tile.bias);
+    StoreNodes(
+        a.shards, partials,
+        {kTokens * kWarpLanes, block.thread(), tile.out + block.warp(), row},
+        tile.bias);
   }
 
   // Where the terms of block `slot` and a token stand for this lane.
   static SLUICE_DEVICE int At(Block& block, int slot, int t) {
-    return (slot * kTileTokens + t) * kTerms * 2 * kWarpLanes + block.lane();
+    return (slot * kTokens + t) * kTerms * 2 * kWarpLanes + block.lane();
   }
 
-  // Block b's terms of this thread's row for all tokens.
+  // Block b of a row, whose terms stand at `slot`.
+  struct Part {
+    int64_t row;
+    int64_t b;
+    int slot;
+  };
+  // The part's terms for all tokens.
   static SLUICE_DEVICE void FindTerms(Block& block, const Args& a,
-                                      const ProductTile& tile, int64_t row,
-                                      int64_t b, const Shared<float>& terms) {
+                                      const ProductTile& tile,
+                                      const Part& part_at,
+                                      const Shared<float>& terms) {
+    const int64_t row = part_at.row;
+    const int64_t b = part_at.b;
     const int64_t blocks = a.x.cols / kElements;
     const Place at = {static_cast<const uint8_t*>(tile.w) +
                           (row / kGroupRows * blocks + b) * T::kBytes,
@@ -147,14 +162,14 @@ struct BlockKernel {
     } else {
       scales[0] = 1;
     }
-    int32_t whole[kTileTokens] = {};
-    int32_t least[kTileTokens] = {};
+    int32_t whole[kTokens] = {};
+    int32_t least[kTokens] = {};
     for (int s = 0; s < T::kSubs; ++s) {
-      int32_t part[kTileTokens] = {};
+      int32_t part[kTokens] = {};
       AddSteps<0>(a, at, s, tile, b, part);
       const int32_t minimum =
           T::kLong ? minima[s / 2] >> (s % 2 * 16) & 0xFFFF : 1;
-      for (int t = 0; t < kTileTokens; ++t) {
+      for (int t = 0; t < kTokens; ++t) {
         if (t >= tile.tokens) continue;
         const int32_t sum = SubSum(a, tile.In(t), b, s);
         whole[t] += (part[t] - T::kZero * sum) * scales[s];
@@ -164,10 +179,10 @@ struct BlockKernel {
     const float scale = T::Scale(at);
     float minimum = 0.0f;
     if constexpr (T::kMinima) minimum = T::Minimum(at);
-    for (int t = 0; t < kTileTokens; ++t) {
+    for (int t = 0; t < kTokens; ++t) {
       if (t >= tile.tokens) continue;
       const float one = a.x.scales[tile.In(t) * blocks + b];
-      const int to = At(block, block.warp(), t);
+      const int to = At(block, part_at.slot, t);
       terms.Set(to, static_cast<float>(whole[t]));
       terms.Set(to + kWarpLanes, scale * one);
       if constexpr (T::kMinima) {
@@ -195,7 +210,7 @@ struct BlockKernel {
       T::template Unpack<kStep>(at, s, codes);
       const int64_t from =
           b * kElements + (s * T::kGroups + kStep * T::kPerVector) * 4;
-      for (int t = 0; t < kTileTokens; ++t) {
+      for (int t = 0; t < kTokens; ++t) {
         if (t >= tile.tokens) continue;
         const int8_t* x = a.x.codes + tile.In(t) * a.x.cols + from;
         for (int p = 0; p < T::kPerVector; ++p) {
@@ -224,7 +239,7 @@ struct BlockKernel {
     const int64_t tiles = (a.rows + kWarpLanes - 1) / kWarpLanes;
     const size_t floats =
         kTermFloats +
-        static_cast<size_t>(a.shards.num_shards) * kTileTokens * kWarpLanes;
+        static_cast<size_t>(a.shards.num_shards) * kTokens * kWarpLanes;
     Launch<BlockKernel>(stream, tiles * groups, floats * sizeof(float), a);
   }
 };
@@ -311,8 +326,14 @@ void StartProduct(Stream stream, const QuantizedRows& x, const BlockWeight& w,
   const int64_t groups = run.grouped.groups != nullptr
                              ? run.max_groups
                              : (x.rows + kTileTokens - 1) / kTileTokens;
-  BlockKernel<kFormat>::Start(
-      stream, {x, w.packed, w.rows, bias, shards, run.grouped}, groups);
+  const auto start = [&](auto kernel) {
+    kernel.Start(stream, {x, w.packed, w.rows, bias, shards, run.grouped},
+                 groups);
+  };
+  if (run.grouped.groups == nullptr && x.rows == 1) {
+    return start(BlockKernel<kFormat, 1>());
+  }
+  start(BlockKernel<kFormat, kTileTokens>());
 }
 template <BlockFormat kFormat>
 void StartEmbed(Stream stream, const BlockWeight& table, const int32_t* ids,

@@ -13,15 +13,17 @@
 namespace sluice::kernels::cuda {
 
 inline constexpr int kMostShards = 64;
+// A run of 64 leaves is at most twice six nodes of their tree.
+inline constexpr int kMostOutputs = 12;
 
 // ShardedCols and the outputs by value, as a kernel's argument.
 struct ShardArgs {
   int32_t bounds[kMostShards + 1];
   int32_t num_shards;
   int32_t num_outputs;
-  TreeNode nodes[kMostShards];
-  float* y[kMostShards];
-  int64_t stride[kMostShards];
+  TreeNode nodes[kMostOutputs];
+  float* y[kMostOutputs];
+  int64_t stride[kMostOutputs];
 };
 
 // Bounds in units of `unit` columns, which divides them.
@@ -29,7 +31,7 @@ inline ShardArgs ShardArgsOf(const ShardedCols& shards,
                              std::span<const Matrix> y, int32_t unit) {
   SLUICE_CHECK(!shards.bounds.empty());
   SLUICE_CHECK(shards.bounds.size() <= kMostShards + 1);
-  SLUICE_CHECK(shards.nodes.size() == y.size() && y.size() <= kMostShards);
+  SLUICE_CHECK(shards.nodes.size() == y.size() && y.size() <= kMostOutputs);
   SLUICE_CHECK(std::is_sorted(shards.bounds.begin(), shards.bounds.end()));
   ShardArgs args = {};
   args.num_shards = static_cast<int32_t>(shards.bounds.size()) - 1;
