@@ -57,8 +57,11 @@ struct StreamKernel {
                     (static_cast<int>(x.end) - begin + Unit::kColumns - 1) /
                         Unit::kColumns,
                     block.lane());
-      if (waits) block.WaitForInputs();
-      waits = false;
+      if (waits) {
+        weights.Prefetch(block);
+        block.WaitForInputs();
+        waits = false;
+      }
       TileC sum = {};
       weights.Multiply(block, x, begin, sum);
       Keep(block, partials, s, sum);

@@ -119,6 +119,15 @@ class UnitStream {
       if (i < units_) ring_[i].Load(at_ + int64_t{i} * Unit::kBytes, lane_);
     }
   }
+  // Asks for more of the leaf, for as long as a kernel waits for its inputs.
+  SLUICE_DEVICE void Prefetch(Block& block) const {
+    constexpr int kMost = 12 * 1024 / Unit::kBytes;
+    const int more =
+        units_ - Unit::kAhead < kMost ? units_ - Unit::kAhead : kMost;
+    if (more > 0 && lane_ == 0) {
+      block.Prefetch(at_ + Unit::kAhead * Unit::kBytes, more * Unit::kBytes);
+    }
+  }
   // Adds the leaf's chain from column `begin` on to `sum`.
   SLUICE_DEVICE void Multiply(Block& block, const StreamRow& x, int64_t begin,
                               TileC& sum) {

@@ -102,6 +102,8 @@ class Block {
   // What kernels before this one wrote is there once this returns. Here it
   // always is.
   void WaitForInputs() {}
+  // Asks for a multiple of 16 bytes to come near; `from` is aligned so.
+  void Prefetch(const void*, int) {}
   // c += a b, of the whole warp. Here products are exact, and F64 sums them in
   // rising k onto c, rounded once; the order inside a GPU's instruction is the
   // GPU's own.

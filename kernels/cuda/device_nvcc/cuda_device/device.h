@@ -88,6 +88,13 @@ class Block {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
   }
+  // Asks for a multiple of 16 bytes to come near. A thread for all.
+  SLUICE_DEVICE void Prefetch(const void* from, int bytes) {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from),
+                 "r"(bytes));
+#endif
+  }
   SLUICE_DEVICE void MultiplyTile(const TileA& a, const TileB& b, TileC& c) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
