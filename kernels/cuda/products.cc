@@ -14,7 +14,7 @@ template <WeightType kType>
 struct MatMulKernel {
   static constexpr int kThreads = 128;
   static constexpr int kRows = kThreads / 16;
-  static constexpr int kAtOnce = 32;
+  static constexpr int kAtOnce = kType == WeightType::kE4m3 ? 16 : 32;
   struct Args {
     ConstMatrix x;
     const void* w;
