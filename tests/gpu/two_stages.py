@@ -1,8 +1,8 @@
 """One stage against two on one device, over HTTP and gRPC, one stream: what
 tests/gpu/run asks of the services' speed.
 
-The services read files alone, so the model's random weights are written: Llama 8B
-in BF16 (16 GB, two minutes) where the disk has room, else Llama 1B.
+The services read files alone, so the model's made-up weights are written: Llama 8B
+in BF16 (16 GB) where the disk has room, else Llama 1B.
 """
 import os
 import pathlib
@@ -15,7 +15,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 for part in ("testing", "benchmarks"):
     sys.path.insert(0, str(ROOT / "tests" / part))
 import make_outline  # pylint: disable=wrong-import-position
-import make_model  # pylint: disable=wrong-import-position
 import pipeline_bench  # pylint: disable=wrong-import-position
 
 PROMPT = TOKENS = 128
@@ -36,7 +35,7 @@ def written(folder, device):
         size = make_outline.facts(preset, "bf16")["weights_bytes"]
         if free < SPARE * size:
             continue
-        make_model.main(["--preset", preset, "--out", str(path)])
+        make_outline.make(preset, "bf16", path, whole=True)
         done.touch()
         return path, preset
     raise OSError(f"{folder} has {free / 1e9:.1f} GB free, too little for a "

@@ -45,6 +45,7 @@ make_model.PRESETS["gptoss120b"] = dict(
     make_model.PRESETS["gptoss20b"], layers=36, experts=128)
 
 OUTLINED = 4096  # bytes of a matrix, kIdentityBytes
+REPEATED = 1 << 22  # bytes of a piece that is written at once
 FP8_BLOCK = 128  # rows and columns with one scale
 # Elements and bytes of a block, the offsets of its F16 scales, and the root
 # mean square of an element at a scale of 1 with random codes.
@@ -162,8 +163,18 @@ def facts(preset, form):
             "prompt_products": round(products)}
 
 
-def make(preset, form, out, seed=0):
+def repeated(begin, size):
+    """`begin` again and again, in pieces; the last one ends at `size` bytes."""
+    piece = begin * max(1, REPEATED // len(begin))
+    for at in range(0, size, len(piece)):
+        yield piece[:size - at]
+
+
+def make(preset, form, out, seed=0, whole=False):
+    """`whole`: the weights themselves, which repeat what begins each tensor, and
+    a tokenizer, for programs that read no outlines."""
     args = arguments(preset)
+    args.out = out
     os.makedirs(out, exist_ok=True)
     config = make_model.config_of(args)
     if form == "fp8":
@@ -181,10 +192,15 @@ def make(preset, form, out, seed=0):
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     shard = "model-00001-of-00001.safetensors"
-    with open(os.path.join(out, shard + ".outline"), "wb") as file:
+    name = shard if whole else shard + ".outline"
+    with open(os.path.join(out, name), "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for tensor in tensors:
-            file.write(tensor.outline(seed))
+            begin = tensor.outline(seed)
+            size = tensor.bytes if whole else len(begin)
+            file.writelines(repeated(begin, size))
+    if whole:
+        make_model.write_tokenizer(args)
     make_model.write_json(
         os.path.join(out, "model.safetensors.index.json"),
         {"metadata": {"total_size": offset},
