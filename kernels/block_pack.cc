@@ -439,12 +439,4 @@ void WidenRow(const BlockWeight& w, int64_t row, float* to) {
   }
 }
 
-void StoreMxfp4Group(const uint8_t* codes, uint8_t scale, uint8_t* block) {
-  const auto code = [&](int k) { return codes[k / 2] >> (k % 2 * 4) & 15; };
-  block[0] = scale;
-  for (int j = 0; j < 16; ++j) {
-    block[1 + j] = static_cast<uint8_t>(code(j) | code(j + 16) << 4);
-  }
-}
-
 }  // namespace sluice::kernels

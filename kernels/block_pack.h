@@ -89,10 +89,6 @@ struct SubBlock {
 // `subscales`, where its bits are 0.
 void StoreSubBlock(BlockFormat format, int k, SubBlock sub, uint8_t* subscales);
 
-// A stored MXFP4 block from a group as safetensors checkpoints have it: 16
-// bytes of codes, element 2j in the low half of byte j, and a scale byte.
-void StoreMxfp4Group(const uint8_t* codes, uint8_t scale, uint8_t* block);
-
 }  // namespace sluice::kernels
 
 #endif  // SLUICE_KERNELS_BLOCK_PACK_H_

@@ -18,6 +18,16 @@ void StoreF16(float value, uint8_t* to) {
   to[1] = static_cast<uint8_t>(half >> 8);
 }
 
+// The eight codes of four bytes, the first one lowest, one per byte.
+uint64_t SpreadCodes(const uint8_t* from) {
+  uint32_t word;
+  std::memcpy(&word, from, sizeof(word));
+  uint64_t codes = word;
+  codes = (codes | codes << 16) & 0x0000FFFF0000FFFF;
+  codes = (codes | codes << 8) & 0x00FF00FF00FF00FF;
+  return (codes | codes << 4) & 0x0F0F0F0F0F0F0F0F;
+}
+
 float Inverse(float scale) { return scale == 0.0f ? 0.0f : 1.0f / scale; }
 
 // Not a number becomes 0, as do negative ones.
@@ -129,6 +139,15 @@ void StoreBlocks(BlockFormat format, const float* x, int64_t blocks,
       StoreF16(std::numeric_limits<float>::quiet_NaN(),
                stored + LayoutOf(format).scale);
     }
+  }
+}
+
+void StoreMxfp4Group(const uint8_t* codes, uint8_t scale, uint8_t* block) {
+  block[0] = scale;
+  for (int half = 0; half < 2; ++half) {
+    const uint8_t* const from = codes + 4 * half;
+    const uint64_t both = SpreadCodes(from) | SpreadCodes(from + 8) << 4;
+    std::memcpy(block + 1 + 8 * half, &both, sizeof(both));
   }
 }
 

@@ -23,6 +23,10 @@ bool CanStore(BlockFormat format);
 void StoreBlocks(BlockFormat format, const float* x, int64_t blocks,
                  uint8_t* stored);
 
+// A stored MXFP4 block from a group as safetensors checkpoints have it: 16
+// bytes of codes, element 2j in the low half of byte j, and a scale byte.
+void StoreMxfp4Group(const uint8_t* codes, uint8_t scale, uint8_t* block);
+
 }  // namespace sluice::kernels
 
 #endif  // SLUICE_KERNELS_BLOCK_STORE_H_

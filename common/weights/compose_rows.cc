@@ -11,6 +11,7 @@
 #include "common/weights/composed_tensor.h"
 #include "common/weights/file.h"
 #include "kernels/block_pack.h"
+#include "kernels/block_store.h"
 
 namespace sluice::weights {
 namespace {

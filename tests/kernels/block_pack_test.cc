@@ -116,6 +116,18 @@ TEST(StoreMxfp4GroupTest, PairsOfNeighboursBecomeHalves) {
   for (int k = 0; k < 32; ++k) EXPECT_EQ(n.code[k], values[k % 16]) << k;
 }
 
+TEST(StoreMxfp4GroupTest, EveryCodeHasItsPlace) {
+  uint8_t codes[16];
+  for (int j = 0; j < 16; ++j) codes[j] = static_cast<uint8_t>(j * 83 + 29);
+  uint8_t block[17];
+  StoreMxfp4Group(codes, 7, block);
+  EXPECT_EQ(block[0], 7);
+  const auto code = [&](int k) { return codes[k / 2] >> (k % 2 * 4) & 15; };
+  for (int j = 0; j < 16; ++j) {
+    EXPECT_EQ(block[1 + j], code(j) | code(j + 16) << 4) << j;
+  }
+}
+
 TEST(WidenBlocksTest, EveryScaleOfMxfp4IsExact) {
   uint8_t block[17] = {};
   block[1] = 0x91;  // elements 0 and 16: a half of 1 and of -1
