@@ -1,110 +1,200 @@
 #include "kernels/cuda/weight_tiles.h"
 
-#include <cstring>
-
 #include "common/base/check.h"
 #include "kernels/block_format.h"
 
 namespace sluice::kernels::cuda {
 namespace {
 
-int64_t Rounded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+constexpr int kWarps = 8;
 
-// Lane `lane`'s 16 bytes of the BF16 step at (row, column), zero outside.
-void PackStep(const WeightView& weight, int64_t row, int64_t column, int lane,
-              uint8_t* to) {
-  const auto* const from = static_cast<const uint16_t*>(weight.data);
-  for (int i = 0; i < 8; ++i) {
-    const int word = i / 2;
-    const int64_t r = row + lane / 4 + word % 2 * 8;
-    const int64_t c = column + lane % 4 * 4 + word / 2 * 2 + i % 2;
-    const uint16_t bits =
-        r < weight.rows && c < weight.cols ? from[r * weight.cols + c] : 0;
-    std::memcpy(to + 2 * i, &bits, sizeof(bits));
-  }
-}
+constexpr int64_t CeilDiv(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
 // The bytes of 32 elements as they are stored.
-int64_t StoredRunBytes(WeightType type) {
+constexpr int StoredRunBytes(WeightType type) {
   if (type == WeightType::kE4m3) return kE4m3RunBytes;
   return kBlockLayouts[static_cast<int>(type) - kNumPlainTypes].bytes;
 }
 
+// Steps or runs of 16 rows.
+int64_t UnitsOf(WeightType type, int64_t cols) {
+  return CeilDiv(cols, type == WeightType::kBf16 ? kTileSide : kRunCols);
+}
+
+// What a lane writes at once.
+template <int kWords>
+struct alignas(4 * kWords) LaneWords {
+  uint32_t words[kWords];
+};
+
+template <int kWords>
+SLUICE_DEVICE void Write(const LaneWords<kWords>& words, uint8_t* to) {
+  *reinterpret_cast<LaneWords<kWords>*>(to) = words;
+}
+
+struct PackArgs {
+  const uint8_t* stored;
+  uint8_t* tiles;
+  int64_t rows;
+  int64_t cols;
+  int64_t units;  // of 16 rows
+  int64_t all;    // units of all rows
+};
+
+// The two BF16 elements from (row, column) on, zero outside.
+SLUICE_DEVICE uint32_t Bf16Pair(const PackArgs& a, int64_t row,
+                                int64_t column) {
+  if (row >= a.rows || column >= a.cols) return 0;
+  const auto* const from =
+      reinterpret_cast<const uint16_t*>(a.stored) + row * a.cols + column;
+  return from[0] | (column + 1 < a.cols ? uint32_t{from[1]} << 16 : 0u);
+}
+
+// Four adjacent bytes, which types align differently.
+template <WeightType kType>
+SLUICE_DEVICE uint32_t FourBytes(const uint8_t* from) {
+  if constexpr (kType == WeightType::kE4m3) {
+    return LoadWord(from);
+  } else if constexpr (kType == WeightType::kQ8_0) {
+    const auto* const halves = reinterpret_cast<const uint16_t*>(from);
+    return halves[0] | uint32_t{halves[1]} << 16;
+  } else {
+    return from[0] | uint32_t{from[1]} << 8 | uint32_t{from[2]} << 16 |
+           uint32_t{from[3]} << 24;
+  }
+}
+
+// Codes of columns 0, 1, 2, 3 as 0, 2, 1, 3.
+SLUICE_DEVICE uint32_t SwapMiddle(uint32_t codes) {
+  return (codes & 0xFF0000FFu) | (codes >> 8 & 0xFF00u) |
+         (codes & 0xFF00u) << 8;
+}
+
+// Bytes of which byte i has column i below and column i + 16 above, as one
+// row's word of four bits.
+SLUICE_DEVICE uint32_t SpreadNibbles(uint32_t bytes) {
+  const uint32_t swapped = SwapMiddle(bytes);  // columns 0, 2, 1, 3
+  const uint32_t low = swapped & 0x0F0F0F0Fu;
+  const uint32_t high = swapped >> 4 & 0x0F0F0F0Fu;
+  // Bytes 0 and 1, 2 and 3 of each become a byte of `low`'s and `high`'s.
+  const uint32_t first = (low | low >> 4) & 0x00FF00FFu;
+  const uint32_t second = (high | high >> 4) & 0x00FF00FFu;
+  return first | second << 8;
+}
+
 // The bits of 2^(exponent - 127) in BF16; of 255, a NaN.
-uint16_t Bf16OfExponent(uint8_t exponent) {
-  if (exponent == 0) return 0x0040;
-  return exponent == 255 ? 0x7FC0 : static_cast<uint16_t>(exponent << 7);
+SLUICE_DEVICE uint32_t Bf16OfExponent(uint32_t exponent) {
+  if (exponent == 0) return 0x0040u;
+  return exponent == 255 ? 0x7FC0u : exponent << 7;
 }
 
-// What a row has of a run: its scale's bytes and its codes, one per byte.
-void ReadRun(WeightType type, const uint8_t* run, uint8_t* scale,
-             uint8_t* codes) {
-  if (type == WeightType::kE4m3) {
-    std::memcpy(scale, run, 4);
-    std::memcpy(codes, run + 4, kRunCols);
-    return;
-  }
-  if (type == WeightType::kQ8_0) {
-    std::memcpy(scale, run, 2);
-    std::memcpy(codes, run + 2, kRunCols);
-    return;
-  }
-  const bool mxfp4 = type == WeightType::kMxfp4;
-  const uint16_t exponent = Bf16OfExponent(run[0]);
-  std::memcpy(scale, mxfp4 ? reinterpret_cast<const uint8_t*>(&exponent) : run,
-              2);
-  const uint8_t* const halves = run + (mxfp4 ? 1 : 2);
-  for (int i = 0; i < kRunCols; ++i) {
-    codes[i] = halves[i % 16] >> (i / 16 * 4) & 15;
-  }
-}
+// A warp writes one step of BF16 or one run.
+template <WeightType kType>
+struct PackKernel {
+  static constexpr int kThreads = kWarps * kWarpLanes;
+  using Args = PackArgs;
 
-// The run at (row, column) of 16 rows.
-void PackRun(const WeightView& weight, int64_t row, int64_t column,
-             uint8_t* to) {
-  const RunLayout layout = RunLayoutOf(weight.type);
-  const int64_t stored = StoredRunBytes(weight.type);
-  std::memset(to, 0, static_cast<size_t>(layout.bytes()));
-  for (int r = 0; r < kTileSide && row + r < weight.rows; ++r) {
-    uint8_t codes[kRunCols];
-    ReadRun(weight.type,
-            static_cast<const uint8_t*>(weight.data) +
-                ((row + r) * weight.cols + column) / kRunCols * stored,
-            to + layout.scale_bytes * r, codes);
-    for (int c = 0; c < kRunCols; ++c) {
-      const CodePlace place = CodePlaceOf(layout, r, c);
-      to[place.byte] |= static_cast<uint8_t>(codes[c] << place.shift);
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const int64_t unit = block.index() * kWarps + block.warp();
+    if (unit >= a.all) return;
+    const int64_t row = unit / a.units * kTileSide;
+    const int64_t column = unit % a.units;
+    if constexpr (kType == WeightType::kBf16) {
+      PackStep(a, row, column * kTileSide, block.lane(),
+               a.tiles + unit * kStepBytes);
+    } else {
+      PackRun(a, row, column, block.lane(),
+              a.tiles + unit * RunLayoutOf(kType).bytes());
     }
   }
+
+ private:
+  static SLUICE_DEVICE void PackStep(const Args& a, int64_t row, int64_t column,
+                                     int lane, uint8_t* to) {
+    LaneWords<4> words;
+    for (int i = 0; i < 4; ++i) {
+      words.words[i] = Bf16Pair(a, row + lane / 4 + i % 2 * 8,
+                                column + lane % 4 * 4 + i / 2 * 2);
+    }
+    Write(words, to + 16 * lane);
+  }
+
+  // A row's run; null past the weight's rows.
+  static SLUICE_DEVICE const uint8_t* RunOf(const Args& a, int64_t row,
+                                            int64_t run) {
+    if (row >= a.rows) return nullptr;
+    return a.stored + (row * a.units + run) * StoredRunBytes(kType);
+  }
+
+  static SLUICE_DEVICE void PackRun(const Args& a, int64_t row, int64_t run,
+                                    int lane, uint8_t* to) {
+    constexpr RunLayout kLayout = RunLayoutOf(kType);
+    if (lane < kTileSide) PackScale(RunOf(a, row + lane, run), lane, to);
+    constexpr int kWords = kLayout.lane_bytes / 4;
+    // Codes follow what a run has of scales.
+    constexpr int kCodes = StoredRunBytes(kType) - kRunCols * kWords / 4;
+    LaneWords<kWords> words;
+    for (int i = 0; i < kWords; ++i) {
+      // Of eight bits: both rows of step 0, then of step 1.
+      const uint8_t* const from = RunOf(a, row + lane / 4 + i % 2 * 8, run);
+      const int at = kCodes + lane % 4 * 4 + i / 2 * kTileSide;
+      const uint32_t bytes = from == nullptr ? 0 : FourBytes<kType>(from + at);
+      words.words[i] = kWords == 4 ? SwapMiddle(bytes) : SpreadNibbles(bytes);
+    }
+    Write(words, to + kLayout.codes() + kLayout.lane_bytes * lane);
+  }
+
+  static SLUICE_DEVICE void PackScale(const uint8_t* run, int row,
+                                      uint8_t* to) {
+    if constexpr (kType == WeightType::kE4m3) {
+      reinterpret_cast<uint32_t*>(to)[row] = run == nullptr ? 0 : LoadWord(run);
+    } else {
+      uint32_t scale = 0;
+      if (run != nullptr) {
+        scale = kType == WeightType::kMxfp4 ? Bf16OfExponent(run[0])
+                                            : run[0] | uint32_t{run[1]} << 8;
+      }
+      reinterpret_cast<uint16_t*>(to)[row] = static_cast<uint16_t>(scale);
+    }
+  }
+};
+
+template <WeightType kType>
+void LaunchPack(Stream stream, const PackArgs& args) {
+  Launch<PackKernel<kType>>(stream, CeilDiv(args.all, kWarps), 0, args);
 }
 
 }  // namespace
 
 int64_t TileBytes(WeightType type, int64_t rows, int64_t cols) {
-  const int64_t tiles = Rounded(rows, kTileSide) / kTileSide;
+  const int64_t tiles = CeilDiv(rows, kTileSide);
   if (type != WeightType::kBf16) {
     return tiles * (cols / kRunCols) * RunLayoutOf(type).bytes();
   }
-  return tiles * (Rounded(cols, kTileSide) / kTileSide) * kStepBytes;
+  return tiles * CeilDiv(cols, kTileSide) * kStepBytes;
 }
 
-void PackTiles(const WeightView& weight, uint8_t* to) {
-  SLUICE_CHECK(HasTiles(weight.type));
-  const bool coded = weight.type != WeightType::kBf16;
-  SLUICE_CHECK(!coded || weight.cols % kRunCols == 0);
-  const int64_t width = coded ? kRunCols : kTileSide;
-  for (int64_t row = 0; row < weight.rows; row += kTileSide) {
-    for (int64_t column = 0; column < weight.cols; column += width) {
-      if (coded) {
-        PackRun(weight, row, column, to);
-        to += RunLayoutOf(weight.type).bytes();
-        continue;
-      }
-      for (int lane = 0; lane < 32; ++lane) {
-        PackStep(weight, row, column, lane, to + 16 * lane);
-      }
-      to += kStepBytes;
-    }
+void PackTiles(Stream stream, const WeightView& stored, void* tiles) {
+  SLUICE_CHECK(HasTiles(stored.type));
+  SLUICE_CHECK(stored.type == WeightType::kBf16 || stored.cols % kRunCols == 0);
+  const int64_t units = UnitsOf(stored.type, stored.cols);
+  const PackArgs args = {static_cast<const uint8_t*>(stored.data),
+                         static_cast<uint8_t*>(tiles),
+                         stored.rows,
+                         stored.cols,
+                         units,
+                         CeilDiv(stored.rows, kTileSide) * units};
+  switch (stored.type) {
+    case WeightType::kBf16:
+      return LaunchPack<WeightType::kBf16>(stream, args);
+    case WeightType::kE4m3:
+      return LaunchPack<WeightType::kE4m3>(stream, args);
+    case WeightType::kQ8_0:
+      return LaunchPack<WeightType::kQ8_0>(stream, args);
+    case WeightType::kQ4_0:
+      return LaunchPack<WeightType::kQ4_0>(stream, args);
+    default:
+      return LaunchPack<WeightType::kMxfp4>(stream, args);
   }
 }
 

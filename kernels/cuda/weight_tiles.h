@@ -1,6 +1,8 @@
 #ifndef SLUICE_KERNELS_CUDA_WEIGHT_TILES_H_
 #define SLUICE_KERNELS_CUDA_WEIGHT_TILES_H_
 
+#include <cuda_device/device.h>
+
 #include <cstdint>
 
 #include "kernels/views.h"
@@ -80,9 +82,12 @@ constexpr CodePlace CodePlaceOf(const RunLayout& layout, int row, int column) {
 // The bytes of a weight's tiles.
 int64_t TileBytes(WeightType type, int64_t rows, int64_t cols);
 
-// Writes the tiles of a weight that has them: plain elements, or blocks as they
-// are stored (block_format.h). All memory is the host's.
-void PackTiles(const WeightView& weight, uint8_t* to);
+// Writes the tiles of a weight that has them from its rows as they are stored:
+// plain elements, runs (weight_type.h) or blocks (block_format.h), 4-byte
+// aligned. `tiles` is 16-byte aligned. All memory is the device's. Rows from a
+// multiple of kTileSide on are a weight of their own, with the tiles from
+// TileBytes of those before.
+void PackTiles(Stream stream, const WeightView& stored, void* tiles);
 
 }  // namespace sluice::kernels::cuda
 

@@ -13,6 +13,7 @@
 #include "common/device/cuda/cuda_products.h"
 #include "common/device/cuda/cuda_sampler.h"
 #include "common/device/cuda/step_memory.h"
+#include "common/device/cuda/weight_upload.h"
 #include "common/tensor/weight_format.h"
 #include "kernels/block_pack.h"
 #include "kernels/cuda/attention.h"
@@ -21,6 +22,7 @@
 #include "kernels/cuda/route.h"
 #include "kernels/cuda/row_ops.h"
 #include "kernels/cuda/tile_attention.h"
+#include "kernels/cuda/weight_tiles.h"
 
 namespace sluice {
 namespace {
@@ -93,6 +95,7 @@ class CudaBackend final : public Backend {
         stream_(runtime_->stream()),
         inputs_(runtime_.get()),
         products_(runtime_.get(), fast_),
+        upload_(runtime_.get()),
         communicator_(std::move(options.communicator)),
         sampler_(runtime_.get()),
         scratch_(runtime_.get()),
@@ -102,6 +105,7 @@ class CudaBackend final : public Backend {
 
   const BackendInfo& info() const override { return info_; }
   uint64_t AvailableMemory() override {
+    upload_.Release();
     const uint64_t free = runtime_->FreeMemory();
     return free - std::min(free, ReserveOf(runtime_->facts()));
   }
@@ -122,10 +126,7 @@ class CudaBackend final : public Backend {
       packed.type = part.type;
       packed.rows = part.rows;
       weight->rows += part.rows;
-      const Buffer bytes = products_.Pack(std::move(part));
-      packed.data = Allocate(bytes.size());
-      runtime_->CopyIn(bytes.data(), packed.data.data(), {bytes.size()});
-      runtime_->Sync();
+      packed.data = Upload(std::move(part));
     }
     return weight;
   }
@@ -143,6 +144,7 @@ class CudaBackend final : public Backend {
 
   void BeginStep(const StepInputs& step) override {
     runtime_->Adopt();
+    upload_.Release();
     in_step_ = true;
     most_rows_ = static_cast<int64_t>(step.positions.size());
     sampling_ = TraceSpan();
@@ -351,6 +353,19 @@ class CudaBackend final : public Backend {
   }
 
  private:
+  // Returns a part's bytes as the products read them.
+  DeviceMemory Upload(HostWeight part) {
+    if (products_.HasTiles(part.type)) {
+      DeviceMemory tiles = Allocate(static_cast<size_t>(
+          cuda::TileBytes(part.type, part.rows, part.cols)));
+      upload_.PackTiles(part, tiles.data());
+      return tiles;
+    }
+    const Buffer bytes = PackPart(std::move(part));
+    DeviceMemory packed = Allocate(bytes.size());
+    upload_.Copy(bytes.data(), bytes.size(), packed.data());
+    return packed;
+  }
   kernels::KvView KvOf(const AttentionSpec& spec, const LayerKv& kv) const {
     SLUICE_CHECK(kv.type == info_.kv_type);
     return {kv.keys,      kv.values,     kv.num_blocks, spec.num_kv_heads,
@@ -386,6 +401,7 @@ class CudaBackend final : public Backend {
   const cuda::Stream stream_;
   StepMemory inputs_;
   CudaProducts products_;
+  WeightUpload upload_;
   const std::unique_ptr<DeviceCommunicator> communicator_;
   CudaSampler sampler_;
   GrowingMemory scratch_;

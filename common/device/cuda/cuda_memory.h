@@ -26,9 +26,7 @@ inline void* AllocateOrDie(kernels::cuda::Runtime& runtime, size_t bytes) {
 class GrowingMemory {
  public:
   explicit GrowingMemory(kernels::cuda::Runtime* runtime) : runtime_(runtime) {}
-  ~GrowingMemory() {
-    if (data_ != nullptr) runtime_->Free(data_);
-  }
+  ~GrowingMemory() { Release(); }
   GrowingMemory(const GrowingMemory&) = delete;
   GrowingMemory& operator=(const GrowingMemory&) = delete;
 
@@ -44,6 +42,12 @@ class GrowingMemory {
   template <typename T>
   T* AtLeast(int64_t count) {
     return static_cast<T*>(AtLeast(static_cast<size_t>(count) * sizeof(T)));
+  }
+  // Gives the memory back.
+  void Release() {
+    if (data_ != nullptr) runtime_->Free(data_);
+    data_ = nullptr;
+    bytes_ = 0;
   }
   size_t bytes() const { return bytes_; }
 

@@ -1,7 +1,6 @@
 #include "common/device/cuda/cuda_products.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "common/base/check.h"
 #include "common/device/cpu/weight_products.h"
@@ -21,15 +20,6 @@ bool CudaProducts::HasTiles(kernels::WeightType type) const {
 kernels::WeightView CudaProducts::TileView(const WeightPart& part,
                                            int64_t cols) const {
   return {part.data.data(), part.type, part.rows, cols};
-}
-
-Buffer CudaProducts::Pack(HostWeight part) const {
-  if (!HasTiles(part.type)) return PackPart(std::move(part));
-  Buffer tiles(static_cast<size_t>(
-      kernels::cuda::TileBytes(part.type, part.rows, part.cols)));
-  kernels::cuda::PackTiles({part.data.data(), part.type, part.rows, part.cols},
-                           tiles.as<uint8_t>());
-  return tiles;
 }
 
 kernels::QuantizedRows CudaProducts::Quantize(ConstMatrix x, int32_t block) {

@@ -6,7 +6,6 @@
 
 #include "common/device/cuda/cuda_memory.h"
 #include "common/device/weight.h"
-#include "common/tensor/buffer.h"
 #include "kernels/cuda/products.h"
 #include "kernels/elementwise.h"
 
@@ -25,8 +24,9 @@ class CudaProducts {
         sums_(runtime),
         finite_(runtime) {}
 
-  // Returns a part's bytes as the products read them.
-  Buffer Pack(HostWeight part) const;
+  // Whether the products read a type's parts as tiles
+  // (kernels/cuda/weight_tiles.h), and not as PackPart makes them.
+  bool HasTiles(kernels::WeightType type) const;
   // y[t, r] = dot(x[t, :], w[r, :]) + bias[r] for the first y.cols rows of w;
   // bias may be null.
   void Multiply(kernels::ConstMatrix x, const Weight& w, const float* bias,
@@ -47,7 +47,6 @@ class CudaProducts {
   void Embed(const Weight& table, const int32_t* ids, kernels::Matrix y);
 
  private:
-  bool HasTiles(kernels::WeightType type) const;
   // Whether the product is one of tiles with few rows of x.
   bool IsStream(kernels::ConstMatrix x, const Weight& w) const;
   kernels::WeightView TileView(const WeightPart& part, int64_t cols) const;

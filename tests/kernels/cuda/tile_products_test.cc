@@ -15,6 +15,7 @@
 #include "kernels/matmul.h"
 #include "tests/kernels/block_reference.h"
 #include "tests/kernels/cuda/both_ways.h"
+#include "tests/kernels/cuda/tile_reference.h"
 #include "tests/kernels/kernel_tester.h"
 
 namespace sluice::kernels::cuda {
@@ -31,7 +32,7 @@ class TileWeight {
   explicit TileWeight(const WeightView& view) : view_(view) {
     const int64_t bytes = TileBytes(view.type, view.rows, view.cols);
     bytes_.resize(static_cast<size_t>(bytes) / sizeof(Line) + 1);
-    PackTiles(view, reinterpret_cast<uint8_t*>(bytes_.data()));
+    PackTilesPlainly(view, reinterpret_cast<uint8_t*>(bytes_.data()));
   }
   WeightView view() const {
     return {bytes_.data(), view_.type, view_.rows, view_.cols};

@@ -1,0 +1,105 @@
+#ifndef SLUICE_TESTS_KERNELS_CUDA_TILE_REFERENCE_H_
+#define SLUICE_TESTS_KERNELS_CUDA_TILE_REFERENCE_H_
+
+#include <cstdint>
+#include <cstring>
+
+#include "common/base/check.h"
+#include "kernels/block_format.h"
+#include "kernels/cuda/weight_tiles.h"
+
+namespace sluice::kernels::cuda {
+
+// Lane `lane`'s 16 bytes of the BF16 step at (row, column), zero outside.
+inline void PackStep(const WeightView& weight, int64_t row, int64_t column,
+                     int lane, uint8_t* to) {
+  const auto* const from = static_cast<const uint16_t*>(weight.data);
+  for (int i = 0; i < 8; ++i) {
+    const int word = i / 2;
+    const int64_t r = row + lane / 4 + word % 2 * 8;
+    const int64_t c = column + lane % 4 * 4 + word / 2 * 2 + i % 2;
+    const uint16_t bits =
+        r < weight.rows && c < weight.cols ? from[r * weight.cols + c] : 0;
+    std::memcpy(to + 2 * i, &bits, sizeof(bits));
+  }
+}
+
+// The bytes of 32 elements as they are stored.
+inline int64_t StoredRunBytes(WeightType type) {
+  if (type == WeightType::kE4m3) return kE4m3RunBytes;
+  return kBlockLayouts[static_cast<int>(type) - kNumPlainTypes].bytes;
+}
+
+// The bits of 2^(exponent - 127) in BF16; of 255, a NaN.
+inline uint16_t Bf16OfExponent(uint8_t exponent) {
+  if (exponent == 0) return 0x0040;
+  return exponent == 255 ? 0x7FC0 : static_cast<uint16_t>(exponent << 7);
+}
+
+// What a row has of a run: its scale's bytes and its codes, one per byte.
+inline void ReadRun(WeightType type, const uint8_t* run, uint8_t* scale,
+                    uint8_t* codes) {
+  if (type == WeightType::kE4m3) {
+    std::memcpy(scale, run, 4);
+    std::memcpy(codes, run + 4, kRunCols);
+    return;
+  }
+  if (type == WeightType::kQ8_0) {
+    std::memcpy(scale, run, 2);
+    std::memcpy(codes, run + 2, kRunCols);
+    return;
+  }
+  const bool mxfp4 = type == WeightType::kMxfp4;
+  const uint16_t exponent = Bf16OfExponent(run[0]);
+  std::memcpy(scale, mxfp4 ? reinterpret_cast<const uint8_t*>(&exponent) : run,
+              2);
+  const uint8_t* const halves = run + (mxfp4 ? 1 : 2);
+  for (int i = 0; i < kRunCols; ++i) {
+    codes[i] = halves[i % 16] >> (i / 16 * 4) & 15;
+  }
+}
+
+// The run at (row, column) of 16 rows.
+inline void PackRun(const WeightView& weight, int64_t row, int64_t column,
+                    uint8_t* to) {
+  const RunLayout layout = RunLayoutOf(weight.type);
+  const int64_t stored = StoredRunBytes(weight.type);
+  std::memset(to, 0, static_cast<size_t>(layout.bytes()));
+  for (int r = 0; r < kTileSide && row + r < weight.rows; ++r) {
+    uint8_t codes[kRunCols];
+    ReadRun(weight.type,
+            static_cast<const uint8_t*>(weight.data) +
+                ((row + r) * weight.cols + column) / kRunCols * stored,
+            to + layout.scale_bytes * r, codes);
+    for (int c = 0; c < kRunCols; ++c) {
+      const CodePlace place = CodePlaceOf(layout, r, c);
+      to[place.byte] |= static_cast<uint8_t>(codes[c] << place.shift);
+    }
+  }
+}
+
+// Writes the tiles of a weight that has them, all memory the host's: what
+// weight_tiles.h's PackTiles must write, as that header's words say.
+inline void PackTilesPlainly(const WeightView& weight, uint8_t* to) {
+  SLUICE_CHECK(HasTiles(weight.type));
+  const bool coded = weight.type != WeightType::kBf16;
+  SLUICE_CHECK(!coded || weight.cols % kRunCols == 0);
+  const int64_t width = coded ? kRunCols : kTileSide;
+  for (int64_t row = 0; row < weight.rows; row += kTileSide) {
+    for (int64_t column = 0; column < weight.cols; column += width) {
+      if (coded) {
+        PackRun(weight, row, column, to);
+        to += RunLayoutOf(weight.type).bytes();
+        continue;
+      }
+      for (int lane = 0; lane < 32; ++lane) {
+        PackStep(weight, row, column, lane, to + 16 * lane);
+      }
+      to += kStepBytes;
+    }
+  }
+}
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_TESTS_KERNELS_CUDA_TILE_REFERENCE_H_
