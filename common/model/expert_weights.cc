@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/cat.h"
+#include "common/model/read_ahead.h"
 #include "kernels/block_store.h"
 
 namespace sluice {
@@ -80,7 +81,8 @@ uint64_t ExpertLoader::LoadedBytes(int32_t layer, ExpertRange range) const {
 }
 
 Status ExpertLoader::ReadTransposed(std::string_view from, int32_t expert,
-                                    const Matrix& matrix, HostWeight& to) {
+                                    const Matrix& matrix,
+                                    HostWeight& to) const {
   // Blocks are made from rows in the order of the computation.
   if (to.type == WeightType::kE4m3) {
     return InvalidArgument("tensor '", from,
@@ -110,7 +112,7 @@ Status ExpertLoader::ReadTransposed(std::string_view from, int32_t expert,
 }
 
 StatusOr<HostWeight> ExpertLoader::Read(int32_t layer, int32_t expert,
-                                        const Matrix& matrix) {
+                                        const Matrix& matrix) const {
   const WeightRows& tensors = matrix.tensors;
   HostWeight weight(TypesOf(tensors, layer, file_, mode_, expert)[0],
                     matrix.rows, matrix.cols);
@@ -166,15 +168,32 @@ StatusOr<PackedWeights::Weights> ExpertLoader::Pack(int32_t layer,
                                                     const BytesRead& read) {
   PackedWeights::Weights made;
   const auto matrices = MatricesOf(layer);
-  for (int32_t e = range.begin; e < range.end; ++e) {
-    for (const Matrix& matrix : matrices) {
-      SLUICE_ASSIGN_OR_RETURN(HostWeight weight, Read(layer, e, matrix));
+  // Gate and up, down, ...: those that are read and not packed yet.
+  std::vector<HostWeight> weights(matrices.size() *
+                                  static_cast<size_t>(range.size()));
+  std::vector<AheadRead> reads;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const Matrix& matrix = matrices[i % matrices.size()];
+    const auto e = range.begin + static_cast<int32_t>(i / matrices.size());
+    AheadRead& ahead = reads.emplace_back();
+    const auto type = TypesOf(matrix.tensors, layer, file_, mode_, e)[0];
+    ahead.bytes = FormatOf(type).bytes(matrix.rows * matrix.cols);
+    ahead.parts = 1;
+    HostWeight& weight = weights[i];
+    ahead.read = [this, layer, e, &matrix, &weight](int64_t) -> Status {
+      SLUICE_ASSIGN_OR_RETURN(weight, Read(layer, e, matrix));
+      return OkStatus();
+    };
+    ahead.take = [&, e]() -> Status {
       std::vector<HostWeight> parts;
       parts.push_back(std::move(weight));
       made.push_back(backend.Pack(std::move(parts)));
-    }
-    if (read) read(StoredBytes(layer, {e, e + 1}));
+      const bool is_last = made.size() % matrices.size() == 0;
+      if (is_last && read) read(StoredBytes(layer, {e, e + 1}));
+      return OkStatus();
+    };
   }
+  SLUICE_RETURN_IF_ERROR(ReadAhead(reads, ReadAheadFor(backend.info())));
   return made;
 }
 

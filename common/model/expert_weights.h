@@ -58,14 +58,15 @@ class ExpertLoader {
   };
   // Gate and up, down.
   std::array<Matrix, 2> MatricesOf(int32_t layer) const;
+  // Any thread may call it.
   StatusOr<HostWeight> Read(int32_t layer, int32_t expert,
-                            const Matrix& matrix);
+                            const Matrix& matrix) const;
   // Returns gate and up, down, gate and up, ... of the experts.
   StatusOr<PackedWeights::Weights> Pack(int32_t layer, ExpertRange range,
                                         Backend& backend,
                                         const BytesRead& read);
   Status ReadTransposed(std::string_view from, int32_t expert,
-                        const Matrix& matrix, HostWeight& to);
+                        const Matrix& matrix, HostWeight& to) const;
   // Returns the rows in the order of Matrix::To.
   static HostWeight Sorted(const Matrix& matrix, const HostWeight& from);
   // Returns none for a model without biases.

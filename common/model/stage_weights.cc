@@ -6,6 +6,7 @@
 
 #include "common/base/cat.h"
 #include "common/base/check.h"
+#include "common/model/read_ahead.h"
 
 namespace sluice {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 using kernels::WeightType;
 using weights::Slice;
 
-// One read between two calls of progress.
+// Of a weight, read at once.
 constexpr int64_t kReadBytes = int64_t{8} << 20;
 
 int64_t Rows(const Slice& slice) { return slice.row_end - slice.row_begin; }
@@ -132,25 +133,46 @@ uint64_t WeightLoader::StoredBytes(const Piece& piece) const {
       static_cast<double>(piece.slice.elements()) / all);
 }
 
-Status WeightLoader::ReadPiece(const Piece& piece, int64_t at, HostWeight& to,
-                               const LoadProgress& progress) {
-  if (piece.slice.elements() == 0) return OkStatus();
-  const size_t row_bytes = FormatOf(to.type).bytes(Cols(piece.slice));
-  const int64_t step =
-      std::max<int64_t>(1, kReadBytes / static_cast<int64_t>(row_bytes));
-  const uint64_t bytes = StoredBytes(piece);
-  for (int64_t row = 0; row < Rows(piece.slice); row += step) {
-    Slice slice = piece.slice;
-    slice.row_begin = piece.slice.row_begin + row;
-    slice.row_end = std::min(piece.slice.row_end, slice.row_begin + step);
-    SLUICE_RETURN_IF_ERROR(file_.ReadMatrix(piece.from, slice, at + row, to));
-    if (progress) {
-      const int64_t read = row + Rows(slice);
-      progress(done_bytes_ + bytes * read / Rows(piece.slice), total_bytes_);
+void WeightLoader::Reading::Allocate() {
+  for (HostWeight& part : parts) {
+    part = HostWeight(part.type, part.rows, part.cols);
+  }
+}
+
+WeightLoader::Reading WeightLoader::ReadingOf(const Read& read) const {
+  Reading reading;
+  const Piece* last = nullptr;
+  for (const Piece& piece : read.pieces) {
+    if (last == nullptr || last->type != piece.type) {
+      HostWeight& part = reading.parts.emplace_back();
+      part.type = piece.type;
+      // A vector is one column.
+      part.cols = read.is_vector ? 1 : Cols(read.pieces[0].slice);
+    }
+    last = &piece;
+    HostWeight& part = reading.parts.back();
+    const int64_t begin = part.rows;
+    part.rows += read.is_vector ? piece.slice.elements() : Rows(piece.slice);
+    reading.stored_bytes += StoredBytes(piece);
+    reading.bytes += FormatOf(piece.type).bytes(piece.slice.elements());
+    if (piece.slice.elements() == 0) continue;
+    const auto row_bytes =
+        static_cast<int64_t>(FormatOf(piece.type).bytes(Cols(piece.slice)));
+    const int64_t step = std::max<int64_t>(1, kReadBytes / row_bytes);
+    for (int64_t row = 0; row < Rows(piece.slice); row += step) {
+      Slice slice = piece.slice;
+      slice.row_begin = piece.slice.row_begin + row;
+      slice.row_end = std::min(piece.slice.row_end, slice.row_begin + step);
+      reading.chunks.push_back(
+          {&piece, slice, reading.parts.size() - 1, begin + row});
     }
   }
-  done_bytes_ += bytes;
-  return OkStatus();
+  return reading;
+}
+
+Status WeightLoader::ReadChunk(const Chunk& chunk, Reading& to) const {
+  return file_.ReadMatrix(chunk.piece->from, chunk.slice, chunk.at,
+                          to.parts[chunk.part]);
 }
 
 void WeightLoader::Announce(const StageRange& range, const RankPlan& plan) {
@@ -180,39 +202,55 @@ uint64_t WeightLoader::LoadedBytes(const StageRange& range,
   return bytes;
 }
 
-StatusOr<std::vector<HostWeight>> WeightLoader::ReadParts(
-    const Read& read, const LoadProgress& progress) {
-  // A vector is one column.
-  const auto rows_of = [&](const Piece& piece) {
-    return read.is_vector ? piece.slice.elements() : Rows(piece.slice);
-  };
-  const int64_t cols = read.is_vector ? 1 : Cols(read.pieces[0].slice);
-  std::vector<HostWeight> parts;
-  for (auto piece = read.pieces.begin(); piece != read.pieces.end();) {
-    const auto first = piece;
-    int64_t rows = 0;
-    while (piece != read.pieces.end() && piece->type == first->type) {
-      rows += rows_of(*piece++);
-    }
-    HostWeight& part = parts.emplace_back(first->type, rows, cols);
-    int64_t at = 0;
-    for (auto next = first; next != piece; at += rows_of(*next++)) {
-      SLUICE_RETURN_IF_ERROR(ReadPiece(*next, at, part, progress));
-    }
+StatusOr<PackedWeights::Weights> WeightLoader::Pack(
+    std::span<const Read* const> reads, Backend& backend,
+    const LoadProgress& progress) {
+  PackedWeights::Weights made;
+  std::vector<Reading> readings;
+  for (const Read* read : reads) readings.push_back(ReadingOf(*read));
+  std::vector<AheadRead> aheads;
+  for (Reading& reading : readings) {
+    AheadRead& ahead = aheads.emplace_back();
+    const auto chunks = static_cast<int64_t>(reading.chunks.size());
+    ahead.bytes = reading.bytes;
+    ahead.parts = chunks;
+    ahead.begin = [&reading] { reading.Allocate(); };
+    ahead.read = [this, &reading](int64_t i) {
+      return ReadChunk(reading.chunks[static_cast<size_t>(i)], reading);
+    };
+    ahead.progress = [this, &reading, &progress, chunks](int64_t done) {
+      if (!progress || chunks == 0) return;
+      progress(done_bytes_ + reading.stored_bytes *
+                                 static_cast<uint64_t>(done) /
+                                 static_cast<uint64_t>(chunks),
+               total_bytes_);
+    };
+    ahead.take = [this, &reading, &made, &backend] {
+      done_bytes_ += reading.stored_bytes;
+      made.push_back(backend.Pack(std::move(reading.parts)));
+      return OkStatus();
+    };
   }
-  return parts;
+  SLUICE_RETURN_IF_ERROR(ReadAhead(aheads, ReadAheadFor(backend.info())));
+  return made;
 }
 
 Status WeightLoader::LoadVectors(const Group& group, Backend& backend,
                                  const LoadProgress& progress) {
   for (const Read& read : group.reads) {
     if (!read.is_vector) continue;
-    SLUICE_ASSIGN_OR_RETURN(const auto parts, ReadParts(read, progress));
-    const Buffer& elements = parts[0].data;
+    Reading reading = ReadingOf(read);
+    reading.Allocate();
+    for (const Chunk& chunk : reading.chunks) {
+      SLUICE_RETURN_IF_ERROR(ReadChunk(chunk, reading));
+    }
+    done_bytes_ += reading.stored_bytes;
+    if (progress) progress(done_bytes_, total_bytes_);
+    const HostWeight& elements = reading.parts[0];
     DeviceVector& vector = *VectorAt(read.place, *group.to, *group.layer);
-    vector = backend.Allocate(elements.size());
-    backend.CopyIn(elements.as<float>(),
-                   {vector.data(), 1, parts[0].rows, parts[0].rows});
+    vector = backend.Allocate(elements.data.size());
+    backend.CopyIn(elements.data.as<float>(),
+                   {vector.data(), 1, elements.rows, elements.rows});
   }
   return OkStatus();
 }
@@ -237,14 +275,7 @@ Status WeightLoader::LoadMatrices(const Group& group, Backend& backend,
     packed.contents += "\n";
   }
   if (reads.empty()) return OkStatus();
-  const auto pack = [&]() -> StatusOr<PackedWeights::Weights> {
-    PackedWeights::Weights made;
-    for (const Read* read : reads) {
-      SLUICE_ASSIGN_OR_RETURN(auto parts, ReadParts(*read, progress));
-      made.push_back(backend.Pack(std::move(parts)));
-    }
-    return made;
-  };
+  const auto pack = [&] { return Pack(reads, backend, progress); };
   SLUICE_ASSIGN_OR_RETURN(auto weights, packed_.Load(packed, backend, pack));
   done_bytes_ = done;  // of mapped weights, too
   if (progress) progress(done_bytes_, total_bytes_);

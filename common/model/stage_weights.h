@@ -124,12 +124,30 @@ class WeightLoader {
   // Returns the output head's rows, for a head that is the embedding.
   Read TiedHead(const RankPlan& plan) const;
   uint64_t StoredBytes(const Piece& piece) const;
-  // Reads into the rows of `to` from row `at` on.
-  Status ReadPiece(const Piece& piece, int64_t at, HostWeight& to,
-                   const LoadProgress& progress);
-  // Consecutive pieces of one type become one part.
-  StatusOr<std::vector<HostWeight>> ReadParts(const Read& read,
-                                              const LoadProgress& progress);
+  // Some rows of a piece: rows of a weight's part from row `at` on.
+  struct Chunk {
+    const Piece* piece;
+    weights::Slice slice;
+    size_t part;
+    int64_t at;
+  };
+  // A weight that is read in chunks.
+  struct Reading {
+    // Consecutive pieces of one type; without memory until it is allocated.
+    std::vector<HostWeight> parts;
+    std::vector<Chunk> chunks;
+    uint64_t bytes = 0;         // of all parts
+    uint64_t stored_bytes = 0;  // of all pieces
+    void Allocate();
+  };
+  // `read` must outlive the result.
+  Reading ReadingOf(const Read& read) const;
+  // Any thread may call it.
+  Status ReadChunk(const Chunk& chunk, Reading& to) const;
+  // Reads and packs matrices, one after another.
+  StatusOr<PackedWeights::Weights> Pack(std::span<const Read* const> reads,
+                                        Backend& backend,
+                                        const LoadProgress& progress);
   // The reads of one layer, or one read outside of layers.
   struct Group {
     std::span<const Read> reads;
