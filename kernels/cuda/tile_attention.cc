@@ -4,19 +4,14 @@
 
 #include "common/base/check.h"
 #include "kernels/cuda/attention_parts.h"
+#include "kernels/cuda/tile_attention_parts.h"
 #include "kernels/cuda/tile_attention_readers.h"
 
 namespace sluice::kernels::cuda {
 namespace {
 
-constexpr int kMostHeads = 8;
 constexpr int kAttentionWarps = kAttentionThreads / kWarpLanes;
 constexpr int kSide = 16;
-
-struct TileAttentionArgs {
-  AttentionArgs attention;
-  AttentionCut cut;
-};
 
 // Tokens [begin, end) of one sequence with the heads of a run, over one piece
 // of positions. Query n: token begin + n / count, head first + n % count.
@@ -41,21 +36,6 @@ struct QueryTile {
     return chunk * kAttentionChunk + j;
   }
 };
-
-// Positions [begin, end) of the piece that a token sees; none if they are not
-// rising.
-struct Seen {
-  int begin;
-  int end;
-};
-SLUICE_DEVICE Seen SeenOf(const AttentionArgs& a, int64_t token,
-                          int64_t chunk) {
-  const Visible visible = VisibleOf(a, token);
-  const int64_t first = visible.first - chunk * kAttentionChunk;
-  const int64_t end = visible.last + 1 - chunk * kAttentionChunk;
-  return {static_cast<int>(first > 0 ? first : 0),
-          static_cast<int>(end < kAttentionChunk ? end : kAttentionChunk)};
-}
 
 // A block per run of tokens, run of heads and piece. Shared memory: q as
 // operand B, [octet][step][lane] 2 words; scores, [query][256], whose first
@@ -159,7 +139,7 @@ struct TileChunkKernel {
         KeyWords rows[2];
         for (int i = 0; i < 2; ++i) {
           if (d < dim && tile.Has(j + 8 * i)) {
-            rows[i] = Reader::Key(tile.kv, tile.Position(j + 8 * i), d);
+            rows[i] = Reader::Key(tile.kv.At(tile.Position(j + 8 * i)), d);
           }
         }
         const TileA keys = {
@@ -259,7 +239,7 @@ struct TileChunkKernel {
         uint32_t pairs[4] = {};
         for (int i = 0; i < 4; ++i) {
           if (d < dim && tile.Has(j + i)) {
-            pairs[i] = Reader::Value(tile.kv, tile.Position(j + i), d);
+            pairs[i] = Reader::Value(tile.kv.At(tile.Position(j + i)), d);
           }
         }
         const TileA values = {
@@ -277,12 +257,6 @@ struct TileChunkKernel {
       }
       for (int o = 0; o < kOctets; ++o) KeepSums(block, a, tile, d, o, sums[o]);
     }
-  }
-  static SLUICE_DEVICE uint32_t Lower(uint32_t a, uint32_t b) {
-    return (a & 0xFFFFu) | b << 16;
-  }
-  static SLUICE_DEVICE uint32_t Upper(uint32_t a, uint32_t b) {
-    return a >> 16 | (b & 0xFFFF0000u);
   }
   static SLUICE_DEVICE void KeepSums(Block& block, const Args& a,
                                      const QueryTile& tile, int64_t d,
@@ -347,6 +321,11 @@ void TilePagedAttention(Stream stream, const AttentionQueries& queries,
   SLUICE_CHECK(memory.max_chunks > 0 &&
                memory.max_chunks < 1 << (kMostLevels - 1));
   TileAttentionArgs args = {{queries, kv, memory, out}, cut};
+  if (kv.type == WeightType::kQ8_0) {
+    SLUICE_CHECK(kv.block_tokens == kGroupRows &&
+                 kv.head_dim % kShortBlock == 0);
+  }
+  if (StartLeaves(stream, args)) return;
   switch (kv.type) {
     case WeightType::kF32:
       StartChunks<F32KvReader>(stream, args);
@@ -356,8 +335,6 @@ void TilePagedAttention(Stream stream, const AttentionQueries& queries,
       break;
     default:
       SLUICE_CHECK(kv.type == WeightType::kQ8_0);
-      SLUICE_CHECK(kv.block_tokens == kGroupRows &&
-                   kv.head_dim % kShortBlock == 0);
       StartChunks<Q8KvReader>(stream, args);
   }
   Launch<JoinKernel>(stream, out.rows * queries.num_heads, 0, args.attention);

@@ -34,15 +34,25 @@ struct AttentionCut {
 };
 
 // PagedAttention on matrix units, decode and chunks of prompts alike. Queries,
-// keys, values and weights are rounded to BF16, sums are F32. In a piece of 256
-// positions a score is a chain of MultiplyTile over steps of 16 elements of the
-// head, from +0, times the scale; a weight is Exp(score - the piece's maximum);
-// lane l of a warp adds the weights of positions 2l, 2l + 1, 2l + 64, ... in
-// F32, and lanes are joined by xor of 16, 8, 4, 2, 1; an element of the output
-// is a chain over steps of 16 positions. What a query does not see has a weight
-// of zero, which changes no sum. Pieces and sinks are joined as in
-// PagedAttention. All memory is the device's; heads are multiples of 4
-// elements.
+// keys, values and weights are rounded to BF16, sums are F32. What a query does
+// not see has a weight of zero, which changes no sum. Pieces of 256 positions
+// and sinks are joined as in PagedAttention. All memory is the device's; heads
+// are multiples of 4 elements. The head's size alone says which of two ways a
+// piece is computed:
+//   64 or 128 elements (pages of 16 positions): a score is a chain of
+//   MultiplyTile over steps of 16 elements, which tile_attention_parts.h lists,
+//   from +0, times the scale. A piece is a chain over leaves of 64 positions:
+//   the maximum so far grows by the leaf's; sums so far are multiplied by
+//   WeightOf(old - new maximum); a weight is WeightOf(score - maximum so far).
+//   An element of the output goes on by MultiplyTile over the leaf's four
+//   steps. Lane t of four adds the weights of positions 4t to 4t + 3 of each
+//   step, two steps and two steps, then both, fma onto the sum so far; the four
+//   are joined by xor of 1 and 2 at the end.
+//   others: a score is a chain over steps of 16 elements in order; a weight is
+//   Exp(score - the piece's maximum); lane l of a warp adds the weights of
+//   positions 2l, 2l + 1, 2l + 64, ... in F32, and lanes are joined by xor of
+//   16, 8, 4, 2, 1; an element of the output is a chain over steps of 16
+//   positions.
 void TilePagedAttention(Stream stream, const AttentionQueries& queries,
                         const KvView& kv, const AttentionCut& cut,
                         const AttentionMemory& memory, Matrix out);

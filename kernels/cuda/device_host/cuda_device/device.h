@@ -12,6 +12,8 @@
 // has the same for nvcc. README.md says what each means.
 
 #define SLUICE_DEVICE inline
+// Before a loop of constant length: every pass is code of its own, so that arrays
+// that its counter indexes can be registers.
 #define SLUICE_UNROLL
 
 namespace sluice::kernels::cuda {
@@ -205,6 +207,9 @@ SLUICE_DEVICE Quad LoadQuad(const float* from) {
   Quad floats;
   std::memcpy(&floats, __builtin_assume_aligned(from, 16), sizeof(floats));
   return floats;
+}
+SLUICE_DEVICE void StoreQuad(float* to, const Quad& floats) {
+  std::memcpy(__builtin_assume_aligned(to, 16), &floats, sizeof(floats));
 }
 
 // The nearest BF16 numbers, ties to even; a NaN stays one.

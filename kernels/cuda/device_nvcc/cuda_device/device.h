@@ -24,7 +24,6 @@ using Stream = CUstream_st*;
 #include <cuda_runtime.h>
 
 #define SLUICE_DEVICE __device__ __forceinline__
-// Before a loop of constant length: its arrays stay in registers.
 #define SLUICE_UNROLL _Pragma("unroll")
 
 namespace sluice::kernels::cuda {
@@ -167,6 +166,10 @@ SLUICE_DEVICE TileB StreamHalfTile(const void* from) {
 SLUICE_DEVICE Quad LoadQuad(const float* from) {
   const float4 floats = *reinterpret_cast<const float4*>(from);
   return {{floats.x, floats.y, floats.z, floats.w}};
+}
+SLUICE_DEVICE void StoreQuad(float* to, const Quad& floats) {
+  *reinterpret_cast<float4*>(to) = make_float4(
+      floats.values[0], floats.values[1], floats.values[2], floats.values[3]);
 }
 
 SLUICE_DEVICE uint32_t PackPair(float lower, float upper) {

@@ -1,0 +1,278 @@
+#ifndef SLUICE_KERNELS_CUDA_TILE_ATTENTION_DECODE_H_
+#define SLUICE_KERNELS_CUDA_TILE_ATTENTION_DECODE_H_
+
+#include <cuda_device/device.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/attention_parts.h"
+#include "kernels/cuda/math.h"
+#include "kernels/cuda/tile_attention_parts.h"
+#include "kernels/cuda/tile_attention_readers.h"
+
+namespace sluice::kernels::cuda {
+
+// A block per token, run of heads and piece. A warp has 32 positions' keys and
+// 16 elements of all positions' values: all loads are under way before the
+// first product. Query g of a tile's rows is head g of the run, rows 8 to 15
+// are empty.
+template <typename Reader, int kDim>
+struct LeafDecodeKernel {
+  static constexpr int kThreads = kLeafThreads;
+  using Args = TileAttentionArgs;
+
+  static constexpr int kWarpSteps = kPieceSteps / kLeafWarps;
+  static constexpr int kWarpElements = 16;
+  static constexpr int kBlocks = kDim / 32;
+  static constexpr int kQueryCells = kDim / 16 * kWarpLanes;
+  static constexpr int kMaxima = kLeafWarps * kMostHeads;
+  static constexpr int kSums = kLeafWarps * kWarpLanes;
+  static constexpr int kWeightCells = kPieceSteps * kWarpLanes;
+  static constexpr size_t kSharedBytes =
+      (kQueryCells + kWeightCells) * sizeof(TileB) +
+      (kMaxima + kSums) * sizeof(float);
+  static_assert(kDim <= kLeafWarps * kWarpElements && kWarpSteps == 2);
+
+  struct Memory {
+    Shared<TileB> q;        // [step of the head][lane]
+    Shared<float> maxima;   // [warp][query]
+    Shared<float> sums;     // of weights, [warp][lane]
+    Shared<TileB> weights;  // operand A's words 0 and 2, [step][lane]
+  };
+  struct Place {
+    int64_t token;
+    int64_t chunk;
+    HeadRun run;
+    Seen seen;
+
+    SLUICE_DEVICE bool HasStep(int step) const {
+      return seen.Meets(step * kStepPositions, (step + 1) * kStepPositions);
+    }
+  };
+  using Keys = TileA[kWarpSteps][2][kBlocks];
+  using Values = uint32_t[kPieceSteps][4];
+  struct Factors {
+    float of_leaf[kPieceLeaves];
+    float max;
+  };
+
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const AttentionQueries& queries = a.attention.queries;
+    Place at;
+    at.chunk = block.index() % a.attention.memory.max_chunks;
+    const int64_t unit = block.index() / a.attention.memory.max_chunks;
+    at.token = unit / a.cut.num_runs;
+    at.run = a.cut.runs[unit % a.cut.num_runs];
+    const int32_t* const table = queries.block_tables +
+                                 queries.table_offsets[at.token] +
+                                 at.chunk * kPieceSteps;
+    at.seen = SeenOf(a.attention, at.token, at.chunk);
+    if (at.seen.begin >= at.seen.end) return;  // the whole block
+    const Memory memory = {
+        block.Allocate<TileB>(kQueryCells), block.Allocate<float>(kMaxima),
+        block.Allocate<float>(kSums), block.Allocate<TileB>(kWeightCells)};
+    const bool has_page =
+        block.lane() < kPieceSteps && at.HasStep(block.lane());
+    const int32_t page = has_page ? table[block.lane()] : 0;
+    const KvView kv = FixedView<kDim>(a.attention.kv);
+    Keys keys = {};
+    LoadKeys(block, kv, at, page, keys);
+    Values values = {};
+    LoadValues(block, kv, at, page, values);
+    LoadQueries(block, queries, at, memory);
+    block.Sync();
+    TileC scores[kWarpSteps][2] = {};
+    Score(block, memory, keys, scores);
+    KeepMaxima(block, at, queries.scale, scores, memory);
+    block.Sync();
+    const Factors factors = Weigh(block, memory, scores);
+    block.Sync();
+    if (block.warp() * kWarpElements >= kDim) return;  // no barrier follows
+    TileC sums[2] = {};
+    AddValues(block, at, memory, values, factors, sums);
+    Finish(block, a.attention, at,
+           {factors.max, Sum(block, memory, factors), 0}, sums);
+  }
+
+  static SLUICE_DEVICE void LoadKeys(Block& block, const KvView& kv,
+                                     const Place& at, int32_t page,
+                                     Keys& keys) {
+    const int g = block.lane() / 4;
+    for (int s = 0; s < kWarpSteps; ++s) {
+      const int step = block.warp() * kWarpSteps + s;
+      const int64_t head_page =
+          int64_t{block.Shuffle(page, step)} * kv.num_kv_heads + at.run.kv_head;
+      for (int i = 0; i < 2; ++i) {
+        const int place = g / 2 * 4 + i * 2 + g % 2;
+        if (!at.seen.Has(step * kStepPositions + place)) continue;
+        for (int b = 0; b < kBlocks; ++b) {
+          keys[s][i][b] = Reader::KeyChunk({&kv, head_page, place},
+                                           b * 32 + block.lane() % 4 * 8);
+        }
+      }
+    }
+  }
+  static SLUICE_DEVICE void LoadValues(Block& block, const KvView& kv,
+                                       const Place& at, int32_t page,
+                                       Values& values) {
+    const int d = block.warp() * kWarpElements + block.lane() / 4 * 2;
+    for (int step = 0; step < kPieceSteps; ++step) {
+      const int64_t head_page =
+          int64_t{block.Shuffle(page, step)} * kv.num_kv_heads + at.run.kv_head;
+      for (int i = 0; i < 4; ++i) {
+        const int place = block.lane() % 4 * 4 + i;
+        if (d < kDim && at.seen.Has(step * kStepPositions + place)) {
+          values[step][i] = Reader::Value({&kv, head_page, place}, d);
+        }
+      }
+    }
+  }
+  static SLUICE_DEVICE void LoadQueries(Block& block,
+                                        const AttentionQueries& queries,
+                                        const Place& at, const Memory& memory) {
+    const int i = block.thread();
+    if (i >= kQueryCells) return;
+    const int n = i / 4 % 8;
+    const int step = i / kWarpLanes;
+    const int d = step / 2 * 32 + i % 4 * 8 + step % 2 * 4;
+    TileB words = {};
+    if (n < at.run.count) {
+      words = QueryWords(queries.q.data + at.token * queries.q.stride +
+                         (at.run.first + n) * kDim + d);
+    }
+    memory.q.Set(i, words);
+  }
+
+  static SLUICE_DEVICE void Score(Block& block, const Memory& memory,
+                                  const Keys& keys,
+                                  TileC (&scores)[kWarpSteps][2]) {
+    for (int step = 0; step < kDim / 16; ++step) {
+      const TileB q = memory.q.Get(step * kWarpLanes + block.lane());
+      for (int n = 0; n < kWarpSteps * 2; ++n) {
+        const TileA& chunk = keys[n / 2][n % 2][step / 2];
+        const int half = step % 2 * 2;
+        block.MultiplyTile({{q.words[0], 0, q.words[1], 0}},
+                           {{chunk.words[half], chunk.words[half + 1]}},
+                           scores[n / 2][n % 2]);
+      }
+    }
+  }
+  static SLUICE_DEVICE void KeepMaxima(Block& block, const Place& at,
+                                       float scale,
+                                       TileC (&scores)[kWarpSteps][2],
+                                       const Memory& memory) {
+    float max = -Infinity();
+    for (int n = 0; n < kWarpSteps * 4; ++n) {
+      const int j = (block.warp() * kWarpSteps + n / 4) * kStepPositions +
+                    block.lane() % 4 * 4 + n % 4;
+      float& score = scores[n / 4][n / 2 % 2].values[n % 2];
+      score = at.seen.Has(j) ? score * scale : -Infinity();
+      max = score > max ? score : max;
+    }
+    for (int mask = 1; mask <= 2; mask *= 2) {
+      const float other = block.ShuffleXor(max, mask);
+      max = other > max ? other : max;
+    }
+    if (block.lane() % 4 == 0) {
+      memory.maxima.Set(block.warp() * kMostHeads + block.lane() / 4, max);
+    }
+  }
+
+  // The weights of the warp's positions.
+  static SLUICE_DEVICE Factors Weigh(Block& block, const Memory& memory,
+                                     const TileC (&scores)[kWarpSteps][2]) {
+    constexpr int kLeafsWarps = kLeafWarps / kPieceLeaves;
+    Factors factors;
+    LeafChain chain = NoLeaves();
+    float base = 0.0f;
+    for (int leaf = 0; leaf < kPieceLeaves; ++leaf) {
+      float max = -Infinity();
+      for (int w = leaf * kLeafsWarps; w < (leaf + 1) * kLeafsWarps; ++w) {
+        const float other =
+            memory.maxima.Get(w * kMostHeads + block.lane() / 4);
+        max = other > max ? other : max;
+      }
+      factors.of_leaf[leaf] = chain.Take(max);
+      base = leaf == block.warp() / kLeafsWarps ? chain.base : base;
+    }
+    factors.max = chain.max;
+    float sum = 0.0f;
+    for (int s = 0; s < kWarpSteps; ++s) {
+      TileB words;
+      for (int i = 0; i < 2; ++i) {
+        const float lower = WeightOf(scores[s][i].values[0] - base);
+        const float upper = WeightOf(scores[s][i].values[1] - base);
+        sum = sum + lower;
+        sum = sum + upper;
+        words.words[i] = PackPair(lower, upper);
+      }
+      const int step = block.warp() * kWarpSteps + s;
+      memory.weights.Set(step * kWarpLanes + block.lane(), words);
+    }
+    memory.sums.Set(block.warp() * kWarpLanes + block.lane(), sum);
+    return factors;
+  }
+
+  static SLUICE_DEVICE void AddValues(Block& block, const Place& at,
+                                      const Memory& memory,
+                                      const Values& values,
+                                      const Factors& factors,
+                                      TileC (&sums)[2]) {
+    for (int step = 0; step < kPieceSteps; ++step) {
+      if (step % kLeafSteps == 0) {
+        const float factor = factors.of_leaf[step / kLeafSteps];
+        for (int n = 0; n < 4; ++n) {
+          float& sum = sums[n / 2].values[n % 2];
+          sum = Fma(sum, factor, 0.0f);
+        }
+      }
+      if (!at.HasStep(step)) continue;
+      const TileB w = memory.weights.Get(step * kWarpLanes + block.lane());
+      const TileA weights = {{w.words[0], 0, w.words[1], 0}};
+      const uint32_t(&v)[4] = values[step];
+      block.MultiplyTile(weights, {{Lower(v[0], v[1]), Lower(v[2], v[3])}},
+                         sums[0]);
+      block.MultiplyTile(weights, {{Upper(v[0], v[1]), Upper(v[2], v[3])}},
+                         sums[1]);
+    }
+  }
+  static SLUICE_DEVICE float Sum(Block& block, const Memory& memory,
+                                 const Factors& factors) {
+    float sum = 0.0f;
+    for (int leaf = 0; leaf < kPieceLeaves; ++leaf) {
+      const int at = leaf * 2 * kWarpLanes + block.lane();
+      sum = Fma(sum, factors.of_leaf[leaf],
+                memory.sums.Get(at) + memory.sums.Get(at + kWarpLanes));
+    }
+    sum = sum + block.ShuffleXor(sum, 1);
+    return sum + block.ShuffleXor(sum, 2);
+  }
+
+  // Writes the piece's partial, or the output if there is no other piece.
+  static SLUICE_DEVICE void Finish(Block& block, const AttentionArgs& a,
+                                   const Place& at, const Partial& piece,
+                                   const TileC (&sums)[2]) {
+    const int g = block.lane() / 4;
+    if (g >= at.run.count) return;
+    const int64_t head = at.run.first + g;
+    const int d = block.warp() * kWarpElements + block.lane() % 4 * 4;
+    const Quad own = {{sums[0].values[0], sums[1].values[0], sums[0].values[1],
+                       sums[1].values[1]}};
+    if (a.memory.max_chunks == 1) {
+      SetFour(a.out.data + at.token * a.out.stride + head * kDim + d,
+              OutputOf(a, head, piece, own));
+      return;
+    }
+    float* const partial =
+        PartialOf(a, at.token * a.queries.num_heads + head, at.chunk);
+    if (d == 0) {
+      partial[0] = piece.max;
+      partial[1] = piece.sum;
+    }
+    for (int i = 0; i < 4; ++i) partial[2 + d + i] = own.values[i];
+  }
+};
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_TILE_ATTENTION_DECODE_H_

@@ -1,0 +1,74 @@
+#include <algorithm>
+
+#include "kernels/cuda/tile_attention_decode.h"
+#include "kernels/cuda/tile_attention_parts.h"
+#include "kernels/cuda/tile_attention_prompt.h"
+#include "kernels/cuda/tile_attention_readers.h"
+
+namespace sluice::kernels::cuda {
+namespace {
+
+// Each block has a piece of one token.
+template <typename Reader, int kDim>
+void StartDecode(Stream stream, const TileAttentionArgs& args) {
+  using Kernel = LeafDecodeKernel<Reader, kDim>;
+  const AttentionArgs& all = args.attention;
+  const int64_t tokens = all.queries.q.rows;
+  const int32_t pieces = all.memory.max_chunks;
+  Launch<Kernel>(stream, tokens * args.cut.num_runs * pieces,
+                 Kernel::kSharedBytes, args);
+  // Where there is one piece, the kernel writes the output.
+  if (pieces > 1) {
+    Launch<JoinKernel>(stream, tokens * all.queries.num_heads, 0, all);
+  }
+}
+
+template <typename Reader, int kDim>
+void StartPrompt(Stream stream, TileAttentionArgs args) {
+  using Kernel = LeafPromptKernel<Reader, kDim>;
+  AttentionCut& cut = args.cut;
+  const int32_t each =
+      std::clamp(cut.tokens / kLeafWarps, 1, kPromptRows / cut.most_heads);
+  cut.tokens = each * kLeafWarps;
+  const int64_t tiles =
+      (args.attention.queries.q.rows + cut.tokens - 1) / cut.tokens;
+  Launch<Kernel>(stream, tiles * cut.num_runs, Kernel::kSharedBytes, args);
+}
+
+template <typename Reader, int kDim>
+bool Start(Stream stream, const TileAttentionArgs& args) {
+  if (args.cut.tokens > 1) {
+    StartPrompt<Reader, kDim>(stream, args);
+  } else {
+    StartDecode<Reader, kDim>(stream, args);
+  }
+  return true;
+}
+
+template <typename Reader>
+bool StartOfDim(Stream stream, const TileAttentionArgs& args) {
+  switch (args.attention.kv.head_dim) {
+    case 64:
+      return Start<Reader, 64>(stream, args);
+    case 128:
+      return Start<Reader, 128>(stream, args);
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+bool StartLeaves(Stream stream, const TileAttentionArgs& args) {
+  if (args.attention.kv.block_tokens != kStepPositions) return false;
+  switch (args.attention.kv.type) {
+    case WeightType::kF32:
+      return StartOfDim<F32KvReader>(stream, args);
+    case WeightType::kBf16:
+      return StartOfDim<Bf16KvReader>(stream, args);
+    default:
+      return StartOfDim<Q8KvReader>(stream, args);
+  }
+}
+
+}  // namespace sluice::kernels::cuda

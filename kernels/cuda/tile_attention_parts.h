@@ -1,0 +1,149 @@
+#ifndef SLUICE_KERNELS_CUDA_TILE_ATTENTION_PARTS_H_
+#define SLUICE_KERNELS_CUDA_TILE_ATTENTION_PARTS_H_
+
+#include <cuda_device/device.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/attention_parts.h"
+#include "kernels/cuda/math.h"
+#include "kernels/cuda/tile_attention.h"
+
+namespace sluice::kernels::cuda {
+
+// What the kernels of fast attention share.
+
+inline constexpr int kMostHeads = 8;  // of a HeadRun
+
+struct TileAttentionArgs {
+  AttentionArgs attention;
+  AttentionCut cut;
+};
+
+// Starts the kernels of heads of 64 or 128 elements in pages of 16 positions;
+// returns false if the heads are others. The shape alone says which.
+bool StartLeaves(Stream stream, const TileAttentionArgs& args);
+
+// Positions [begin, end) of a piece that a token sees; none if they are not
+// rising.
+struct Seen {
+  int begin;
+  int end;
+
+  SLUICE_DEVICE bool Has(int j) const { return j >= begin && j < end; }
+  // Whether one of [from, to) is seen.
+  SLUICE_DEVICE bool Meets(int from, int to) const {
+    return from < end && to > begin;
+  }
+};
+SLUICE_DEVICE Seen SeenOf(const AttentionArgs& a, int64_t token,
+                          int64_t chunk) {
+  const Visible visible = VisibleOf(a, token);
+  const int64_t first = visible.first - chunk * kAttentionChunk;
+  const int64_t end = visible.last + 1 - chunk * kAttentionChunk;
+  return {static_cast<int>(first > 0 ? first : 0),
+          static_cast<int>(end < kAttentionChunk ? end : kAttentionChunk)};
+}
+
+// The lower, or upper, halves of two words as a pair.
+SLUICE_DEVICE uint32_t Lower(uint32_t a, uint32_t b) {
+  return (a & 0xFFFFu) | b << 16;
+}
+SLUICE_DEVICE uint32_t Upper(uint32_t a, uint32_t b) {
+  return a >> 16 | (b & 0xFFFF0000u);
+}
+
+// Heads of a whole number of leaves' columns, in pages of 16 positions: see
+// tile_attention.h. A piece has leaves of 64 positions, a leaf steps of 16.
+// Step, tile i of two and column c of the tile's product are position c / 2 * 4
+// + i * 2 + c % 2 of the step, so that what a lane has of a product of keys is
+// its operand of the product of values: lane t of four has positions 4t to 4t +
+// 3. Step s of a head's elements, and lane t's four, are elements s / 2 * 32 +
+// t * 8 + s % 2 * 4 and on: two steps are 16 bytes of a key.
+inline constexpr int kLeafPositions = 64;
+inline constexpr int kStepPositions = 16;
+inline constexpr int kPieceSteps = kAttentionChunk / kStepPositions;
+inline constexpr int kPieceLeaves = kAttentionChunk / kLeafPositions;
+inline constexpr int kLeafSteps = kLeafPositions / kStepPositions;
+inline constexpr int kLeafThreads = 256;
+inline constexpr int kLeafWarps = kLeafThreads / kWarpLanes;
+
+// The weight e^x of x <= 0, to 3e-6 of itself; 0 below -87.
+SLUICE_DEVICE float WeightOf(float x) {
+  constexpr float kLog2OfE = 1.44269504f;
+  const float t = Fma(x, kLog2OfE, 12582912.0f);
+  const float n = t - 12582912.0f;
+  const float f = Fma(x, kLog2OfE, 0.0f - n);
+  float p = Fma(1.33335581e-3f, f, 9.61812911e-3f);
+  p = Fma(p, f, 5.55041087e-2f);
+  p = Fma(p, f, 0.240226507f);
+  p = Fma(p, f, 0.693147181f);
+  p = Fma(p, f, 1.0f);
+  const float power =
+      BitCast<float>((BitCast<uint32_t>(t) << 23) + 0x3F800000u);
+  return x < -87.0f ? 0.0f : p * power;
+}
+
+// The chain over the leaves of a piece, of one query: the largest score so far.
+struct LeafChain {
+  float max;
+  // What `max` stands for in a weight's exponent: 0 where nothing was seen.
+  float base;
+
+  // Goes on by a leaf whose largest score is `leaf`, -infinity for none;
+  // returns what sums so far are multiplied by.
+  SLUICE_DEVICE float Take(float leaf) {
+    const float before = max;
+    max = leaf > max ? leaf : max;
+    base = max > -Infinity() ? max : 0.0f;
+    return WeightOf(before - base);
+  }
+};
+SLUICE_DEVICE LeafChain NoLeaves() { return {-Infinity(), 0.0f}; }
+
+// Four floats at `from`, aligned or not.
+SLUICE_DEVICE bool IsQuad(const float* at) {
+  return reinterpret_cast<uintptr_t>(at) % sizeof(Quad) == 0;
+}
+SLUICE_DEVICE Quad FourAt(const float* from) {
+  if (IsQuad(from)) return LoadQuad(from);
+  return {{from[0], from[1], from[2], from[3]}};
+}
+SLUICE_DEVICE void SetFour(float* to, const Quad& four) {
+  if (IsQuad(to)) return StoreQuad(to, four);
+  for (int i = 0; i < 4; ++i) to[i] = four.values[i];
+}
+
+// Four elements of a query as operands, of which `lower` are the earlier ones.
+SLUICE_DEVICE TileB QueryWords(const float* from) {
+  const Quad four = FourAt(from);
+  return {{PackPair(four.values[0], four.values[1]),
+           PackPair(four.values[2], four.values[3])}};
+}
+
+// Four elements of the output from those of all that a query sees.
+SLUICE_DEVICE Quad OutputOf(const AttentionArgs& a, int64_t head,
+                            const Partial& all, const Quad& elements) {
+  Quad out;
+  for (int i = 0; i < 4; ++i) {
+    Partial one = {all.max, all.sum, elements.values[i]};
+    if (a.queries.sinks != nullptr) {
+      one = Joined(one, {a.queries.sinks[head], 1.0f, 0.0f});
+    }
+    out.values[i] = one.element / one.sum;
+  }
+  return out;
+}
+
+// A view whose sizes the compiler knows.
+template <int kDim>
+SLUICE_DEVICE KvView FixedView(const KvView& from) {
+  KvView kv = from;
+  kv.head_dim = kDim;
+  kv.block_tokens = kStepPositions;
+  return kv;
+}
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_TILE_ATTENTION_PARTS_H_
