@@ -73,17 +73,26 @@ struct JoinKernel {
     }
   }
 
+  // Chunks whose partials are asked for at once: an aligned node of the tree.
+  static constexpr int kGroup = 8;
+  static constexpr int kGroupLevel = 3;
+
   static SLUICE_DEVICE Partial Root(const Args& a, int64_t token_head,
                                     int64_t token, int64_t d) {
     const Visible visible = VisibleOf(a, token);
+    const auto begin = static_cast<int32_t>(visible.first / kAttentionChunk);
     const auto end = static_cast<int32_t>(visible.last / kAttentionChunk + 1);
+    const auto group = [&](int32_t c) {
+      return Group(PartialOf(a, token_head, c), a.kv.head_dim + 2, d,
+                   {begin - c, end - c});
+    };
+    const int32_t last = (end - 1) / kGroup * kGroup;
+    if (begin / kGroup * kGroup == last) return group(last);
     Partial levels[kMostLevels];
     uint32_t pending = 0;  // bit n: level n holds a finished node
-    for (auto c = static_cast<int32_t>(visible.first / kAttentionChunk);
-         c < end; ++c) {
-      const float* from = PartialOf(a, token_head, c);
-      Partial node = {from[0], from[1], from[2 + d]};
-      int level = 0;
+    for (int32_t c = begin / kGroup * kGroup; c < end; c += kGroup) {
+      Partial node = group(c);
+      int level = kGroupLevel;
       for (; (c >> level & 1) != 0; ++level) {
         if ((pending >> level & 1) == 0) continue;  // the sibling is masked
         node = Joined(levels[level], node);
@@ -100,6 +109,37 @@ struct JoinKernel {
       if ((pending >> level & 1) != 0) all = Joined(levels[level], all);
     }
     return all;
+  }
+
+  struct Range {
+    int32_t begin;
+    int32_t end;
+    SLUICE_DEVICE bool Has(int i) const { return i >= begin && i < end; }
+    SLUICE_DEVICE bool Meets(int from, int to) const {
+      return from < end && to > begin;
+    }
+  };
+  // The node over the group's chunks in `seen`, one or more. Their partials are
+  // `stride` floats apart.
+  static SLUICE_DEVICE Partial Group(const float* from, int64_t stride,
+                                     int64_t d, const Range& seen) {
+    Partial nodes[kGroup];
+    SLUICE_UNROLL
+    for (int i = 0; i < kGroup; ++i) {
+      const float* const at = from + i * stride;
+      nodes[i] = {};
+      if (seen.Has(i)) nodes[i] = {at[0], at[1], at[2 + d]};
+    }
+    SLUICE_UNROLL
+    for (int half = 1; half < kGroup; half *= 2) {
+      SLUICE_UNROLL
+      for (int i = 0; i < kGroup; i += 2 * half) {
+        if (!seen.Meets(i + half, i + 2 * half)) continue;
+        nodes[i] = seen.Meets(i, i + half) ? Joined(nodes[i], nodes[i + half])
+                                           : nodes[i + half];
+      }
+    }
+    return nodes[0];
   }
 };
 

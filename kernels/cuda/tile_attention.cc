@@ -243,8 +243,8 @@ struct TileChunkKernel {
           }
         }
         const TileA values = {
-            {Lower(pairs[0], pairs[1]), Upper(pairs[0], pairs[1]),
-             Lower(pairs[2], pairs[3]), Upper(pairs[2], pairs[3])}};
+            {LowerHalves(pairs[0], pairs[1]), UpperHalves(pairs[0], pairs[1]),
+             LowerHalves(pairs[2], pairs[3]), UpperHalves(pairs[2], pairs[3])}};
         for (int o = 0; o < kOctets; ++o) {
           const int n = o * 8 + block.lane() / 4;
           TileB own = {};

@@ -12,6 +12,8 @@
 
 namespace sluice::kernels::cuda {
 
+// Size: the kernel from loads to the output, a function per phase.
+//
 // A block per token, run of heads and piece. A warp has 32 positions' keys and
 // 16 elements of all positions' values: all loads are under way before the
 // first product. Query g of a tile's rows is head g of the run, rows 8 to 15
@@ -59,27 +61,36 @@ struct LeafDecodeKernel {
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
     const AttentionQueries& queries = a.attention.queries;
     Place at;
-    at.chunk = block.index() % a.attention.memory.max_chunks;
-    const int64_t unit = block.index() / a.attention.memory.max_chunks;
-    at.token = unit / a.cut.num_runs;
-    at.run = a.cut.runs[unit % a.cut.num_runs];
-    const int32_t* const table = queries.block_tables +
-                                 queries.table_offsets[at.token] +
-                                 at.chunk * kPieceSteps;
+    const auto index = static_cast<uint32_t>(block.index());
+    const auto pieces = static_cast<uint32_t>(a.attention.memory.max_chunks);
+    const auto runs = static_cast<uint32_t>(a.cut.num_runs);
+    at.chunk = index % pieces;
+    at.token = index / pieces / runs;
+    at.run = a.cut.runs[index / pieces % runs];
+    const int64_t offset = queries.table_offsets[at.token];
     at.seen = SeenOf(a.attention, at.token, at.chunk);
-    if (at.seen.begin >= at.seen.end) return;  // the whole block
+    // The whole block. What is never so makes the three loads one latency.
+    if (at.seen.begin >= at.seen.end || offset < 0 || at.run.count < 1) return;
+    const int32_t* const table =
+        queries.block_tables + offset + at.chunk * kPieceSteps;
     const Memory memory = {
         block.Allocate<TileB>(kQueryCells), block.Allocate<float>(kMaxima),
         block.Allocate<float>(kSums), block.Allocate<TileB>(kWeightCells)};
     const bool has_page =
         block.lane() < kPieceSteps && at.HasStep(block.lane());
-    const int32_t page = has_page ? table[block.lane()] : 0;
     const KvView kv = FixedView<kDim>(a.attention.kv);
+    // Of kv's heads, the run's on the lane's page.
+    const int32_t page = (has_page ? table[block.lane()] : 0) *
+                             static_cast<int32_t>(kv.num_kv_heads) +
+                         at.run.kv_head;
+    const Quad query = QueryOf(block, queries, at);
     Keys keys = {};
     LoadKeys(block, kv, at, page, keys);
     Values values = {};
     LoadValues(block, kv, at, page, values);
-    LoadQueries(block, queries, at, memory);
+    if (block.thread() < kQueryCells) {
+      memory.q.Set(block.thread(), WordsOf(query));
+    }
     block.Sync();
     TileC scores[kWarpSteps][2] = {};
     Score(block, memory, keys, scores);
@@ -98,10 +109,10 @@ struct LeafDecodeKernel {
                                      const Place& at, int32_t page,
                                      Keys& keys) {
     const int g = block.lane() / 4;
+    SLUICE_UNROLL
     for (int s = 0; s < kWarpSteps; ++s) {
       const int step = block.warp() * kWarpSteps + s;
-      const int64_t head_page =
-          int64_t{block.Shuffle(page, step)} * kv.num_kv_heads + at.run.kv_head;
+      const int32_t head_page = block.Shuffle(page, step);
       for (int i = 0; i < 2; ++i) {
         const int place = g / 2 * 4 + i * 2 + g % 2;
         if (!at.seen.Has(step * kStepPositions + place)) continue;
@@ -116,31 +127,30 @@ struct LeafDecodeKernel {
                                        const Place& at, int32_t page,
                                        Values& values) {
     const int d = block.warp() * kWarpElements + block.lane() / 4 * 2;
+    if (block.warp() * kWarpElements >= kDim) return;
+    SLUICE_UNROLL
     for (int step = 0; step < kPieceSteps; ++step) {
-      const int64_t head_page =
-          int64_t{block.Shuffle(page, step)} * kv.num_kv_heads + at.run.kv_head;
+      if (!at.HasStep(step)) continue;
+      const int32_t head_page = block.Shuffle(page, step);
+      SLUICE_UNROLL
       for (int i = 0; i < 4; ++i) {
         const int place = block.lane() % 4 * 4 + i;
-        if (d < kDim && at.seen.Has(step * kStepPositions + place)) {
+        if (at.seen.Has(step * kStepPositions + place)) {
           values[step][i] = Reader::Value({&kv, head_page, place}, d);
         }
       }
     }
   }
-  static SLUICE_DEVICE void LoadQueries(Block& block,
-                                        const AttentionQueries& queries,
-                                        const Place& at, const Memory& memory) {
-    const int i = block.thread();
-    if (i >= kQueryCells) return;
-    const int n = i / 4 % 8;
-    const int step = i / kWarpLanes;
-    const int d = step / 2 * 32 + i % 4 * 8 + step % 2 * 4;
-    TileB words = {};
-    if (n < at.run.count) {
-      words = QueryWords(queries.q.data + at.token * queries.q.stride +
-                         (at.run.first + n) * kDim + d);
-    }
-    memory.q.Set(i, words);
+  // The thread's cell of the queries.
+  static SLUICE_DEVICE Quad QueryOf(const Block& block,
+                                    const AttentionQueries& queries,
+                                    const Place& at) {
+    const int n = block.lane() / 4;
+    const int step = block.warp();
+    const int d = step / 2 * 32 + block.lane() % 4 * 8 + step % 2 * 4;
+    if (n >= at.run.count || step >= kDim / 16) return {};
+    return FourAt(queries.q.data + at.token * queries.q.stride +
+                  (at.run.first + n) * kDim + d);
   }
 
   static SLUICE_DEVICE void Score(Block& block, const Memory& memory,
@@ -167,11 +177,11 @@ struct LeafDecodeKernel {
                     block.lane() % 4 * 4 + n % 4;
       float& score = scores[n / 4][n / 2 % 2].values[n % 2];
       score = at.seen.Has(j) ? score * scale : -Infinity();
-      max = score > max ? score : max;
+      max = Larger(score, max);
     }
     for (int mask = 1; mask <= 2; mask *= 2) {
       const float other = block.ShuffleXor(max, mask);
-      max = other > max ? other : max;
+      max = Larger(other, max);
     }
     if (block.lane() % 4 == 0) {
       memory.maxima.Set(block.warp() * kMostHeads + block.lane() / 4, max);
@@ -190,7 +200,7 @@ struct LeafDecodeKernel {
       for (int w = leaf * kLeafsWarps; w < (leaf + 1) * kLeafsWarps; ++w) {
         const float other =
             memory.maxima.Get(w * kMostHeads + block.lane() / 4);
-        max = other > max ? other : max;
+        max = Larger(other, max);
       }
       factors.of_leaf[leaf] = chain.Take(max);
       base = leaf == block.warp() / kLeafsWarps ? chain.base : base;
@@ -218,22 +228,30 @@ struct LeafDecodeKernel {
                                       const Values& values,
                                       const Factors& factors,
                                       TileC (&sums)[2]) {
-    for (int step = 0; step < kPieceSteps; ++step) {
-      if (step % kLeafSteps == 0) {
-        const float factor = factors.of_leaf[step / kLeafSteps];
-        for (int n = 0; n < 4; ++n) {
-          float& sum = sums[n / 2].values[n % 2];
-          sum = Fma(sum, factor, 0.0f);
-        }
+    SLUICE_UNROLL
+    for (int leaf = 0; leaf < kPieceLeaves; ++leaf) {
+      SLUICE_UNROLL
+      for (int n = 0; n < 4; ++n) {
+        float& sum = sums[n / 2].values[n % 2];
+        sum = Fma(sum, factors.of_leaf[leaf], 0.0f);
       }
-      if (!at.HasStep(step)) continue;
-      const TileB w = memory.weights.Get(step * kWarpLanes + block.lane());
-      const TileA weights = {{w.words[0], 0, w.words[1], 0}};
-      const uint32_t(&v)[4] = values[step];
-      block.MultiplyTile(weights, {{Lower(v[0], v[1]), Lower(v[2], v[3])}},
-                         sums[0]);
-      block.MultiplyTile(weights, {{Upper(v[0], v[1]), Upper(v[2], v[3])}},
-                         sums[1]);
+      const int first = leaf * kLeafSteps;
+      if (!at.seen.Meets(first * kStepPositions,
+                         (first + kLeafSteps) * kStepPositions)) {
+        continue;
+      }
+      SLUICE_UNROLL
+      for (int step = first; step < first + kLeafSteps; ++step) {
+        const TileB w = memory.weights.Get(step * kWarpLanes + block.lane());
+        const TileA weights = {{w.words[0], 0, w.words[1], 0}};
+        const uint32_t(&v)[4] = values[step];
+        block.MultiplyTile(weights,
+                           {{LowerHalves(v[0], v[1]), LowerHalves(v[2], v[3])}},
+                           sums[0]);
+        block.MultiplyTile(weights,
+                           {{UpperHalves(v[0], v[1]), UpperHalves(v[2], v[3])}},
+                           sums[1]);
+      }
     }
   }
   static SLUICE_DEVICE float Sum(Block& block, const Memory& memory,
@@ -260,7 +278,7 @@ struct LeafDecodeKernel {
                        sums[1].values[1]}};
     if (a.memory.max_chunks == 1) {
       SetFour(a.out.data + at.token * a.out.stride + head * kDim + d,
-              OutputOf(a, head, piece, own));
+              SunkOf(a, head, piece.max, piece.sum).OutputOf(own));
       return;
     }
     float* const partial =

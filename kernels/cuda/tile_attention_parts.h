@@ -30,7 +30,11 @@ struct Seen {
   int begin;
   int end;
 
-  SLUICE_DEVICE bool Has(int j) const { return j >= begin && j < end; }
+  // Where some are seen.
+  SLUICE_DEVICE bool Has(int j) const {
+    return static_cast<uint32_t>(j - begin) <
+           static_cast<uint32_t>(end - begin);
+  }
   // Whether one of [from, to) is seen.
   SLUICE_DEVICE bool Meets(int from, int to) const {
     return from < end && to > begin;
@@ -43,14 +47,6 @@ SLUICE_DEVICE Seen SeenOf(const AttentionArgs& a, int64_t token,
   const int64_t end = visible.last + 1 - chunk * kAttentionChunk;
   return {static_cast<int>(first > 0 ? first : 0),
           static_cast<int>(end < kAttentionChunk ? end : kAttentionChunk)};
-}
-
-// The lower, or upper, halves of two words as a pair.
-SLUICE_DEVICE uint32_t Lower(uint32_t a, uint32_t b) {
-  return (a & 0xFFFFu) | b << 16;
-}
-SLUICE_DEVICE uint32_t Upper(uint32_t a, uint32_t b) {
-  return a >> 16 | (b & 0xFFFF0000u);
 }
 
 // Heads of a whole number of leaves' columns, in pages of 16 positions: see
@@ -73,7 +69,7 @@ SLUICE_DEVICE float WeightOf(float x) {
   constexpr float kLog2OfE = 1.44269504f;
   const float t = Fma(x, kLog2OfE, 12582912.0f);
   const float n = t - 12582912.0f;
-  const float f = Fma(x, kLog2OfE, 0.0f - n);
+  const float f = Fma(x, kLog2OfE, -n);
   float p = Fma(1.33335581e-3f, f, 9.61812911e-3f);
   p = Fma(p, f, 5.55041087e-2f);
   p = Fma(p, f, 0.240226507f);
@@ -94,7 +90,7 @@ struct LeafChain {
   // returns what sums so far are multiplied by.
   SLUICE_DEVICE float Take(float leaf) {
     const float before = max;
-    max = leaf > max ? leaf : max;
+    max = Larger(leaf, max);
     base = max > -Infinity() ? max : 0.0f;
     return WeightOf(before - base);
   }
@@ -114,25 +110,35 @@ SLUICE_DEVICE void SetFour(float* to, const Quad& four) {
   for (int i = 0; i < 4; ++i) to[i] = four.values[i];
 }
 
-// Four elements of a query as operands, of which `lower` are the earlier ones.
-SLUICE_DEVICE TileB QueryWords(const float* from) {
-  const Quad four = FourAt(from);
+// Four elements as two words of an operand.
+SLUICE_DEVICE TileB WordsOf(const Quad& four) {
   return {{PackPair(four.values[0], four.values[1]),
            PackPair(four.values[2], four.values[3])}};
 }
 
-// Four elements of the output from those of all that a query sees.
-SLUICE_DEVICE Quad OutputOf(const AttentionArgs& a, int64_t head,
-                            const Partial& all, const Quad& elements) {
-  Quad out;
-  for (int i = 0; i < 4; ++i) {
-    Partial one = {all.max, all.sum, elements.values[i]};
-    if (a.queries.sinks != nullptr) {
-      one = Joined(one, {a.queries.sinks[head], 1.0f, 0.0f});
+// A query's sums with its sink, as JoinKernel joins it.
+struct Sunk {
+  float own;   // what elements are multiplied by
+  float sink;  // what the sink's, zero, are
+  float sum;
+  bool has;
+
+  SLUICE_DEVICE Quad OutputOf(const Quad& elements) const {
+    Quad out;
+    for (int i = 0; i < 4; ++i) {
+      const float element =
+          has ? Fma(0.0f, sink, elements.values[i] * own) : elements.values[i];
+      out.values[i] = element / sum;
     }
-    out.values[i] = one.element / one.sum;
+    return out;
   }
-  return out;
+};
+SLUICE_DEVICE Sunk SunkOf(const AttentionArgs& a, int64_t head, float max,
+                          float sum) {
+  if (a.queries.sinks == nullptr) return {1.0f, 0.0f, sum, false};
+  const Partial sink = {a.queries.sinks[head], 1.0f, 0.0f};
+  const Partial all = Joined({max, sum, 0.0f}, sink);
+  return {Exp(max - all.max), Exp(sink.max - all.max), all.sum, true};
 }
 
 // A view whose sizes the compiler knows.

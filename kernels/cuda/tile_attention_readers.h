@@ -14,12 +14,13 @@ namespace sluice::kernels::cuda {
 // A position of a page of keys and values, of one kv head.
 struct KvSpot {
   const KvView* kv;
-  int64_t head_page;  // page * num_kv_heads + kv head
-  int64_t place;      // in the page
+  int32_t head_page;  // page * num_kv_heads + kv head
+  int32_t place;      // in the page
 
   // The first element of the position's head, of a plain type.
   SLUICE_DEVICE int64_t Element() const {
-    return (head_page * kv->block_tokens + place) * kv->head_dim;
+    return head_page * (kv->block_tokens * kv->head_dim) +
+           place * static_cast<int32_t>(kv->head_dim);
   }
 };
 
@@ -30,8 +31,9 @@ struct KvPlace {
   const int32_t* table;
 
   SLUICE_DEVICE KvSpot At(int64_t position) const {
-    return {kv, table[position / kv->block_tokens] * kv->num_kv_heads + kv_head,
-            position % kv->block_tokens};
+    const int64_t page = table[position / kv->block_tokens];
+    return {kv, static_cast<int32_t>(page * kv->num_kv_heads + kv_head),
+            static_cast<int32_t>(position % kv->block_tokens)};
   }
 };
 

@@ -317,5 +317,16 @@ TEST(DeviceTest, PairsAreTheNearestBf16Numbers) {
   EXPECT_EQ(SubtractPairs(0x43814380u, 0x43004380u), 0x43020000u);
 }
 
+TEST(DeviceTest, WordsAndQuads) {
+  EXPECT_EQ(LowerHalves(0x11112222u, 0x33334444u), 0x44442222u);
+  EXPECT_EQ(UpperHalves(0x11112222u, 0x33334444u), 0x33331111u);
+  EXPECT_EQ(Larger(-2.0f, 1.0f), 1.0f);
+  EXPECT_EQ(Larger(__builtin_nanf(""), -1.0f), -1.0f);
+  EXPECT_EQ(Larger(-1.0f, __builtin_nanf("")), -1.0f);
+  alignas(16) float floats[4] = {};
+  StoreQuad(floats, {{1.0f, 2.0f, 3.0f, 4.0f}});
+  EXPECT_EQ(LoadQuad(floats).values[3], 4.0f);
+}
+
 }  // namespace
 }  // namespace sluice::kernels::cuda

@@ -10,6 +10,8 @@
 
 // What kernels are written against, on a machine without a GPU; device_nvcc
 // has the same for nvcc. README.md says what each means.
+//
+// Size: one small function per operation of a GPU.
 
 #define SLUICE_DEVICE inline
 // Before a loop of constant length: every pass is code of its own, so that arrays
@@ -179,6 +181,15 @@ SLUICE_DEVICE int32_t DotBytes(int32_t sum, uint32_t a, uint32_t b) {
 }
 
 SLUICE_DEVICE int CountBits(uint32_t bits) { return __builtin_popcount(bits); }
+// The lower, or upper, halves of two words as a pair, a's below b's.
+SLUICE_DEVICE uint32_t LowerHalves(uint32_t a, uint32_t b) {
+  return (a & 0xFFFFu) | b << 16;
+}
+SLUICE_DEVICE uint32_t UpperHalves(uint32_t a, uint32_t b) {
+  return a >> 16 | (b & 0xFFFF0000u);
+}
+// The larger; the other if one is NaN.
+SLUICE_DEVICE float Larger(float a, float b) { return __builtin_fmaxf(a, b); }
 
 // Four bytes, aligned.
 SLUICE_DEVICE uint32_t LoadWord(const void* from) {

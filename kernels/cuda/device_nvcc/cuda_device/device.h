@@ -134,6 +134,13 @@ SLUICE_DEVICE int32_t DotBytes(int32_t sum, uint32_t a, uint32_t b) {
 }
 
 SLUICE_DEVICE int CountBits(uint32_t bits) { return __popc(bits); }
+SLUICE_DEVICE uint32_t LowerHalves(uint32_t a, uint32_t b) {
+  return __byte_perm(a, b, 0x5410);
+}
+SLUICE_DEVICE uint32_t UpperHalves(uint32_t a, uint32_t b) {
+  return __byte_perm(a, b, 0x7632);
+}
+SLUICE_DEVICE float Larger(float a, float b) { return fmaxf(a, b); }
 
 SLUICE_DEVICE uint32_t LoadWord(const void* from) {
   return *static_cast<const uint32_t*>(from);
