@@ -309,6 +309,13 @@ std::vector<HeadRun> HeadRunsOf(std::span<const int32_t> kv_heads) {
   return runs;
 }
 
+int64_t TileAttentionFloats(int64_t heads, const KvView& kv,
+                            const AttentionCut& cut, int32_t max_chunks) {
+  if (HasLeaves(kv) && max_chunks == 1) return 0;
+  if (HasLeaves(kv) && cut.tokens > 1) max_chunks = WaitingLevels(max_chunks);
+  return AttentionFloats(1, heads, kv.head_dim, max_chunks);
+}
+
 void TilePagedAttention(Stream stream, const AttentionQueries& queries,
                         const KvView& kv, const AttentionCut& cut,
                         const AttentionMemory& memory, Matrix out) {
@@ -325,7 +332,7 @@ void TilePagedAttention(Stream stream, const AttentionQueries& queries,
     SLUICE_CHECK(kv.block_tokens == kGroupRows &&
                  kv.head_dim % kShortBlock == 0);
   }
-  if (StartLeaves(stream, args)) return;
+  if (HasLeaves(kv)) return StartLeaves(stream, args);
   switch (kv.type) {
     case WeightType::kF32:
       StartChunks<F32KvReader>(stream, args);

@@ -33,6 +33,11 @@ struct AttentionCut {
   int32_t tokens = 1;
 };
 
+// Floats of AttentionMemory that TilePagedAttention needs for a token of
+// `heads` heads: AttentionFloats or fewer.
+int64_t TileAttentionFloats(int64_t heads, const KvView& kv,
+                            const AttentionCut& cut, int32_t max_chunks);
+
 // PagedAttention on matrix units, decode and chunks of prompts alike. Queries,
 // keys, values and weights are rounded to BF16, sums are F32. What a query does
 // not see has a weight of zero, which changes no sum. Pieces of 256 positions

@@ -1,6 +1,8 @@
 #ifndef SLUICE_KERNELS_CUDA_TILE_ATTENTION_DECODE_H_
 #define SLUICE_KERNELS_CUDA_TILE_ATTENTION_DECODE_H_
 
+// Size: one kernel, a function per phase from loads to the output.
+
 #include <cuda_device/device.h>
 
 #include <cstdint>
@@ -12,8 +14,6 @@
 
 namespace sluice::kernels::cuda {
 
-// Size: the kernel from loads to the output, a function per phase.
-//
 // A block per token, run of heads and piece. A warp has 32 positions' keys and
 // 16 elements of all positions' values: all loads are under way before the
 // first product. Query g of a tile's rows is head g of the run, rows 8 to 15

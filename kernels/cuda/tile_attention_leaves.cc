@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 
 #include "kernels/cuda/tile_attention_decode.h"
 #include "kernels/cuda/tile_attention_parts.h"
@@ -23,6 +24,7 @@ void StartDecode(Stream stream, const TileAttentionArgs& args) {
   }
 }
 
+// Nodes that wait are few: a prompt may be long.
 template <typename Reader, int kDim>
 void StartPrompt(Stream stream, TileAttentionArgs args) {
   using Kernel = LeafPromptKernel<Reader, kDim>;
@@ -30,37 +32,38 @@ void StartPrompt(Stream stream, TileAttentionArgs args) {
   const int32_t each =
       std::clamp(cut.tokens / kLeafWarps, 1, kPromptRows / cut.most_heads);
   cut.tokens = each * kLeafWarps;
+  int32_t& chunks = args.attention.memory.max_chunks;
+  chunks = WaitingLevels(chunks);
   const int64_t tiles =
       (args.attention.queries.q.rows + cut.tokens - 1) / cut.tokens;
   Launch<Kernel>(stream, tiles * cut.num_runs, Kernel::kSharedBytes, args);
 }
 
 template <typename Reader, int kDim>
-bool Start(Stream stream, const TileAttentionArgs& args) {
-  if (args.cut.tokens > 1) {
-    StartPrompt<Reader, kDim>(stream, args);
-  } else {
-    StartDecode<Reader, kDim>(stream, args);
-  }
-  return true;
+void Start(Stream stream, const TileAttentionArgs& args) {
+  if (args.cut.tokens > 1) return StartPrompt<Reader, kDim>(stream, args);
+  StartDecode<Reader, kDim>(stream, args);
 }
 
 template <typename Reader>
-bool StartOfDim(Stream stream, const TileAttentionArgs& args) {
-  switch (args.attention.kv.head_dim) {
-    case 64:
-      return Start<Reader, 64>(stream, args);
-    case 128:
-      return Start<Reader, 128>(stream, args);
-    default:
-      return false;
-  }
+void StartOfDim(Stream stream, const TileAttentionArgs& args) {
+  if (args.attention.kv.head_dim == 64) return Start<Reader, 64>(stream, args);
+  Start<Reader, 128>(stream, args);
 }
 
 }  // namespace
 
-bool StartLeaves(Stream stream, const TileAttentionArgs& args) {
-  if (args.attention.kv.block_tokens != kStepPositions) return false;
+bool HasLeaves(const KvView& kv) {
+  return (kv.head_dim == 64 || kv.head_dim == 128) &&
+         kv.block_tokens == kStepPositions;
+}
+
+int32_t WaitingLevels(int32_t chunks) {
+  return static_cast<int32_t>(
+      std::bit_width(static_cast<uint32_t>(chunks - 1)));
+}
+
+void StartLeaves(Stream stream, const TileAttentionArgs& args) {
   switch (args.attention.kv.type) {
     case WeightType::kF32:
       return StartOfDim<F32KvReader>(stream, args);

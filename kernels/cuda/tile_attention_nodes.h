@@ -14,7 +14,7 @@ namespace sluice::kernels::cuda {
 
 // The tree over pieces of a warp's rows: the youngest node is in registers,
 // nodes that wait for theirs are in device memory, where a warp reads what it
-// wrote.
+// wrote. AttentionMemory::max_chunks is the number of levels here.
 template <int kDim>
 struct PromptTree {
   // A piece's, or node's, partials of the lane's rows; elements of row r are

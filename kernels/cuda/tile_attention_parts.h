@@ -20,9 +20,12 @@ struct TileAttentionArgs {
   AttentionCut cut;
 };
 
-// Starts the kernels of heads of 64 or 128 elements in pages of 16 positions;
-// returns false if the heads are others. The shape alone says which.
-bool StartLeaves(Stream stream, const TileAttentionArgs& args);
+// Whether heads are of 64 or 128 elements in pages of 16 positions.
+bool HasLeaves(const KvView& kv);
+// Starts the kernels of those.
+void StartLeaves(Stream stream, const TileAttentionArgs& args);
+// Levels of a tree over `chunks` pieces in which nodes wait for others.
+int32_t WaitingLevels(int32_t chunks);
 
 // Positions [begin, end) of a piece that a token sees; none if they are not
 // rising.

@@ -1,6 +1,8 @@
 #ifndef SLUICE_KERNELS_CUDA_TILE_ATTENTION_PROMPT_H_
 #define SLUICE_KERNELS_CUDA_TILE_ATTENTION_PROMPT_H_
 
+// Size: one kernel, a function per phase of its walk.
+
 #include <cuda_device/device.h>
 
 #include <cstdint>
@@ -14,8 +16,6 @@
 
 namespace sluice::kernels::cuda {
 
-// Size: the kernel's walk, a function per phase.
-//
 // A block per run of heads and tokens that lie side by side, which walks all
 // that they see, leaf by leaf: keys of a leaf arrive in shared memory while the
 // values before them are added, and values while scores are found. A warp has

@@ -223,14 +223,24 @@ class CudaBackend final : public Backend {
   void Attention(const AttentionSpec& spec, DeviceMatrix qkv, const void* sinks,
                  const LayerKv& kv, DeviceMatrix out) override {
     const int32_t chunks = inputs_.max_chunks();
-    const int64_t each =
-        cuda::AttentionFloats(1, spec.num_heads, spec.head_dim, chunks);
-    const int64_t at_once = std::clamp<int64_t>(
-        kAttentionFloats / std::max<int64_t>(each, 1), 1, out.rows);
-    const cuda::AttentionMemory memory = {
-        attention_.AtLeast<float>(each * at_once), chunks};
-    for (int64_t t = 0; t < out.rows; t += at_once) {
-      const int64_t rows = std::min(at_once, out.rows - t);
+    const kernels::KvView view = KvOf(spec, kv);
+    int64_t rows = 0;
+    for (int64_t t = 0; t < out.rows; t += rows) {
+      cuda::AttentionCut cut;
+      int64_t each =
+          cuda::AttentionFloats(1, spec.num_heads, spec.head_dim, chunks);
+      rows = out.rows - t;
+      if (fast_) {
+        cut = inputs_.CutOf(spec, static_cast<int32_t>(t));
+        each = cuda::TileAttentionFloats(spec.num_heads, view, cut, chunks);
+        // A call's tokens are cut alike.
+        const int64_t short_tokens = inputs_.short_tokens() - t;
+        if (short_tokens > 0) rows = std::min(rows, short_tokens);
+      }
+      rows = std::clamp<int64_t>(kAttentionFloats / std::max<int64_t>(each, 1),
+                                 1, rows);
+      const cuda::AttentionMemory memory = {
+          attention_.AtLeast<float>(each * rows), chunks};
       kernels::AttentionQueries queries;
       queries.q =
           Columns(View(qkv.Rows(t, rows)), 0, spec.num_heads * spec.head_dim);
@@ -243,11 +253,10 @@ class CudaBackend final : public Backend {
       queries.window = spec.window;
       queries.sinks = Floats(sinks);
       if (fast_) {
-        cuda::TilePagedAttention(stream_, queries, KvOf(spec, kv),
-                                 inputs_.CutOf(spec), memory,
+        cuda::TilePagedAttention(stream_, queries, view, cut, memory,
                                  View(out.Rows(t, rows)));
       } else {
-        cuda::PagedAttention(stream_, queries, KvOf(spec, kv), memory,
+        cuda::PagedAttention(stream_, queries, view, memory,
                              View(out.Rows(t, rows)));
       }
     }

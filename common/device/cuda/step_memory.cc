@@ -37,6 +37,18 @@ int32_t RunsOf(const StepInputs& step) {
   return runs;
 }
 
+// Returns how many tokens come before the first run of kLongRun.
+int32_t ShortOf(const StepInputs& step) {
+  constexpr int32_t kLongRun = 16;
+  const std::vector<int64_t>& offsets = step.kv_groups[0].table_offsets;
+  int32_t begin = 0;
+  for (int32_t t = 1; t < step.num_tokens; ++t) {
+    if (offsets[t] != offsets[t - 1]) begin = t;
+    if (t + 1 - begin == kLongRun) return begin;
+  }
+  return step.num_tokens;
+}
+
 }  // namespace
 
 StepMemory::StepMemory(kernels::cuda::Runtime* runtime)
@@ -67,7 +79,7 @@ void StepMemory::Begin(const StepInputs& step) {
     last = std::max(last, step.positions[t]);
   }
   const int32_t runs = RunsOf(step);
-  in_runs_ = step.num_tokens >= 4 * runs;  // four side by side on average
+  short_tokens_ = ShortOf(step);
   is_decode_ = step.num_tokens == runs;
   max_chunks_ = std::max(last, 0) / kernels::kAttentionChunk + 1;
   CopyRopes(last);
@@ -117,7 +129,8 @@ const int32_t* StepMemory::KvHeads(const AttentionSpec& spec) {
   return copied->memory.AtLeast<int32_t>(0);
 }
 
-kernels::cuda::AttentionCut StepMemory::CutOf(const AttentionSpec& spec) {
+kernels::cuda::AttentionCut StepMemory::CutOf(const AttentionSpec& spec,
+                                              int32_t token) {
   std::unique_ptr<Copied<kernels::cuda::HeadRun>>& copied =
       head_runs_[spec.kv_heads];
   if (copied == nullptr) {
@@ -126,14 +139,14 @@ kernels::cuda::AttentionCut StepMemory::CutOf(const AttentionSpec& spec) {
     CopyFirst(runtime_, copied->values, std::ssize(copied->values),
               copied->memory);
   }
-  constexpr int32_t kTokensOfARun = 32;
+  constexpr int32_t kTokensOfARun = 128;
   kernels::cuda::AttentionCut cut;
   cut.runs = copied->memory.AtLeast<kernels::cuda::HeadRun>(0);
   cut.num_runs = static_cast<int32_t>(copied->values.size());
   for (const kernels::cuda::HeadRun& run : copied->values) {
     cut.most_heads = std::max(cut.most_heads, run.count);
   }
-  cut.tokens = in_runs_ ? kTokensOfARun : 1;
+  cut.tokens = token < short_tokens_ ? 1 : kTokensOfARun;
   return cut;
 }
 

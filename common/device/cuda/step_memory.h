@@ -58,8 +58,12 @@ class StepMemory {
 
   // `spec`'s list of kv heads.
   const int32_t* KvHeads(const AttentionSpec& spec);
-  // How attention on matrix units is cut for the step, with `spec`'s heads.
-  kernels::cuda::AttentionCut CutOf(const AttentionSpec& spec);
+  // How attention on matrix units is cut for the step's tokens from `token` on,
+  // with `spec`'s heads.
+  kernels::cuda::AttentionCut CutOf(const AttentionSpec& spec, int32_t token);
+  // Tokens at the step's begin that have few of their sequence beside them, as
+  // decodes do: attention computes each by itself.
+  int32_t short_tokens() const { return short_tokens_; }
   // The addresses of the experts' weights.
   kernels::cuda::ExpertTable Experts(const ExpertWeights& experts);
   // Weights at `data` are gone.
@@ -89,7 +93,7 @@ class StepMemory {
   GrowingMemory logits_rows_;
   std::vector<Group> groups_;
   int32_t max_chunks_ = 0;
-  bool in_runs_ = false;  // a sequence has several tokens, mostly
+  int32_t short_tokens_ = 0;
   bool is_decode_ = false;
   RopeTables ropes_;
   std::vector<std::unique_ptr<DeviceRope>> device_ropes_;

@@ -79,8 +79,6 @@ struct TileAttended {
     const int32_t chunks =
         *std::max_element(call.positions.begin(), call.positions.end()) / 256 +
         1 + call.more_chunks;
-    std::vector<float> memory(
-        AttentionFloats(tokens, num_heads(), head_dim, chunks), NAN);
     OwnedMatrix out(tokens, num_heads() * head_dim, 2);
     const auto runs = HeadRunsOf(kv_heads);
     AttentionCut cut = {runs.data(), static_cast<int32_t>(runs.size()), 1,
@@ -88,8 +86,16 @@ struct TileAttended {
     for (const HeadRun& run : runs) {
       cut.most_heads = std::max(cut.most_heads, run.count);
     }
+    // Whose last places stay as they are.
+    constexpr int64_t kSpare = 64;
+    const int64_t floats =
+        tokens * TileAttentionFloats(num_heads(), kv, cut, chunks);
+    std::vector<float> memory(floats + kSpare, NAN);
     TilePagedAttention(stream, View(call, q), kv, cut, {memory.data(), chunks},
                        out.view());
+    for (int64_t i = floats; i < floats + kSpare; ++i) {
+      EXPECT_TRUE(std::isnan(memory[i])) << i;
+    }
     EXPECT_TRUE(out.MarkIntact());
     return out.values();
   }

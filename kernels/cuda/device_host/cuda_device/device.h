@@ -1,6 +1,8 @@
 #ifndef SLUICE_KERNELS_CUDA_DEVICE_HOST_CUDA_DEVICE_DEVICE_H_
 #define SLUICE_KERNELS_CUDA_DEVICE_HOST_CUDA_DEVICE_DEVICE_H_
 
+// Size: one small function per operation of a GPU.
+
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -10,8 +12,6 @@
 
 // What kernels are written against, on a machine without a GPU; device_nvcc
 // has the same for nvcc. README.md says what each means.
-//
-// Size: one small function per operation of a GPU.
 
 #define SLUICE_DEVICE inline
 // Before a loop of constant length: every pass is code of its own, so that arrays
