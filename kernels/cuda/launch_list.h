@@ -7,6 +7,15 @@
 
 namespace sluice::kernels::cuda {
 
+// Shared memory that a block has without asking for more.
+inline constexpr size_t kPlainSharedBytes = 48 * 1024;
+
+// What launches are chosen by; bits depend on none of it.
+struct DeviceLimits {
+  size_t shared_bytes = kPlainSharedBytes;  // of a block, at most
+  int multiprocessors = 1;
+};
+
 // Launches in order, as bytes that can be compared: two lists that are equal do
 // the same with the same memory. The bytes between the members of arguments are
 // compared too, so that two lists that do the same may differ: that costs a

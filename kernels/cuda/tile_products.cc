@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "kernels/cuda/tile_chains.h"
+#include "kernels/cuda/tile_gemm.h"
 #include "kernels/cuda/tile_panel.h"
 #include "kernels/cuda/tile_stream.h"
 
@@ -138,10 +139,13 @@ bool StreamInto(Stream stream, TileArgs args, WeightType type,
   return true;
 }
 
+// Size: a product's parts.
 void MultiplyTiles(Stream stream, ConstMatrix x, const WeightView& w,
                    const float* bias, const ShardArgs& shards,
-                   const ExpertRun& run = {}) {
+                   const ExpertRun& run, const TileMemory& memory) {
   TileArgs args = ArgsOf(x, w, bias, shards, run);
+  const bool grouped = run.grouped.groups != nullptr;
+  if (!grouped && StartGemm(stream, args, w.type, memory)) return;
   switch (w.type) {
     case WeightType::kBf16:
       return StartProduct<Bf16Chain, WeightType::kBf16>(stream, args, run);
@@ -180,18 +184,20 @@ ProductLeaves::ProductLeaves(int64_t cols) {
 }
 
 void TileMatMul(Stream stream, ConstMatrix x, const WeightView& w,
-                const float* bias, Matrix y) {
-  MultiplyTiles(stream, x, w, bias, WholeArgs(w.cols, y));
+                const float* bias, Matrix y, const TileMemory& memory) {
+  MultiplyTiles(stream, x, w, bias, WholeArgs(w.cols, y), {}, memory);
 }
 
 void TileMatMulSharded(Stream stream, ConstMatrix x, const WeightView& w,
-                       const ShardedCols& shards, std::span<const Matrix> y) {
-  MultiplyTiles(stream, x, w, nullptr, ShardArgsOf(shards, y, /*unit=*/1));
+                       const ShardedCols& shards, std::span<const Matrix> y,
+                       const TileMemory& memory) {
+  MultiplyTiles(stream, x, w, nullptr, ShardArgsOf(shards, y, /*unit=*/1), {},
+                memory);
 }
 
 void TileMatMulGroups(Stream stream, ConstMatrix x, const WeightView& like,
                       const float* bias, const ExpertRun& run, Matrix y) {
-  MultiplyTiles(stream, x, like, bias, WholeArgs(like.cols, y), run);
+  MultiplyTiles(stream, x, like, bias, WholeArgs(like.cols, y), run, {});
 }
 
 bool TileAddSharded(Stream stream, ConstMatrix x, const WeightView& w,

@@ -4,6 +4,7 @@
 #include <cuda_device/device.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "kernels/cuda/expert_groups.h"
@@ -36,11 +37,18 @@ struct ProductLeaves {
   int32_t count;
 };
 
+// Returns so many bytes of the device, 16-byte aligned, which are a product's
+// until the stream has done it.
+using TileMemory = std::function<void*(int64_t bytes)>;
+
+// Without memory, products of many rows are slow. Size: a product's parts, of
+// which the bias and the memory may be left out.
 void TileMatMul(Stream stream, ConstMatrix x, const WeightView& w,
-                const float* bias, Matrix y);
-// Shards of types in runs begin at whole runs.
+                const float* bias, Matrix y, const TileMemory& memory = {});
+// Shards of types in runs begin at whole runs. Size: as TileMatMul.
 void TileMatMulSharded(Stream stream, ConstMatrix x, const WeightView& w,
-                       const ShardedCols& shards, std::span<const Matrix> y);
+                       const ShardedCols& shards, std::span<const Matrix> y,
+                       const TileMemory& memory = {});
 // y += the sum of all shards + bias, whose node is the tree's root. At most
 // kFewTokens rows; false, and nothing is done, for shards that are no whole
 // steps.

@@ -5,7 +5,6 @@
 #include "common/base/check.h"
 #include "common/device/cpu/weight_products.h"
 #include "kernels/cuda/row_ops.h"
-#include "kernels/cuda/tile_products.h"
 #include "kernels/cuda/weight_tiles.h"
 
 namespace sluice {
@@ -49,7 +48,8 @@ void CudaProducts::Multiply(ConstMatrix x, const Weight& w, const float* bias,
     if (HasTiles(part.type)) {
       kernels::WeightView tiles = TileView(part, w.cols);
       tiles.rows = rows;
-      kernels::cuda::TileMatMul(runtime_.stream(), x, tiles, own_bias, out);
+      kernels::cuda::TileMatMul(runtime_.stream(), x, tiles, own_bias, out,
+                                tile_memory_);
       continue;
     }
     kernels::ExpertWeight view = ViewOf(part, w.cols);
@@ -73,8 +73,9 @@ void CudaProducts::MultiplySharded(ConstMatrix x, const Weight& w,
                                    std::span<const Matrix> y) {
   const kernels::ExpertWeight view = ViewOf(w);
   if (HasTiles(w.parts[0].type)) {
-    return kernels::cuda::TileMatMulSharded(
-        runtime_.stream(), x, TileView(w.parts[0], w.cols), shards, y);
+    return kernels::cuda::TileMatMulSharded(runtime_.stream(), x,
+                                            TileView(w.parts[0], w.cols),
+                                            shards, y, tile_memory_);
   }
   if (view.is_plain()) {
     return kernels::cuda::MatMulSharded(runtime_.stream(), x, view.plain,

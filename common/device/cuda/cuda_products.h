@@ -7,6 +7,7 @@
 #include "common/device/cuda/cuda_memory.h"
 #include "common/device/weight.h"
 #include "kernels/cuda/products.h"
+#include "kernels/cuda/tile_products.h"
 #include "kernels/elementwise.h"
 
 namespace sluice {
@@ -22,7 +23,11 @@ class CudaProducts {
         codes_(runtime),
         scales_(runtime),
         sums_(runtime),
-        finite_(runtime) {}
+        finite_(runtime),
+        tiles_(runtime),
+        tile_memory_([this](int64_t bytes) {
+          return tiles_.AtLeast(static_cast<size_t>(bytes));
+        }) {}
 
   // Whether the products read a type's parts as tiles
   // (kernels/cuda/weight_tiles.h), and not as PackPart makes them.
@@ -59,6 +64,9 @@ class CudaProducts {
   GrowingMemory scales_;
   GrowingMemory sums_;
   GrowingMemory finite_;
+  // Of products with tiles.
+  GrowingMemory tiles_;
+  const kernels::cuda::TileMemory tile_memory_;
 };
 
 }  // namespace sluice

@@ -67,6 +67,7 @@ void Machine::RunEnqueued() {
 void Machine::Run(int64_t blocks, int threads, size_t shared_bytes,
                   const std::function<void(int thread)>& body) {
   SLUICE_CHECK(threads > 0 && threads <= 1024 && threads % kWarpLanes == 0);
+  SLUICE_CHECK(shared_bytes <= limits_.shared_bytes);
   blocks_ = blocks;
   threads_ = threads;
   shared_bytes_ = shared_bytes;

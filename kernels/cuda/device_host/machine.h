@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cuda/launch_list.h"
 #include "kernels/cuda/tile.h"
 
 namespace sluice::kernels::cuda {
@@ -55,6 +56,10 @@ class Machine {
   void RunLater() { later_ = true; }
   void RunEnqueued();
 
+  // Run's `shared_bytes` are within the limits.
+  const DeviceLimits& limits() const { return limits_; }
+  void Limit(const DeviceLimits& limits) { limits_ = limits; }
+
   // What was wrong so far; at most the first eight.
   const std::vector<std::string>& faults() const { return faults_; }
 
@@ -99,6 +104,7 @@ class Machine {
   void Wait(int thread, State state, int line);
 
   const Schedule schedule_;
+  DeviceLimits limits_ = {227 * 1024, 2};
   bool later_ = false;
   std::vector<std::function<void()>> enqueued_;
   std::vector<std::unique_ptr<Thread>> pool_;

@@ -232,6 +232,51 @@ TEST_P(MachineTest, AsynchronousCopiesArriveWhenTheyAreWaitedFor) {
               HasSubstr("not written"));
 }
 
+TEST_P(MachineTest, GroupsOfCopiesArriveInTheirOrder) {
+  alignas(16) const uint32_t from[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  const auto copy = [&](Block& b, bool wait) {
+    const auto shared = b.Allocate<uint32_t>(8);
+    if (b.thread() == 0) b.CopyAsync(shared, 0, from);
+    b.CommitCopies();
+    if (b.thread() == 0) b.CopyAsync(shared, 4, from + 4);
+    b.CommitCopies();
+    b.CommitCopies();
+    b.WaitCopies<2>();
+    b.WaitCopies<2>();
+    b.Sync();
+    const TileA first = LoadTile(shared, 0);
+    EXPECT_EQ(first.words[0], 1u);
+    EXPECT_EQ(first.words[3], 4u);
+    b.Sync();
+    if (wait) b.WaitCopies<1>();
+    b.Sync();
+    const TileB second = LoadHalfTile(shared, 6);
+    if (wait) {
+      EXPECT_EQ(second.words[0], 7u);
+      EXPECT_EQ(second.words[1], 8u);
+    }
+    b.Sync();
+    b.WaitCopies();
+  };
+  EXPECT_THAT(FirstFault(GetParam(), [&](Block& b) { copy(b, true); }),
+              IsEmpty());
+  EXPECT_THAT(FirstFault(GetParam(), [&](Block& b) { copy(b, false); }),
+              HasSubstr("not written"));
+}
+
+TEST_P(MachineTest, LimitsAreThoseThatItWasGiven) {
+  Machine machine(GetParam());
+  EXPECT_GT(LimitsOf(&machine).shared_bytes, kPlainSharedBytes);
+  machine.Limit({100, 7});
+  EXPECT_EQ(LimitsOf(&machine).shared_bytes, 100u);
+  EXPECT_EQ(LimitsOf(&machine).multiprocessors, 7);
+}
+
+TEST_P(MachineTest, APointerComputedHereIsTheSame) {
+  const int value = 3;
+  EXPECT_EQ(ComputedHere(&value), &value);
+}
+
 // The fragments of mma.m16n8k16 as the PTX ISA lists them, element by element.
 TEST_P(MachineTest, TileProductsHaveThePtxIsasFragments) {
   const auto a_at = [](int row, int k) { return row * 3 - k * k % 11; };

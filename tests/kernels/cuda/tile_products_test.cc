@@ -1,146 +1,20 @@
 #include "kernels/cuda/tile_products.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/tensor/weight_format.h"
 #include "gtest/gtest.h"
-#include "kernels/block_pack.h"
-#include "kernels/cuda/weight_tiles.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
-#include "tests/kernels/block_reference.h"
 #include "tests/kernels/cuda/both_ways.h"
-#include "tests/kernels/cuda/tile_reference.h"
+#include "tests/kernels/cuda/tiled_weights.h"
 #include "tests/kernels/kernel_tester.h"
 
 namespace sluice::kernels::cuda {
 namespace {
-
-float Bf16(float value) {
-  const uint32_t pair = PackPair(value, 0);
-  return BitCast<float>(pair << 16);
-}
-
-// A weight's tiles at a 64-byte address, and its elements.
-class TileWeight {
- public:
-  explicit TileWeight(const WeightView& view) : view_(view) {
-    const int64_t bytes = TileBytes(view.type, view.rows, view.cols);
-    bytes_.resize(static_cast<size_t>(bytes) / sizeof(Line) + 1);
-    PackTilesPlainly(view, reinterpret_cast<uint8_t*>(bytes_.data()));
-  }
-  WeightView view() const {
-    return {bytes_.data(), view_.type, view_.rows, view_.cols};
-  }
-
- private:
-  struct alignas(64) Line {
-    uint8_t bytes[64];
-  };
-  WeightView view_;
-  std::vector<Line> bytes_;
-};
-
-// Random elements of a type with tiles, as floats, and each run's scale.
-struct TiledWeights {
-  TiledWeights(WeightType type, uint64_t seed, int64_t rows, int64_t cols) {
-    const int64_t n = rows * cols;
-    if (type == WeightType::kBf16) {
-      values = RandomBf16(seed, n);
-      plain.emplace(type, rows, cols, values);
-      tiles.emplace(plain->view());
-      return;
-    }
-    scales.resize(static_cast<size_t>(n / kRunCols));
-    if (type == WeightType::kE4m3) {
-      coded.emplace(seed, rows, cols);
-      values = coded->values();
-      tiles.emplace(coded->view());
-      const auto* const bytes = static_cast<const uint8_t*>(coded->view().data);
-      for (size_t i = 0; i < scales.size(); ++i) {
-        scales[i] = BitCast<float>(LoadWord(bytes + i * kE4m3RunBytes));
-      }
-      return;
-    }
-    const auto format =
-        static_cast<BlockFormat>(static_cast<int>(type) - kNumPlainTypes);
-    stored = RandomBlockRows(format, seed, rows, cols);
-    values.resize(static_cast<size_t>(n));
-    WidenBlocks(format, stored.data(), n / kRunCols, values.data());
-    const auto bytes =
-        static_cast<size_t>(kBlockLayouts[static_cast<int>(format)].bytes);
-    for (size_t i = 0; i < scales.size(); ++i) {
-      const uint8_t* const block = stored.data() + i * bytes;
-      scales[i] = type == WeightType::kMxfp4
-                      ? std::ldexp(1.0f, static_cast<int>(block[0]) - 127)
-                      : F16At(block);
-    }
-    tiles.emplace(WeightView{stored.data(), type, rows, cols});
-  }
-  WeightView view() const { return tiles->view(); }
-  // A code as operand A has it.
-  double CodeOf(int64_t i) const {
-    if (scales.empty()) return values[i];
-    const float scale = scales[i / kRunCols];
-    if (scale == 0.0f) return 0;
-    const double code = double{values[i]} / double{scale};
-    // E4M3's products are rounded; 2^-8 of a code is a multiple of 2^-17.
-    return coded.has_value() ? std::nearbyint(code * 0x1p17) * 0x1p-17 : code;
-  }
-  std::vector<float> values;
-  std::vector<float> scales;
-  std::vector<uint8_t> stored;
-  std::optional<OwnedWeight> plain;
-  std::optional<CodedWeight> coded;
-  std::optional<TileWeight> tiles;
-};
-
-// One leaf as tile_products.h says, with the emulated instruction's sums.
-float TileLeafOf(const TiledWeights& w, const float* x, int64_t row,
-                 int64_t begin, int64_t end) {
-  const int64_t cols = w.view().cols;
-  const bool in_runs = !w.scales.empty();
-  float sum = 0;
-  float part = 0;
-  for (int64_t k = begin; k < end; k += 16) {
-    double exact = static_cast<double>(in_runs ? part : sum);
-    // The lanes' columns: 4t, 4t + 1 of all lanes, then 4t + 2, 4t + 3.
-    for (int i = 0; i < 16; ++i) {
-      const int64_t c = k + i % 8 / 2 * 4 + i / 8 * 2 + i % 2;
-      if (c >= end) continue;
-      exact += w.CodeOf(row * cols + c) * static_cast<double>(Bf16(x[c]));
-    }
-    if (!in_runs) {
-      sum = static_cast<float>(exact);
-      continue;
-    }
-    part = static_cast<float>(exact);
-    if ((k - begin) % kRunCols == 0) continue;
-    sum = std::fma(part, w.scales[(row * cols + k) / kRunCols], sum);
-    part = 0;
-  }
-  return sum;
-}
-
-float TileElementOf(const TiledWeights& w, const float* x, int64_t row,
-                    const std::vector<int32_t>& bounds, const TreeNode& node) {
-  return ReduceTree(
-      node.begin, node.end,
-      [&](int32_t s) {
-        return TileLeafOf(w, x, row, bounds[s], bounds[s + 1]);
-      },
-      [](float a, float b) { return a + b; });
-}
-
-std::vector<int32_t> LeavesOf(int64_t cols) {
-  const ProductLeaves leaves(cols);
-  return {leaves.bounds, leaves.bounds + leaves.count + 1};
-}
 
 class TileProductsTest : public testing::TestWithParam<WeightType> {};
 
@@ -223,10 +97,11 @@ TEST_P(TileProductsTest, ShardsAreJoinedInTheTreeWhereverTheyBegin) {
   // Cuts of BF16 may fall within a step: heads of 12 or 20 elements.
   std::vector<std::vector<int32_t>> cuts = {{0, 64, 96, 96, 192, 224, 320}};
   if (GetParam() == WeightType::kBf16) cuts.push_back({0, 12, 24, 60, 61, 80});
-  // Few rows, and as many as share a panel.
-  for (size_t i = 0; i < 2 * cuts.size(); ++i) {
+  // Few rows, and as many as share a panel, without and with memory.
+  for (size_t i = 0; i < 4 * cuts.size(); ++i) {
     const int64_t tokens = i % 2 == 0 ? 10 : 34;
-    const std::vector<int32_t>& bounds = cuts[i / 2];
+    const bool has_memory = i / 2 % 2 == 1;
+    const std::vector<int32_t>& bounds = cuts[i / 4];
     const int64_t cols = bounds.back();
     const auto leaves = static_cast<int32_t>(bounds.size()) - 1;
     const std::vector<TreeNode> nodes = {{0, 4}, {4, leaves}};
@@ -235,7 +110,9 @@ TEST_P(TileProductsTest, ShardsAreJoinedInTheTreeWhereverTheyBegin) {
     const auto got = BothWays([&](Stream stream) {
       std::vector<OwnedMatrix> y(2, OwnedMatrix(tokens, 18, 1));
       const Matrix views[] = {y[0].view(), y[1].view()};
-      TileMatMulSharded(stream, x.view(), w.view(), {bounds, nodes}, views);
+      KeptMemory kept;
+      TileMatMulSharded(stream, x.view(), w.view(), {bounds, nodes}, views,
+                        has_memory ? kept.memory() : TileMemory());
       auto values = y[0].values();
       const auto more = y[1].values();
       values.insert(values.end(), more.begin(), more.end());

@@ -1,10 +1,12 @@
 #ifndef SLUICE_KERNELS_CUDA_DEVICE_HOST_CUDA_DEVICE_DEVICE_H_
 #define SLUICE_KERNELS_CUDA_DEVICE_HOST_CUDA_DEVICE_DEVICE_H_
 
-// Size: one small function per operation of a GPU.
+// Size: the list of all that a kernel may call, beside device_nvcc's.
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <vector>
 
 #include "kernels/cuda/device_host/machine.h"
@@ -14,8 +16,8 @@
 // has the same for nvcc. README.md says what each means.
 
 #define SLUICE_DEVICE inline
-// Before a loop of constant length: every pass is code of its own, so that arrays
-// that its counter indexes can be registers.
+// Before a loop of constant length: every pass is code of its own, so that
+// arrays that its counter indexes can be registers.
 #define SLUICE_UNROLL
 
 namespace sluice::kernels::cuda {
@@ -153,6 +155,22 @@ class Block {
   void WaitCopies() {
     for (const auto& copy : copies_) copy();
     copies_.clear();
+    groups_.clear();
+  }
+  // The thread's copies since the last call are a group, if of none.
+  void CommitCopies() { groups_.push_back(copies_.size()); }
+  // As WaitCopies, for all groups but the last kGroups.
+  template <int kGroups>
+  void WaitCopies() {
+    if (groups_.size() <= kGroups) return;
+    const size_t done = groups_.size() - kGroups;
+    const size_t count = groups_[done - 1];
+    for (size_t i = 0; i < count; ++i) copies_[i]();
+    copies_.erase(copies_.begin(),
+                  copies_.begin() + static_cast<std::ptrdiff_t>(count));
+    groups_.erase(groups_.begin(),
+                  groups_.begin() + static_cast<std::ptrdiff_t>(done));
+    for (size_t& end : groups_) end -= count;
   }
 
  private:
@@ -160,6 +178,7 @@ class Block {
   int thread_;
   int arrays_ = 0;
   std::vector<std::function<void()>> copies_;
+  std::vector<size_t> groups_;  // where each ends in copies_
 };
 
 SLUICE_DEVICE float Fma(float a, float b, float c) {
@@ -178,6 +197,13 @@ SLUICE_DEVICE int32_t DotBytes(int32_t sum, uint32_t a, uint32_t b) {
            static_cast<int8_t>(b >> (8 * i) & 255u);
   }
   return sum;
+}
+
+// The same pointer; a compiler computes what follows from it behind the call,
+// and keeps nothing of it in registers before.
+template <typename T>
+SLUICE_DEVICE T* ComputedHere(T* pointer) {
+  return pointer;
 }
 
 SLUICE_DEVICE int CountBits(uint32_t bits) { return __builtin_popcount(bits); }
@@ -214,6 +240,13 @@ SLUICE_DEVICE TileA StreamTile(const void* from) { return LoadTile(from); }
 SLUICE_DEVICE TileB StreamHalfTile(const void* from) {
   return LoadHalfTile(from);
 }
+// The same of shared memory, from element `at` on.
+SLUICE_DEVICE TileA LoadTile(const Shared<uint32_t>& from, int64_t at) {
+  return {{from.Get(at), from.Get(at + 1), from.Get(at + 2), from.Get(at + 3)}};
+}
+SLUICE_DEVICE TileB LoadHalfTile(const Shared<uint32_t>& from, int64_t at) {
+  return {{from.Get(at), from.Get(at + 1)}};
+}
 SLUICE_DEVICE Quad LoadQuad(const float* from) {
   Quad floats;
   std::memcpy(&floats, __builtin_assume_aligned(from, 16), sizeof(floats));
@@ -245,6 +278,8 @@ SLUICE_DEVICE uint32_t MultiplyPairs(uint32_t a, uint32_t b) {
 
 // Where kernels run, in order.
 using Stream = Machine*;
+
+inline DeviceLimits LimitsOf(Stream stream) { return stream->limits(); }
 
 // A kernel's address, and how its arguments are run.
 template <typename K>

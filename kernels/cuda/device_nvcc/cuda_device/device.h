@@ -113,6 +113,13 @@ class Block {
   SLUICE_DEVICE void WaitCopies() {
     asm volatile("cp.async.wait_all;" ::: "memory");
   }
+  SLUICE_DEVICE void CommitCopies() {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+  }
+  template <int kGroups>
+  SLUICE_DEVICE void WaitCopies() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+  }
 
  private:
   int used_ = 0;
@@ -131,6 +138,12 @@ SLUICE_DEVICE int32_t DotBytes(int32_t sum, uint32_t a, uint32_t b) {
   int32_t to;
   asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(to) : "r"(a), "r"(b), "r"(sum));
   return to;
+}
+
+template <typename T>
+SLUICE_DEVICE T* ComputedHere(T* pointer) {
+  asm volatile("" : "+l"(pointer));
+  return pointer;
 }
 
 SLUICE_DEVICE int CountBits(uint32_t bits) { return __popc(bits); }
@@ -169,6 +182,14 @@ SLUICE_DEVICE TileB StreamHalfTile(const void* from) {
                : "=r"(tile.words[0]), "=r"(tile.words[1])
                : "l"(from));
   return tile;
+}
+SLUICE_DEVICE TileA LoadTile(const Shared<uint32_t>& from, int64_t at) {
+  const uint4 words = *reinterpret_cast<const uint4*>(from.at(at));
+  return {{words.x, words.y, words.z, words.w}};
+}
+SLUICE_DEVICE TileB LoadHalfTile(const Shared<uint32_t>& from, int64_t at) {
+  const uint2 words = *reinterpret_cast<const uint2*>(from.at(at));
+  return {{words.x, words.y}};
 }
 SLUICE_DEVICE Quad LoadQuad(const float* from) {
   const float4 floats = *reinterpret_cast<const float4*>(from);
@@ -231,10 +252,32 @@ __global__ void __launch_bounds__(K::kThreads, LeastBlocks<K>())
   K::Run(block, args);
 }
 
+// Of the current device.
+inline DeviceLimits LimitsOf(Stream) {
+  int device = 0;
+  int bytes = 0;
+  int count = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                             device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) !=
+          cudaSuccess) {
+    cudaGetLastError();
+    return {};
+  }
+  return {static_cast<size_t>(bytes), count};
+}
+
 template <typename K>
 void Launch(Stream stream, int64_t blocks, size_t shared_bytes,
             const typename K::Args& args) {
   if (blocks == 0) return;
+  if (shared_bytes > kPlainSharedBytes) {
+    // An error is the launch's too.
+    cudaFuncSetAttribute(Launched<K>,
+                         cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         static_cast<int>(shared_bytes));
+  }
   if (launch_sink != nullptr && launch_sink->stream == stream) {
     launch_sink->list.Add({reinterpret_cast<const void*>(&Launched<K>), blocks,
                            K::kThreads, shared_bytes},

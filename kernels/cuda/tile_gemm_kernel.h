@@ -1,0 +1,355 @@
+#ifndef SLUICE_KERNELS_CUDA_TILE_GEMM_KERNEL_H_
+#define SLUICE_KERNELS_CUDA_TILE_GEMM_KERNEL_H_
+
+// Size: a block's copies, products and joins share its place and its registers,
+// and every shape and type is an instance of the same.
+
+#include <cuda_device/device.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/tile_chains.h"
+#include "kernels/cuda/tile_gemm_operands.h"
+
+namespace sluice::kernels::cuda {
+
+// A block of tile_gemm.cc: kRowWarps by kTokenWarps warps, each with kTiles
+// times 16 outputs by kOctets times eight tokens. A shape adds kStages, the
+// runs of both operands that are in shared memory or on the way there, and
+// kBlocksAtOnce of a multiprocessor.
+template <int kRows, int kTokens, int kTilesOfWarp, int kOctetsOfWarp>
+struct GemmShape {
+  static constexpr int kRowWarps = kRows;
+  static constexpr int kTokenWarps = kTokens;
+  static constexpr int kTiles = kTilesOfWarp;
+  static constexpr int kOctets = kOctetsOfWarp;
+  static constexpr int kThreads = kWarpLanes * kRowWarps * kTokenWarps;
+  static constexpr int kBlockTiles = kRowWarps * kTiles;
+  static constexpr int kBlockOctets = kTokenWarps * kOctets;
+  static constexpr int kBlockRows = kBlockTiles * kTileSide;
+  static constexpr int kBlockTokens = kBlockOctets * 8;
+  // Floats of one level of the tree.
+  static constexpr int64_t kCells = int64_t{kBlockRows} * kBlockTokens;
+};
+
+// Leaves of an output that one block computes, at most.
+inline constexpr int kGemmPieceLeaves = 16;
+
+struct GemmArgs {
+  TileArgs product;
+  const uint32_t* rows;  // [octet][run][step][lane] operands B
+  int32_t runs;          // of all columns
+  int32_t whole_runs;    // those with both of their steps
+  int64_t row_blocks;
+  int64_t token_blocks;
+  int32_t piece_leaves;  // a power of two, at most kGemmPieceLeaves
+  float* pieces;         // [piece, tokens, rows]; null: a piece is an output
+  int32_t shared_levels;
+};
+
+// The levels of a tree of `leaves` below its root: a sum waits in one of them
+// for its right neighbour.
+SLUICE_DEVICE int TreeLevels(int32_t leaves) {
+  int levels = 0;
+  while ((1 << levels) < leaves) ++levels;
+  return levels;
+}
+
+// What a block computes: the sum of leaves [begin, end), an aligned node.
+struct GemmPiece {
+  int32_t begin = 0;
+  int32_t end = 0;
+  float* to = nullptr;
+  int64_t stride = 0;
+  const float* bias = nullptr;
+};
+SLUICE_DEVICE GemmPiece PieceOf(const GemmArgs& a, int32_t index) {
+  GemmPiece piece;
+  const ShardArgs& shards = a.product.shards;
+  int32_t left = index;
+  for (int32_t o = 0; o < shards.num_outputs; ++o) {
+    const TreeNode& node = shards.nodes[o];
+    const int32_t count =
+        (node.end - node.begin + a.piece_leaves - 1) / a.piece_leaves;
+    if (left >= count) {
+      left -= count;
+      continue;
+    }
+    piece.begin = node.begin + left * a.piece_leaves;
+    piece.end = node.end < piece.begin + a.piece_leaves
+                    ? node.end
+                    : piece.begin + a.piece_leaves;
+    piece.to = shards.y[o];
+    piece.stride = shards.stride[o];
+    piece.bias = a.product.bias;
+    break;
+  }
+  if (a.pieces != nullptr) {
+    piece.to = a.pieces + index * a.product.x.rows * a.product.rows;
+    piece.stride = a.product.rows;
+    piece.bias = nullptr;
+  }
+  return piece;
+}
+
+// What a block does. Threads copy runs of both operands to a ring of kStages
+// places; a warp multiplies one run while the next ones are on their way.
+template <typename Operand, typename Shape>
+class GemmBlock {
+ public:
+  static constexpr int kThreads = Shape::kThreads;
+  static constexpr int kWeightWords = Shape::kBlockTiles * Operand::kRunWords;
+  static constexpr int kRowWords = Shape::kBlockOctets * kOctetRunWords;
+  static constexpr int kStageWords = kWeightWords + kRowWords;
+  static constexpr int kRingWords = Shape::kStages * kStageWords;
+
+  SLUICE_DEVICE GemmBlock(Block& block, const GemmArgs& a)
+      : block_(block),
+        a_(a),
+        piece_(PieceOf(a, static_cast<int32_t>(block.index() / a.token_blocks /
+                                               a.row_blocks))),
+        words_(block.Allocate<uint32_t>(kRingWords)),
+        levels_(block.Allocate<float>(a.shared_levels * Shape::kCells)),
+        run_(RunAt(piece_.begin)),
+        end_(RunAt(piece_.end)) {
+    FindPlace(block.index() / a.token_blocks % a.row_blocks,
+              block.index() % a.token_blocks);
+  }
+
+  SLUICE_DEVICE void Run() {
+    for (int i = 0; i < Shape::kStages - 1; ++i) Bring(run_ + i, i);
+    Next(run_);
+    // The lowest level's sums wait in registers.
+    Sums sums;
+    Sums right;
+    for (int32_t leaf = piece_.begin; leaf < piece_.end; leaf += 2) {
+      Leaf(leaf, sums);
+      if (leaf + 1 < piece_.end) {
+        Leaf(leaf + 1, right);
+        Add(right, sums);
+      }
+      Join(leaf, sums);
+    }
+    Store(sums);
+  }
+
+ private:
+  using Sums = typename Operand::Sums;
+  // A thread's copies of 16 bytes of a run.
+  static constexpr int kWeightCopies =
+      (kWeightWords / 4 + kThreads - 1) / kThreads;
+  static constexpr int kRowCopies = (kRowWords / 4 + kThreads - 1) / kThreads;
+  static constexpr int kRunChunks = Operand::kRunWords / 4;
+  static constexpr int kOctetChunks = kOctetRunWords / 4;
+
+  // Rows of the weight behind the last are the last ones again.
+  SLUICE_DEVICE void FindPlace(int64_t row_block, int64_t token_block) {
+    const int64_t tile = row_block * Shape::kBlockTiles;
+    const int64_t octet = token_block * Shape::kBlockOctets;
+    const auto last =
+        static_cast<int>((a_.product.rows - 1) / kTileSide - tile);
+    const auto tile_words = static_cast<uint32_t>(
+        Operand::kInRuns ? int64_t{a_.runs} * Operand::kRunWords
+                         : StepsOf(a_.product.cols) * (kStepBytes / 4));
+    first_weights_ =
+        static_cast<const uint32_t*>(a_.product.w) + tile * int64_t{tile_words};
+    for (int i = 0; i < kWeightCopies; ++i) {
+      const int c = i * kThreads + block_.thread();
+      const int own = c / kRunChunks < last ? c / kRunChunks : last;
+      from_weights_[i] = own * tile_words + c % kRunChunks * 4;
+    }
+    first_rows_ = a_.rows + octet * a_.runs * kOctetRunWords;
+    const uint32_t own = block_.thread() / kOctetChunks;
+    from_rows_ =
+        own * a_.runs * kOctetRunWords + block_.thread() % kOctetChunks * 4;
+
+    const int warp_row = block_.warp() / Shape::kTokenWarps;
+    const int warp_token = block_.warp() % Shape::kTokenWarps;
+    row_ = (static_cast<int>(tile) + warp_row * Shape::kTiles) * kTileSide +
+           block_.lane() / 4;
+    token_ = (static_cast<int>(octet) + warp_token * Shape::kOctets) * 8 +
+             block_.lane() % 4 * 2;
+    weights_ = warp_row * Shape::kTiles * Operand::kRunWords;
+    operand_b_ = kWeightWords + warp_token * Shape::kOctets * kOctetRunWords;
+  }
+
+  // The run at which a leaf begins, or at which the last one ends.
+  SLUICE_DEVICE int32_t RunAt(int32_t leaf) const {
+    return (a_.product.shards.bounds[leaf] + kRunCols - 1) / kRunCols;
+  }
+  SLUICE_DEVICE bool IsWhole(int32_t run) const {
+    return Operand::kInRuns || run < a_.whole_runs;
+  }
+  SLUICE_DEVICE RunPlace RunOf(int32_t run) const {
+    const int at = stage_ * kStageWords;
+    return {words_, at + weights_, at + operand_b_, IsWhole(run)};
+  }
+
+  // Starts the copies of a run, if there is one, and makes them a group.
+  SLUICE_DEVICE void Bring(int32_t run, int stage) {
+    if (run < end_) {
+      const int to = stage * kStageWords + block_.thread() * 4;
+      const uint32_t* from = first_weights_ + int64_t{run} * Operand::kRunWords;
+      for (int i = 0; i < kWeightCopies; ++i) {
+        if (!HasCopy(i, kWeightWords)) continue;
+        if (!IsWhole(run) && IsOfSecondStep(i)) continue;
+        block_.CopyAsync(words_, to + i * kThreads * 4,
+                         from + from_weights_[i]);
+      }
+      from = first_rows_ + int64_t{run} * kOctetRunWords;
+      for (int i = 0; i < kRowCopies; ++i) {
+        if (!HasCopy(i, kRowWords)) continue;
+        block_.CopyAsync(words_, to + kWeightWords + i * kThreads * 4,
+                         from + from_rows_);
+        from += int64_t{kThreads / kOctetChunks} * a_.runs * kOctetRunWords;
+      }
+    }
+    block_.CommitCopies();
+  }
+  SLUICE_DEVICE bool HasCopy(int i, int words) const {
+    const int chunks = words / 4;
+    return (i + 1) * kThreads <= chunks ||
+           i * kThreads + block_.thread() < chunks;
+  }
+  SLUICE_DEVICE bool IsOfSecondStep(int i) const {
+    return (i * kThreads + block_.thread()) % kRunChunks >= kRunChunks / 2;
+  }
+
+  // Waits for run `run`, if there is one, has a later one brought in the place
+  // of the one before, and loads the operand's ahead.
+  SLUICE_DEVICE void Next(int32_t run) {
+    if (run >= end_) return;
+    block_.WaitCopies<Shape::kStages - 2>();
+    block_.Sync();
+    Bring(run + Shape::kStages - 1, stage_ < 0 ? Shape::kStages - 1 : stage_);
+    stage_ = stage_ + 1 < Shape::kStages ? stage_ + 1 : 0;
+    operand_.LoadAhead(block_, RunOf(run));
+  }
+
+  SLUICE_DEVICE void Leaf(int32_t leaf, Sums& sums) {
+    for (int i = 0; i < Shape::kTiles; ++i) {
+      for (int o = 0; o < Shape::kOctets; ++o) sums[i][o] = {};
+    }
+    for (const int32_t stop = RunAt(leaf + 1); run_ < stop; ++run_) {
+      operand_.First(block_, RunOf(run_), sums);
+      Next(run_ + 1);
+      operand_.Second(block_, sums);
+    }
+  }
+
+  static SLUICE_DEVICE void Add(const Sums& right, Sums& left) {
+    for (int i = 0; i < Shape::kTiles; ++i) {
+      for (int o = 0; o < Shape::kOctets; ++o) {
+        for (int v = 0; v < 4; ++v) {
+          left[i][o].values[v] = left[i][o].values[v] + right[i][o].values[v];
+        }
+      }
+    }
+  }
+  // Joins the sum of leaf `leaf` and the next with those that wait for it; then
+  // it waits itself, but for the last. The highest level waits where the output
+  // goes, the others in shared memory.
+  SLUICE_DEVICE void Join(int32_t leaf, Sums& sums) {
+    const int32_t n = leaf - piece_.begin;
+    const bool last = leaf + 2 >= piece_.end;
+    const int top = TreeLevels(piece_.end - piece_.begin) - 1;
+    for (int level = 1; level <= top; ++level) {
+      const bool waits = (n >> level & 1) != 0;
+      if (!waits && last) continue;
+      if (level == top) {
+        JoinAtOutput(waits, sums);
+      } else {
+        JoinAtLevel(level, waits, sums);
+      }
+      if (!waits) return;
+    }
+  }
+  // Adds what waits to the sums, or has the sums wait.
+  SLUICE_DEVICE void JoinAtOutput(bool waits, Sums& sums) {
+    ForOutputs(sums, [&](float& sum, float* at, int) {
+      if (waits) {
+        sum = *at + sum;
+      } else {
+        *at = sum;
+      }
+    });
+  }
+  SLUICE_DEVICE void JoinAtLevel(int level, bool waits, Sums& sums) {
+    const int begin =
+        (level - 1) * static_cast<int>(Shape::kCells) + block_.thread();
+    for (int i = 0; i < Shape::kTiles; ++i) {
+      for (int o = 0; o < Shape::kOctets; ++o) {
+        for (int v = 0; v < 4; ++v) {
+          const int at = begin + ((i * Shape::kOctets + o) * 4 + v) * kThreads;
+          float& sum = sums[i][o].values[v];
+          if (waits) {
+            sum = levels_.Get(at) + sum;
+          } else {
+            levels_.Set(at, sum);
+          }
+        }
+      }
+    }
+  }
+  SLUICE_DEVICE void Store(Sums& sums) {
+    const bool has_bias = piece_.bias != nullptr;
+    const float* const bias = ComputedHere(piece_.bias + row_);
+    ForOutputs(sums, [&](float sum, float* at, int row) {
+      *at = has_bias ? sum + bias[row] : sum;
+    });
+  }
+  // Calls visit(sum, where it goes, rows behind the lane's first) for a lane's
+  // sums of outputs that there are.
+  template <typename Visit>
+  SLUICE_DEVICE void ForOutputs(Sums& sums, const Visit& visit) {
+    const int rows = static_cast<int>(a_.product.rows) - row_;
+    const int tokens = static_cast<int>(a_.product.x.rows) - token_;
+    float* to = ComputedHere(piece_.to + token_ * piece_.stride + row_);
+    for (int o = 0; o < Shape::kOctets; ++o) {
+      for (int t = 0; t < 2; ++t) {
+        if (o * 8 + t < tokens) {
+          for (int i = 0; i < 2 * Shape::kTiles; ++i) {
+            float& sum = sums[i / 2][o].values[i % 2 * 2 + t];
+            if (i * 8 < rows) visit(sum, to + i * 8, i * 8);
+          }
+        }
+        to = to + (t == 0 ? 1 : 7) * piece_.stride;
+      }
+    }
+  }
+
+  Block& block_;
+  const GemmArgs& a_;
+  const GemmPiece piece_;
+  const Shared<uint32_t> words_;
+  const Shared<float> levels_;
+  // Words of run 0 that the block has first, and from there on the thread's.
+  const uint32_t* first_weights_;
+  const uint32_t* first_rows_;
+  uint32_t from_weights_[kWeightCopies];
+  uint32_t from_rows_;
+  // The lane's first output, and the warp's first words of a stage.
+  int row_;
+  int token_;
+  int weights_;
+  int operand_b_;
+  int32_t run_;  // that is multiplied
+  const int32_t end_;
+  int stage_ = -1;  // of that run
+  Operand operand_;
+};
+
+template <typename Operand, typename Shape>
+struct GemmKernel {
+  using Tile = GemmBlock<Operand, Shape>;
+  static constexpr int kThreads = Tile::kThreads;
+  static constexpr size_t kRingBytes = Tile::kRingWords * sizeof(uint32_t);
+  using Args = GemmArgs;
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    Tile(block, a).Run();
+  }
+};
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_TILE_GEMM_KERNEL_H_

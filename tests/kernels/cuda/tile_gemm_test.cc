@@ -1,0 +1,145 @@
+// Products of many rows with memory for their operands.
+#include <string>
+#include <vector>
+
+#include "common/tensor/weight_format.h"
+#include "gtest/gtest.h"
+#include "kernels/cuda/tile_products.h"
+#include "tests/kernels/cuda/both_ways.h"
+#include "tests/kernels/cuda/tiled_weights.h"
+#include "tests/kernels/kernel_tester.h"
+
+namespace sluice::kernels::cuda {
+namespace {
+
+class TileGemmTest : public testing::TestWithParam<WeightType> {};
+
+// At the boundaries of blocks, of runs and of leaves.
+TEST_P(TileGemmTest, ProductsOfManyRowsAreTheirChains) {
+  struct ProductShape {
+    int64_t tokens, rows, cols;
+  };
+  for (const ProductShape& s :
+       {ProductShape{9, 129, 32}, ProductShape{31, 17, 96},
+        ProductShape{32, 16, 288}, ProductShape{33, 128, 64},
+        ProductShape{64, 15, 1056}, ProductShape{65, 33, 160},
+        ProductShape{127, 130, 64}, ProductShape{128, 3, 288},
+        ProductShape{129, 20, 64}, ProductShape{200, 16, 32}}) {
+    // Columns of BF16 need not be whole steps.
+    const int64_t cols =
+        GetParam() == WeightType::kBf16 ? s.cols - s.tokens % 32 : s.cols;
+    SCOPED_TRACE(testing::Message()
+                 << s.tokens << " x " << s.rows << " x " << cols);
+    const TiledWeights w(GetParam(), 3, s.rows, cols);
+    const OwnedMatrix x(s.tokens, cols, RandomFloats(1, s.tokens * cols));
+    const auto bias = RandomFloats(2, s.rows);
+    const auto got = BothWays([&](Stream stream) {
+      KeptMemory kept;
+      OwnedMatrix y(s.tokens, s.rows, 3);
+      TileMatMul(stream, x.view(), w.view(), bias.data(), y.view(),
+                 kept.memory());
+      EXPECT_TRUE(y.MarkIntact());
+      return y.values();
+    });
+    const auto leaves = LeavesOf(cols);
+    const TreeNode root = {0, static_cast<int32_t>(leaves.size()) - 1};
+    for (int64_t t = 0; t < s.tokens; ++t) {
+      for (int64_t r = 0; r < s.rows; ++r) {
+        ASSERT_EQ(got[t * s.rows + r],
+                  TileElementOf(w, x.view().row(t), r, leaves, root) + bias[r])
+            << t << ", " << r;
+      }
+    }
+  }
+}
+
+// A row has the bits that it has alone, in calls of every number of rows.
+TEST_P(TileGemmTest, ARowsBitsAreItsOwn) {
+  constexpr int64_t kTokens = 130;
+  constexpr int64_t kOutputs = 20;
+  constexpr int64_t kCols = 288;
+  const TiledWeights w(GetParam(), 4, kOutputs, kCols);
+  const OwnedMatrix x(kTokens, kCols, RandomFloats(5, kTokens * kCols));
+  Machine machine(Schedule::kForward);
+  KeptMemory kept;
+  OwnedMatrix one(kTokens, kOutputs);
+  for (int64_t t = 0; t < kTokens; ++t) {
+    TileMatMul(&machine, {x.view().row(t), 1, kCols, kCols}, w.view(), nullptr,
+               {one.view().row(t), 1, kOutputs, kOutputs}, kept.memory());
+  }
+  const std::vector<float> alone = one.values();
+  for (const int64_t tokens : {8, 9, 32, 33, 64, 65, 130}) {
+    OwnedMatrix all(tokens, kOutputs);
+    TileMatMul(&machine, {x.view().data, tokens, kCols, x.view().stride},
+               w.view(), nullptr, all.view(), kept.memory());
+    const auto begin = alone.begin();
+    EXPECT_TRUE(SameBits(all.values(),
+                         std::vector<float>(begin, begin + tokens * kOutputs)))
+        << tokens;
+  }
+  EXPECT_THAT(machine.faults(), testing::IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(, TileGemmTest,
+                         testing::Values(WeightType::kBf16, WeightType::kE4m3,
+                                         WeightType::kQ8_0, WeightType::kQ4_0,
+                                         WeightType::kMxfp4),
+                         [](const auto& param) {
+                           return std::string(FormatOf(param.param).name);
+                         });
+
+// The same for blocks of every shape, which have a whole tree, or a piece of it
+// where blocks are few or shared memory is short.
+TEST(TileTreeTest, PiecesOfATreeAreTheTree) {
+  constexpr DeviceLimits kLimits[] = {
+      {227 * 1024, 1}, {227 * 1024, 4}, {227 * 1024, 100}, {100 * 1024, 1}};
+  for (const int64_t tokens : {9, 33, 65}) {
+    for (const int32_t leaves : {1, 2, 3, 4, 5, 7, 8, 11, 16, 17, 40, 64}) {
+      const int64_t cols = leaves * 32 - 3;
+      const TiledWeights w(WeightType::kBf16, 13, 3, cols);
+      const OwnedMatrix x(tokens, cols, RandomFloats(14, tokens * cols));
+      std::vector<int32_t> bounds;
+      for (int32_t i = 0; i < leaves; ++i) bounds.push_back(i * 32);
+      bounds.push_back(static_cast<int32_t>(cols));
+      const TreeNode root = {0, leaves};
+      std::vector<float> want;
+      for (int64_t n = 0; n < tokens * 3; ++n) {
+        want.push_back(
+            TileElementOf(w, x.view().row(n / 3), n % 3, bounds, root));
+      }
+      for (const DeviceLimits& limits : kLimits) {
+        Machine machine(Schedule::kForward);
+        machine.Limit(limits);
+        KeptMemory kept;
+        OwnedMatrix y(tokens, 3);
+        const Matrix out = y.view();
+        TileMatMulSharded(&machine, x.view(), w.view(), {bounds, {&root, 1}},
+                          {&out, 1}, kept.memory());
+        EXPECT_THAT(machine.faults(), testing::IsEmpty());
+        ASSERT_TRUE(SameBits(y.values(), want))
+            << tokens << " tokens, " << leaves << " leaves, "
+            << limits.multiprocessors << ", " << limits.shared_bytes;
+      }
+    }
+  }
+}
+
+// Too little shared memory for blocks of operands: the panel needs less.
+TEST(TileTreeTest, ASmallDeviceHasTheBitsToo) {
+  const TiledWeights w(WeightType::kBf16, 13, 20, 288);
+  const OwnedMatrix x(70, 288, RandomFloats(14, 70 * 288));
+  std::vector<std::vector<float>> got;
+  for (const size_t shared : {48 * 1024, 227 * 1024}) {
+    Machine machine(Schedule::kForward);
+    machine.Limit({shared, 1});
+    KeptMemory kept;
+    OwnedMatrix y(70, 20);
+    TileMatMul(&machine, x.view(), w.view(), nullptr, y.view(), kept.memory());
+    EXPECT_THAT(machine.faults(), testing::IsEmpty());
+    got.push_back(y.values());
+  }
+  EXPECT_TRUE(SameBits(got[0], got[1]));
+}
+
+}  // namespace
+}  // namespace sluice::kernels::cuda
