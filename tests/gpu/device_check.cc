@@ -94,6 +94,7 @@ OpSizes Large(int64_t tokens) {
   sizes.vocab = 32064;
   sizes.experts = 4;
   sizes.per_token = 2;
+  sizes.rows_repeat = true;
   return sizes;
 }
 

@@ -53,6 +53,20 @@ HostWeight RandomWeight(WeightType type, uint64_t seed, int64_t rows,
   return weight;
 }
 
+// The same with few random rows, which repeat.
+HostWeight RepeatedWeight(WeightType type, uint64_t seed, int64_t rows,
+                          int64_t cols) {
+  constexpr int64_t kRandomRows = 4;
+  if (rows <= kRandomRows) return RandomWeight(type, seed, rows, cols);
+  const HostWeight few = RandomWeight(type, seed, kRandomRows, cols);
+  HostWeight weight(type, rows, cols);
+  for (size_t at = 0; at < weight.data.size(); at += few.data.size()) {
+    std::memcpy(weight.data.data() + at, few.data.data(),
+                std::min(few.data.size(), weight.data.size() - at));
+  }
+  return weight;
+}
+
 // An op's memory on the device, and a step of one sequence.
 class OpBase : public PreparedOp {
  public:
@@ -139,7 +153,8 @@ class OpBase : public PreparedOp {
   std::unique_ptr<Weight> Pack(WeightType type, uint64_t seed, int64_t rows,
                                int64_t cols) {
     std::vector<HostWeight> parts;
-    parts.push_back(RandomWeight(type, seed, rows, cols));
+    parts.push_back(sizes_.rows_repeat ? RepeatedWeight(type, seed, rows, cols)
+                                       : RandomWeight(type, seed, rows, cols));
     return backend_.Pack(std::move(parts));
   }
 

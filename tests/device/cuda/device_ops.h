@@ -24,6 +24,8 @@ struct OpSizes {
   int64_t vocab = 300;
   int32_t experts = 8;
   int32_t per_token = 2;
+  // Weights have some random rows again and again: large ones are made fast.
+  bool rows_repeat = false;
 };
 
 // An operation on one backend with inputs of its own, which must outlive it.
