@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "common/base/cat.h"
-#include "common/model/read_ahead.h"
 #include "kernels/block_store.h"
 
 namespace sluice {
@@ -112,10 +111,11 @@ Status ExpertLoader::ReadTransposed(std::string_view from, int32_t expert,
 }
 
 StatusOr<HostWeight> ExpertLoader::Read(int32_t layer, int32_t expert,
-                                        const Matrix& matrix) const {
+                                        const Matrix& matrix,
+                                        BufferPool* pool) const {
   const WeightRows& tensors = matrix.tensors;
   HostWeight weight(TypesOf(tensors, layer, file_, mode_, expert)[0],
-                    matrix.rows, matrix.cols);
+                    matrix.rows, matrix.cols, pool);
   const int64_t rows = matrix.rows / static_cast<int64_t>(tensors.rows.size());
   const int64_t first = tensors.first().per_expert() ? 0 : expert * rows;
   for (size_t part = 0; part < tensors.rows.size(); ++part) {
@@ -126,11 +126,13 @@ StatusOr<HostWeight> ExpertLoader::Read(int32_t layer, int32_t expert,
             : file_.ReadMatrix(from, {first, first + rows, 0, matrix.cols},
                                static_cast<int64_t>(part) * rows, weight));
   }
-  return matrix.interleaved ? Sorted(matrix, weight) : std::move(weight);
+  if (!matrix.interleaved) return weight;
+  return Sorted(matrix, weight, pool);
 }
 
-HostWeight ExpertLoader::Sorted(const Matrix& matrix, const HostWeight& from) {
-  HostWeight to(from.type, from.rows, from.cols);
+HostWeight ExpertLoader::Sorted(const Matrix& matrix, const HostWeight& from,
+                                BufferPool* pool) {
+  HostWeight to(from.type, from.rows, from.cols, pool);
   const size_t bytes = FormatOf(from.type).bytes(from.cols);
   for (int64_t row = 0; row < from.rows; ++row) {
     std::memcpy(to.data.data() + matrix.To(row) * bytes,
@@ -168,6 +170,8 @@ StatusOr<PackedWeights::Weights> ExpertLoader::Pack(int32_t layer,
                                                     const BytesRead& read) {
   PackedWeights::Weights made;
   const auto matrices = MatricesOf(layer);
+  const ReadAheadOptions options = ReadAheadFor(backend.info());
+  BufferPool* const pool = options.threads > 0 ? pool_.get() : nullptr;
   // Gate and up, down, ...: those that are read and not packed yet.
   std::vector<HostWeight> weights(matrices.size() *
                                   static_cast<size_t>(range.size()));
@@ -180,8 +184,8 @@ StatusOr<PackedWeights::Weights> ExpertLoader::Pack(int32_t layer,
     ahead.bytes = FormatOf(type).bytes(matrix.rows * matrix.cols);
     ahead.parts = 1;
     HostWeight& weight = weights[i];
-    ahead.read = [this, layer, e, &matrix, &weight](int64_t) -> Status {
-      SLUICE_ASSIGN_OR_RETURN(weight, Read(layer, e, matrix));
+    ahead.read = [this, layer, e, pool, &matrix, &weight](int64_t) -> Status {
+      SLUICE_ASSIGN_OR_RETURN(weight, Read(layer, e, matrix, pool));
       return OkStatus();
     };
     ahead.take = [&, e]() -> Status {
@@ -193,7 +197,7 @@ StatusOr<PackedWeights::Weights> ExpertLoader::Pack(int32_t layer,
       return OkStatus();
     };
   }
-  SLUICE_RETURN_IF_ERROR(ReadAhead(reads, ReadAheadFor(backend.info())));
+  SLUICE_RETURN_IF_ERROR(ReadAhead(reads, options));
   return made;
 }
 

@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "common/device/backend.h"
 #include "common/model/packed_weights.h"
+#include "common/model/read_ahead.h"
 #include "common/model_config/expert_range.h"
 #include "common/model_config/tensor_table.h"
 #include "common/model_config/weights_mode.h"
@@ -58,9 +59,9 @@ class ExpertLoader {
   };
   // Gate and up, down.
   std::array<Matrix, 2> MatricesOf(int32_t layer) const;
-  // Any thread may call it.
-  StatusOr<HostWeight> Read(int32_t layer, int32_t expert,
-                            const Matrix& matrix) const;
+  // Any thread may call it. `pool` may be null.
+  StatusOr<HostWeight> Read(int32_t layer, int32_t expert, const Matrix& matrix,
+                            BufferPool* pool) const;
   // Returns gate and up, down, gate and up, ... of the experts.
   StatusOr<PackedWeights::Weights> Pack(int32_t layer, ExpertRange range,
                                         Backend& backend,
@@ -68,7 +69,8 @@ class ExpertLoader {
   Status ReadTransposed(std::string_view from, int32_t expert,
                         const Matrix& matrix, HostWeight& to) const;
   // Returns the rows in the order of Matrix::To.
-  static HostWeight Sorted(const Matrix& matrix, const HostWeight& from);
+  static HostWeight Sorted(const Matrix& matrix, const HostWeight& from,
+                           BufferPool* pool);
   // Returns none for a model without biases.
   StatusOr<DeviceMemory> ReadBias(int32_t layer, ExpertRange range,
                                   const Matrix& matrix, Backend& backend);
@@ -78,6 +80,8 @@ class ExpertLoader {
   const WeightsMode mode_;
   PackedWeights& packed_;
   const ExpertStorage storage_;
+  // Of matrices that are packed into other memory.
+  const std::shared_ptr<BufferPool> pool_ = BufferPool::Make(kReadAheadBytes);
 };
 
 }  // namespace sluice

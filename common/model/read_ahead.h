@@ -24,12 +24,15 @@ struct AheadRead {
   std::function<Status()> take;
 };
 
+// A layer of a large model, or one of its embeddings.
+inline constexpr uint64_t kReadAheadBytes = uint64_t{3} << 29;
+
 struct ReadAheadOptions {
   // Threads that read while others are taken; 0: the caller reads each before
   // it takes it.
   int threads = 0;
   // Bytes of reads that are begun and not taken, except for one alone.
-  uint64_t most_bytes = uint64_t{1} << 30;
+  uint64_t most_bytes = kReadAheadBytes;
 };
 
 // Reads all and takes each in the list's order, which holds for errors, too:

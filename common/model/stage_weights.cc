@@ -6,7 +6,6 @@
 
 #include "common/base/cat.h"
 #include "common/base/check.h"
-#include "common/model/read_ahead.h"
 
 namespace sluice {
 namespace {
@@ -133,9 +132,9 @@ uint64_t WeightLoader::StoredBytes(const Piece& piece) const {
       static_cast<double>(piece.slice.elements()) / all);
 }
 
-void WeightLoader::Reading::Allocate() {
+void WeightLoader::Reading::Allocate(BufferPool* pool) {
   for (HostWeight& part : parts) {
-    part = HostWeight(part.type, part.rows, part.cols);
+    part = HostWeight(part.type, part.rows, part.cols, pool);
   }
 }
 
@@ -208,13 +207,15 @@ StatusOr<PackedWeights::Weights> WeightLoader::Pack(
   PackedWeights::Weights made;
   std::vector<Reading> readings;
   for (const Read* read : reads) readings.push_back(ReadingOf(*read));
+  const ReadAheadOptions options = ReadAheadFor(backend.info());
+  BufferPool* const pool = options.threads > 0 ? pool_.get() : nullptr;
   std::vector<AheadRead> aheads;
   for (Reading& reading : readings) {
     AheadRead& ahead = aheads.emplace_back();
     const auto chunks = static_cast<int64_t>(reading.chunks.size());
     ahead.bytes = reading.bytes;
     ahead.parts = chunks;
-    ahead.begin = [&reading] { reading.Allocate(); };
+    ahead.begin = [&reading, pool] { reading.Allocate(pool); };
     ahead.read = [this, &reading](int64_t i) {
       return ReadChunk(reading.chunks[static_cast<size_t>(i)], reading);
     };
@@ -231,7 +232,7 @@ StatusOr<PackedWeights::Weights> WeightLoader::Pack(
       return OkStatus();
     };
   }
-  SLUICE_RETURN_IF_ERROR(ReadAhead(aheads, ReadAheadFor(backend.info())));
+  SLUICE_RETURN_IF_ERROR(ReadAhead(aheads, options));
   return made;
 }
 
@@ -240,7 +241,7 @@ Status WeightLoader::LoadVectors(const Group& group, Backend& backend,
   for (const Read& read : group.reads) {
     if (!read.is_vector) continue;
     Reading reading = ReadingOf(read);
-    reading.Allocate();
+    reading.Allocate(nullptr);
     for (const Chunk& chunk : reading.chunks) {
       SLUICE_RETURN_IF_ERROR(ReadChunk(chunk, reading));
     }

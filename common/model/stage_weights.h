@@ -12,6 +12,7 @@
 #include "common/device/backend.h"
 #include "common/model/expert_weights.h"
 #include "common/model/packed_weights.h"
+#include "common/model/read_ahead.h"
 #include "common/model_config/rank_plan.h"
 #include "common/model_config/tensor_table.h"
 #include "common/model_config/weights_mode.h"
@@ -138,7 +139,8 @@ class WeightLoader {
     std::vector<Chunk> chunks;
     uint64_t bytes = 0;         // of all parts
     uint64_t stored_bytes = 0;  // of all pieces
-    void Allocate();
+    // `pool` may be null.
+    void Allocate(BufferPool* pool);
   };
   // `read` must outlive the result.
   Reading ReadingOf(const Read& read) const;
@@ -167,6 +169,8 @@ class WeightLoader {
   const WeightsMode mode_;
   PackedWeights& packed_;
   ExpertLoader expert_loader_;
+  // Of matrices that are packed into other memory.
+  const std::shared_ptr<BufferPool> pool_ = BufferPool::Make(kReadAheadBytes);
   uint64_t total_bytes_ = 0;
   uint64_t done_bytes_ = 0;
 };

@@ -13,6 +13,14 @@
 
 namespace sluice {
 
+// Takes back the memory of buffers: BufferPool. Any thread may call it.
+class BufferOwner {
+ public:
+  virtual ~BufferOwner() = default;
+  // `data` has `bytes`, for std::free.
+  virtual void Return(std::byte* data, size_t bytes) = 0;
+};
+
 // Bytes of host memory, aligned to 64, uninitialised, moved and never copied.
 class Buffer {
  public:
@@ -39,6 +47,20 @@ class Buffer {
     // Whole pages alone: the rest of one would be memory without use. A system
     // without huge pages refuses, which changes nothing.
     if (huge) madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
+  }
+  // Memory of `bytes` that posix_memalign gave.
+  static Buffer Adopt(std::byte* data, size_t bytes) {
+    Buffer buffer;
+    buffer.data_.reset(data);
+    buffer.size_ = bytes;
+    return buffer;
+  }
+  // The first `bytes` of the memory of `whole`, which goes to `owner` at last.
+  Buffer(Buffer whole, size_t bytes, std::shared_ptr<BufferOwner> owner)
+      : size_(bytes) {
+    const size_t all = whole.size();
+    SLUICE_CHECK(bytes <= all);
+    data_ = {whole.Release(), Free{std::move(owner), all}};
   }
   Buffer(Buffer&& other) noexcept
       : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}
@@ -69,7 +91,12 @@ class Buffer {
 
  private:
   struct Free {
-    void operator()(std::byte* p) const { std::free(p); }
+    void operator()(std::byte* p) const {
+      if (owner == nullptr) return std::free(p);
+      owner->Return(p, bytes);
+    }
+    std::shared_ptr<BufferOwner> owner;
+    size_t bytes;  // of the memory, where it has an owner
   };
   std::unique_ptr<std::byte, Free> data_;
   size_t size_ = 0;

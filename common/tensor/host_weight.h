@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "common/tensor/buffer.h"
+#include "common/tensor/buffer_pool.h"
 #include "common/tensor/weight_format.h"
 
 namespace sluice {
@@ -18,6 +19,13 @@ struct HostWeight {
         rows(num_rows),
         cols(num_cols),
         data(FormatOf(of_type).bytes(num_rows * num_cols)) {}
+  // The same in memory of `pool`; null: as above.
+  HostWeight(kernels::WeightType of_type, int64_t num_rows, int64_t num_cols,
+             BufferPool* pool)
+      : type(of_type), rows(num_rows), cols(num_cols) {
+    const size_t bytes = FormatOf(of_type).bytes(num_rows * num_cols);
+    data = pool != nullptr ? pool->Take(bytes) : Buffer(bytes);
+  }
 
   kernels::WeightType type = kernels::WeightType::kF32;
   int64_t rows = 0;

@@ -172,8 +172,9 @@ Status ReadMxfp4(const ModelFile& model, const ComposedTensor& tensor,
   const int64_t rows = slice.row_end - slice.row_begin;
   const int64_t step = groups == of_row ? std::max<int64_t>(rows, 1) : 1;
   const int64_t block_bytes = BlockSizeOf(DType::kMxfp4).bytes;
-  Buffer codes(static_cast<size_t>(step * groups * kCodes));
-  Buffer exponents(static_cast<size_t>(step * groups));
+  constexpr auto kPass = Buffer::Kept::kPass;
+  Buffer codes(static_cast<size_t>(step * groups * kCodes), kPass);
+  Buffer exponents(static_cast<size_t>(step * groups), kPass);
   for (int64_t r = 0; r < rows; r += step) {
     const auto first =
         static_cast<uint64_t>((slice.row_begin + r) * of_row + begin);
