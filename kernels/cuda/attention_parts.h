@@ -58,14 +58,19 @@ SLUICE_DEVICE Partial Joined(const Partial& a, const Partial& b) {
 // the chunks by itself.
 struct JoinKernel {
   static constexpr int kThreads = kAttentionThreads;
+  static constexpr bool kWaitsItself = true;
   using Args = AttentionArgs;
 
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    const int64_t token = block.index() / a.queries.num_heads;
-    const int64_t head = block.index() % a.queries.num_heads;
+    const auto index = static_cast<uint32_t>(block.index());
+    const auto heads = static_cast<uint32_t>(a.queries.num_heads);
+    const int64_t token = index / heads;
+    const int64_t head = index % heads;
+    const Visible visible = VisibleOf(a, token);  // there since the step began
+    block.WaitForInputs();
     float* out = a.out.data + token * a.out.stride + head * a.kv.head_dim;
     for (int64_t d = block.thread(); d < a.kv.head_dim; d += kThreads) {
-      Partial all = Root(a, block.index(), token, d);
+      Partial all = Root(a, block.index(), visible, d);
       if (a.queries.sinks != nullptr) {
         all = Joined(all, {a.queries.sinks[head], 1.0f, 0.0f});
       }
@@ -78,8 +83,7 @@ struct JoinKernel {
   static constexpr int kGroupLevel = 3;
 
   static SLUICE_DEVICE Partial Root(const Args& a, int64_t token_head,
-                                    int64_t token, int64_t d) {
-    const Visible visible = VisibleOf(a, token);
+                                    const Visible& visible, int64_t d) {
     const auto begin = static_cast<int32_t>(visible.first / kAttentionChunk);
     const auto end = static_cast<int32_t>(visible.last / kAttentionChunk + 1);
     const auto group = [&](int32_t c) {

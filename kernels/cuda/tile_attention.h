@@ -44,15 +44,16 @@ int64_t TileAttentionFloats(int64_t heads, const KvView& kv,
 // and sinks are joined as in PagedAttention. All memory is the device's; heads
 // are multiples of 4 elements. The head's size alone says which of two ways a
 // piece is computed:
-//   64 or 128 elements (pages of 16 positions): a score is a chain of
-//   MultiplyTile over steps of 16 elements, which tile_attention_parts.h lists,
-//   from +0, times the scale. A piece is a chain over leaves of 64 positions:
-//   the maximum so far grows by the leaf's; sums so far are multiplied by
-//   WeightOf(old - new maximum); a weight is WeightOf(score - maximum so far).
-//   An element of the output goes on by MultiplyTile over the leaf's four
-//   steps. Lane t of four adds the weights of positions 4t to 4t + 3 of each
-//   step, two steps and two steps, then both, fma onto the sum so far; the four
-//   are joined by xor of 1 and 2 at the end.
+//   64 or 128 elements (pages of 16 positions): queries are multiplied by the
+//   scale and the logarithm of e before they are rounded; a score, a power of
+//   2, is a chain of MultiplyTile over steps of 16 elements, which
+//   tile_attention_parts.h lists, from +0. A piece is a chain over leaves of 64
+//   positions: the maximum so far grows by the leaf's; sums so far are
+//   multiplied by PowerOf2(old - new maximum); a weight is PowerOf2(score -
+//   maximum so far). An element of the output goes on by MultiplyTile over the
+//   leaf's four steps. Lane t of four adds the weights of positions 4t to 4t +
+//   3 of each step, two steps and two steps, then both, fma onto the sum so
+//   far; the four are joined by xor of 1 and 2 at the end.
 //   others: a score is a chain over steps of 16 elements in order; a weight is
 //   Exp(score - the piece's maximum); lane l of a warp adds the weights of
 //   positions 2l, 2l + 1, 2l + 64, ... in F32, and lanes are joined by xor of

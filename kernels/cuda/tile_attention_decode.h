@@ -15,12 +15,14 @@
 namespace sluice::kernels::cuda {
 
 // A block per token, run of heads and piece. A warp has 32 positions' keys and
-// 16 elements of all positions' values: all loads are under way before the
-// first product. Query g of a tile's rows is head g of the run, rows 8 to 15
-// are empty.
+// 16 elements of all positions' values: all keys and the first values
+// are under way before the first product, the others before its maxima are.
+// Query g of a tile's rows is head g of the run, rows 8 to 15 are empty.
 template <typename Reader, int kDim>
 struct LeafDecodeKernel {
   static constexpr int kThreads = kLeafThreads;
+  static constexpr int kLeastBlocks = 2;
+  static constexpr bool kWaitsItself = true;
   using Args = TileAttentionArgs;
 
   static constexpr int kWarpSteps = kPieceSteps / kLeafWarps;
@@ -51,6 +53,13 @@ struct LeafDecodeKernel {
       return seen.Meets(step * kStepPositions, (step + 1) * kStepPositions);
     }
   };
+  struct Steps {
+    int begin;
+    int end;
+  };
+  // Steps whose values are asked for with the keys: registers have no room for
+  // all beside another block's.
+  static constexpr int kFirstSteps = kDim == 64 ? 8 : Reader::kCopies ? 6 : 4;
   using Keys = TileA[kWarpSteps][2][kBlocks];
   using Values = uint32_t[kPieceSteps][4];
   struct Factors {
@@ -69,13 +78,8 @@ struct LeafDecodeKernel {
     at.run = a.cut.runs[index / pieces % runs];
     const int64_t offset = queries.table_offsets[at.token];
     at.seen = SeenOf(a.attention, at.token, at.chunk);
-    // The whole block. What is never so makes the three loads one latency.
-    if (at.seen.begin >= at.seen.end || offset < 0 || at.run.count < 1) return;
     const int32_t* const table =
         queries.block_tables + offset + at.chunk * kPieceSteps;
-    const Memory memory = {
-        block.Allocate<TileB>(kQueryCells), block.Allocate<float>(kMaxima),
-        block.Allocate<float>(kSums), block.Allocate<TileB>(kWeightCells)};
     const bool has_page =
         block.lane() < kPieceSteps && at.HasStep(block.lane());
     const KvView kv = FixedView<kDim>(a.attention.kv);
@@ -83,18 +87,27 @@ struct LeafDecodeKernel {
     const int32_t page = (has_page ? table[block.lane()] : 0) *
                              static_cast<int32_t>(kv.num_kv_heads) +
                          at.run.kv_head;
+    // The step's lists are there before its first kernel; queries and keys are
+    // not.
+    block.WaitForInputs();
+    if (at.seen.begin >= at.seen.end) return;  // the whole block
+    const Memory memory = {
+        block.Allocate<TileB>(kQueryCells), block.Allocate<float>(kMaxima),
+        block.Allocate<float>(kSums), block.Allocate<TileB>(kWeightCells)};
     const Quad query = QueryOf(block, queries, at);
     Keys keys = {};
     LoadKeys(block, kv, at, page, keys);
     Values values = {};
-    LoadValues(block, kv, at, page, values);
+    LoadValues(block, kv, at, page, {0, kFirstSteps}, values);
     if (block.thread() < kQueryCells) {
-      memory.q.Set(block.thread(), WordsOf(query));
+      memory.q.Set(block.thread(), WordsOf(query, queries.scale * kLog2OfE));
     }
     block.Sync();
     TileC scores[kWarpSteps][2] = {};
     Score(block, memory, keys, scores);
-    KeepMaxima(block, at, queries.scale, scores, memory);
+    // Where the keys were.
+    LoadValues(block, kv, at, page, {kFirstSteps, kPieceSteps}, values);
+    KeepMaxima(block, at, scores, memory);
     block.Sync();
     const Factors factors = Weigh(block, memory, scores);
     block.Sync();
@@ -125,11 +138,11 @@ struct LeafDecodeKernel {
   }
   static SLUICE_DEVICE void LoadValues(Block& block, const KvView& kv,
                                        const Place& at, int32_t page,
-                                       Values& values) {
+                                       Steps steps, Values& values) {
     const int d = block.warp() * kWarpElements + block.lane() / 4 * 2;
     if (block.warp() * kWarpElements >= kDim) return;
     SLUICE_UNROLL
-    for (int step = 0; step < kPieceSteps; ++step) {
+    for (int step = steps.begin; step < steps.end; ++step) {
       if (!at.HasStep(step)) continue;
       const int32_t head_page = block.Shuffle(page, step);
       SLUICE_UNROLL
@@ -168,7 +181,6 @@ struct LeafDecodeKernel {
     }
   }
   static SLUICE_DEVICE void KeepMaxima(Block& block, const Place& at,
-                                       float scale,
                                        TileC (&scores)[kWarpSteps][2],
                                        const Memory& memory) {
     float max = -Infinity();
@@ -176,7 +188,7 @@ struct LeafDecodeKernel {
       const int j = (block.warp() * kWarpSteps + n / 4) * kStepPositions +
                     block.lane() % 4 * 4 + n % 4;
       float& score = scores[n / 4][n / 2 % 2].values[n % 2];
-      score = at.seen.Has(j) ? score * scale : -Infinity();
+      score = at.seen.Has(j) ? score : -Infinity();
       max = Larger(score, max);
     }
     for (int mask = 1; mask <= 2; mask *= 2) {
@@ -205,13 +217,13 @@ struct LeafDecodeKernel {
       factors.of_leaf[leaf] = chain.Take(max);
       base = leaf == block.warp() / kLeafsWarps ? chain.base : base;
     }
-    factors.max = chain.max;
+    factors.max = chain.max * kLogOf2;
     float sum = 0.0f;
     for (int s = 0; s < kWarpSteps; ++s) {
       TileB words;
       for (int i = 0; i < 2; ++i) {
-        const float lower = WeightOf(scores[s][i].values[0] - base);
-        const float upper = WeightOf(scores[s][i].values[1] - base);
+        const float lower = PowerOf2(scores[s][i].values[0] - base);
+        const float upper = PowerOf2(scores[s][i].values[1] - base);
         sum = sum + lower;
         sum = sum + upper;
         words.words[i] = PackPair(lower, upper);

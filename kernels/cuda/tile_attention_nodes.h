@@ -54,7 +54,9 @@ struct PromptTree {
                                      const PromptTile& tile, const Piece& piece,
                                      Node& node, uint32_t& pending) {
     SLUICE_UNROLL
-    for (float& sum : node.sums) {
+    for (int r = 0; r < 2; ++r) {
+      node.chains[r].max = node.chains[r].max * kLogOf2;
+      float& sum = node.sums[r];
       sum = sum + block.ShuffleXor(sum, 1);
       sum = sum + block.ShuffleXor(sum, 2);
     }

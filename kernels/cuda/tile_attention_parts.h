@@ -67,26 +67,15 @@ inline constexpr int kLeafSteps = kLeafPositions / kStepPositions;
 inline constexpr int kLeafThreads = 256;
 inline constexpr int kLeafWarps = kLeafThreads / kWarpLanes;
 
-// The weight e^x of x <= 0, to 3e-6 of itself; 0 below -87.
-SLUICE_DEVICE float WeightOf(float x) {
-  constexpr float kLog2OfE = 1.44269504f;
-  const float t = Fma(x, kLog2OfE, 12582912.0f);
-  const float n = t - 12582912.0f;
-  const float f = Fma(x, kLog2OfE, -n);
-  float p = Fma(1.33335581e-3f, f, 9.61812911e-3f);
-  p = Fma(p, f, 5.55041087e-2f);
-  p = Fma(p, f, 0.240226507f);
-  p = Fma(p, f, 0.693147181f);
-  p = Fma(p, f, 1.0f);
-  const float power =
-      BitCast<float>((BitCast<uint32_t>(t) << 23) + 0x3F800000u);
-  return x < -87.0f ? 0.0f : p * power;
-}
+// Scores are powers of 2: queries are multiplied by the scale and by this.
+// Maxima of finished pieces are powers of e, as sinks are.
+inline constexpr float kLog2OfE = 1.44269504f;
+inline constexpr float kLogOf2 = 0.693147181f;
 
 // The chain over the leaves of a piece, of one query: the largest score so far.
 struct LeafChain {
   float max;
-  // What `max` stands for in a weight's exponent: 0 where nothing was seen.
+  // What is subtracted from scores: 0 where nothing was seen, else `max`.
   float base;
 
   // Goes on by a leaf whose largest score is `leaf`, -infinity for none;
@@ -95,7 +84,7 @@ struct LeafChain {
     const float before = max;
     max = Larger(leaf, max);
     base = max > -Infinity() ? max : 0.0f;
-    return WeightOf(before - base);
+    return PowerOf2(before - base);
   }
 };
 SLUICE_DEVICE LeafChain NoLeaves() { return {-Infinity(), 0.0f}; }
@@ -113,10 +102,10 @@ SLUICE_DEVICE void SetFour(float* to, const Quad& four) {
   for (int i = 0; i < 4; ++i) to[i] = four.values[i];
 }
 
-// Four elements as two words of an operand.
-SLUICE_DEVICE TileB WordsOf(const Quad& four) {
-  return {{PackPair(four.values[0], four.values[1]),
-           PackPair(four.values[2], four.values[3])}};
+// Four elements of a query times `scale` as two words of an operand.
+SLUICE_DEVICE TileB WordsOf(const Quad& four, float scale) {
+  return {{PackPair(four.values[0] * scale, four.values[1] * scale),
+           PackPair(four.values[2] * scale, four.values[3] * scale)}};
 }
 
 // A query's sums with its sink, as JoinKernel joins it.

@@ -89,8 +89,7 @@ struct LeafPromptKernel {
       const bool meets = tile.MeetsLeaf(leaf);
       Load<false>(block, cache, tokens, leaf, memory.values);
       Weights weights = {};
-      if (meets)
-        Score(block, a.queries.scale, memory, tile, leaf, q, node, weights);
+      if (meets) Score(block, memory, tile, leaf, q, node, weights);
       block.WaitCopies();
       block.Sync();
       if (!last) Load<true>(block, cache, tokens, leaf + 1, memory.keys);
@@ -173,8 +172,8 @@ struct LeafPromptKernel {
                                 tile.Head(n) * kDim + block.lane() % 4 * 8;
       SLUICE_UNROLL
       for (int step = 0; step < kHeadSteps; ++step) {
-        const TileB words =
-            WordsOf(FourAt(from + step / 2 * 32 + step % 2 * 4));
+        const TileB words = WordsOf(FourAt(from + step / 2 * 32 + step % 2 * 4),
+                                    queries.scale * kLog2OfE);
         q[step].words[r] = words.words[0];
         q[step].words[2 + r] = words.words[1];
       }
@@ -182,9 +181,9 @@ struct LeafPromptKernel {
   }
   // Size: what a leaf reads and changes. Finds a leaf's scores and weights, and
   // takes the leaf into the chains.
-  static SLUICE_DEVICE void Score(Block& block, float scale,
-                                  const Memory& memory, const PromptTile& tile,
-                                  int leaf, const Queries& q, Node& node,
+  static SLUICE_DEVICE void Score(Block& block, const Memory& memory,
+                                  const PromptTile& tile, int leaf,
+                                  const Queries& q, Node& node,
                                   Weights& weights) {
     TileC scores[kLeafSteps * 2] = {};
     SLUICE_UNROLL
@@ -209,10 +208,9 @@ struct LeafPromptKernel {
       }
     }
     SLUICE_UNROLL
-    for (int r = 0; r < 2; ++r)
-      WeighRow(block, r, scale, scores, node, weights);
+    for (int r = 0; r < 2; ++r) WeighRow(block, r, scores, node, weights);
   }
-  static SLUICE_DEVICE void WeighRow(Block& block, int r, float scale,
+  static SLUICE_DEVICE void WeighRow(Block& block, int r,
                                      TileC (&scores)[kLeafSteps * 2],
                                      Node& node, Weights& weights) {
     float max = -Infinity();
@@ -220,7 +218,6 @@ struct LeafPromptKernel {
     for (TileC& tile : scores) {
       SLUICE_UNROLL
       for (int v = 2 * r; v < 2 * r + 2; ++v) {
-        tile.values[v] = tile.values[v] * scale;
         max = Larger(tile.values[v], max);
       }
     }
@@ -233,8 +230,8 @@ struct LeafPromptKernel {
     float halves[2] = {0.0f, 0.0f};
     SLUICE_UNROLL
     for (int n = 0; n < kLeafSteps * 2; ++n) {
-      const float lower = WeightOf(scores[n].values[2 * r] - base);
-      const float upper = WeightOf(scores[n].values[2 * r + 1] - base);
+      const float lower = PowerOf2(scores[n].values[2 * r] - base);
+      const float upper = PowerOf2(scores[n].values[2 * r + 1] - base);
       float& half = halves[n / kLeafSteps];
       half = half + lower;
       half = half + upper;

@@ -368,6 +368,11 @@ TEST(DeviceTest, WordsAndQuads) {
   EXPECT_EQ(Larger(-2.0f, 1.0f), 1.0f);
   EXPECT_EQ(Larger(__builtin_nanf(""), -1.0f), -1.0f);
   EXPECT_EQ(Larger(-1.0f, __builtin_nanf("")), -1.0f);
+  EXPECT_EQ(PowerOf2(0.0f), 1.0f);
+  EXPECT_EQ(PowerOf2(-3.0f), 0.125f);
+  EXPECT_EQ(PowerOf2(-127.0f), 0.0f);
+  EXPECT_EQ(PowerOf2(-__builtin_inff()), 0.0f);
+  EXPECT_NE(PowerOf2(__builtin_nanf("")), PowerOf2(__builtin_nanf("")));
   alignas(16) float floats[4] = {};
   StoreQuad(floats, {{1.0f, 2.0f, 3.0f, 4.0f}});
   EXPECT_EQ(LoadQuad(floats).values[3], 4.0f);

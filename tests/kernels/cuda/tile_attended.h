@@ -17,7 +17,7 @@
 
 namespace sluice::kernels::cuda {
 
-inline constexpr int64_t kTileTablePages = 72;
+inline constexpr int64_t kTileTablePages = 170;
 inline constexpr int64_t kTilePages = kTileTablePages + 3;
 
 // Keys and values at shuffled pages, of two sequences' tables.

@@ -137,11 +137,12 @@ TEST(TileAttentionLeavesTest, RoomForMorePiecesChangesNoBits) {
   }
 }
 
-// Five pieces: nodes of the tree wait in memory for the pieces behind them.
+// Eleven pieces: nodes of the tree wait in memory for the pieces behind them,
+// and those of a token alone are joined in groups of eight.
 TEST(TileAttentionLeavesTest, LongSequencesKeepTheTree) {
   const TileAttended attended(64, WeightType::kBf16, {0});
-  for (const int32_t window : {0, 700}) {
-    Call call = Prompt(1149, 1152, 8);
+  for (const int32_t window : {0, 400, 700}) {
+    Call call = Prompt(2558, 2561, 8);
     call.window = window;
     ExpectOwnBits(attended, call);
     attended.ExpectClose(call, 0.03f);

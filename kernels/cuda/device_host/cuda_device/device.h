@@ -185,6 +185,10 @@ SLUICE_DEVICE float Fma(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);
 }
 SLUICE_DEVICE float SquareRoot(float x) { return __builtin_sqrtf(x); }
+// 2^x to 2^-22 of itself, as near as the device has it; 0 below -126.
+SLUICE_DEVICE float PowerOf2(float x) {
+  return x < -126.0f ? 0.0f : __builtin_exp2f(x);
+}
 template <typename To, typename From>
 SLUICE_DEVICE To BitCast(From from) {
   static_assert(sizeof(To) == sizeof(From));

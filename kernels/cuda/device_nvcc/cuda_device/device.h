@@ -1,6 +1,8 @@
 #ifndef SLUICE_KERNELS_CUDA_DEVICE_NVCC_CUDA_DEVICE_DEVICE_H_
 #define SLUICE_KERNELS_CUDA_DEVICE_NVCC_CUDA_DEVICE_DEVICE_H_
 
+// Size: one small function per operation of a GPU.
+
 #include <cstddef>
 #include <cstdint>
 
@@ -129,6 +131,11 @@ SLUICE_DEVICE float Fma(float a, float b, float c) {
   return __fmaf_rn(a, b, c);
 }
 SLUICE_DEVICE float SquareRoot(float x) { return __fsqrt_rn(x); }
+SLUICE_DEVICE float PowerOf2(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
 template <typename To, typename From>
 SLUICE_DEVICE To BitCast(From from) {
   static_assert(sizeof(To) == sizeof(From));
