@@ -63,7 +63,11 @@ struct Bf16KvReader {
     return LoadWord(ValueAt(at, d));
   }
   static SLUICE_DEVICE TileA KeyChunk(const KvSpot& at, int64_t d) {
-    return LoadTile(KeyAt(at, d));
+    // The kernel before wrote some of it, so that not LoadTile reads it.
+    const Quad bits = LoadQuad(reinterpret_cast<const float*>(KeyAt(at, d)));
+    return {
+        {BitCast<uint32_t>(bits.values[0]), BitCast<uint32_t>(bits.values[1]),
+         BitCast<uint32_t>(bits.values[2]), BitCast<uint32_t>(bits.values[3])}};
   }
 };
 
