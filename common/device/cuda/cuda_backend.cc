@@ -285,6 +285,18 @@ class CudaBackend final : public Backend {
                               {shards.bounds, shards.own_nodes}, out);
   }
 
+  void AddRowParallel(DeviceMatrix x, const Weight& weight,
+                      const RowShards& shards,
+                      std::span<const DeviceMatrix> parts,
+                      const ResidualAdd& add) override {
+    if (alone_ && add.norm.weight == nullptr && shards.own_nodes.size() == 1 &&
+        products_.AddSharded(View(x), weight, {shards.bounds, shards.own_nodes},
+                             Floats(add.bias), View(add.x))) {
+      return;
+    }
+    Backend::AddRowParallel(x, weight, shards, parts, add);
+  }
+
   void ReduceTree(int32_t num_leaves, std::span<const kernels::TreeNode> nodes,
                   std::span<const DeviceMatrix> parts,
                   DeviceMatrix out) override {
