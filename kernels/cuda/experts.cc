@@ -233,9 +233,10 @@ int32_t TileRowsOf(const ExpertsView& experts, const ExpertTable& table,
       !std::all_of(experts.down.begin(), experts.down.end(), IsTiled)) {
     return kTileTokens;
   }
-  constexpr int32_t kFewRows = 8;
-  return shape.pairs() > int64_t{kFewRows} * shape.experts ? kTileGroupRows
-                                                           : kFewRows;
+  constexpr int64_t kFewRows = 8;
+  if (shape.pairs() > kFewRows * shape.experts) return kTileGroupRows;
+  // A token has an expert once: no group has more rows than there are tokens.
+  return static_cast<int32_t>(std::min(kFewRows, shape.tokens));
 }
 
 // One call.

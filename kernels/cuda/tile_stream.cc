@@ -14,6 +14,7 @@ constexpr int kCells = kTileSide * kStreamTokens;
 struct StreamArgs {
   TileArgs tile;
   StreamEnd end;
+  int tokens;  // of a tile, at most
 };
 
 // A block per 16 outputs and tile of tokens; a warp takes every eighth leaf.
@@ -21,7 +22,7 @@ struct StreamArgs {
 template <typename Unit, bool kGated>
 struct StreamKernel {
   static constexpr int kThreads = kStreamThreads;
-  static constexpr int kLeastBlocks = 2;
+  static constexpr int kLeastBlocks = 4;
   static constexpr bool kWaitsItself = true;
   static constexpr int kTiles = kGated ? 2 : 1;
   using Args = StreamArgs;
@@ -45,25 +46,23 @@ struct StreamKernel {
     const auto partials =
         block.Allocate<float>(int64_t{kTiles} * shards * kCells);
     const int token = block.lane() / 4;
-    StreamRow x = {
+    UnitStream<Unit> weights(
+        block,
         token < tile.tokens ? t.x.data + tile.In(token) * t.x.stride : nullptr,
-        t.aligned, block.lane() % 4 * 4, 0};
-    UnitStream<Unit> weights;
+        a.tokens);
     bool waits = !grouped;
     for (int32_t s = block.warp(); s < kTiles * shards; s += kStreamWarps) {
       const int32_t begin = t.shards.bounds[s % shards];
-      x.end = t.shards.bounds[s % shards + 1];
+      const int32_t columns = t.shards.bounds[s % shards + 1] - begin;
       weights.Begin(At(t, tile.w, row_tile + s / shards * row_tiles, begin),
-                    (static_cast<int>(x.end) - begin + Unit::kColumns - 1) /
-                        Unit::kColumns,
-                    block.lane());
+                    columns / Unit::kColumns);
       if (waits) {
-        weights.Prefetch(block);
+        weights.Prefetch();
         block.WaitForInputs();
         waits = false;
       }
       TileC sum = {};
-      weights.Multiply(block, x, begin, sum);
+      weights.Multiply(begin, sum);
       Keep(block, partials, s, sum);
     }
     if (waits) block.WaitForInputs();
@@ -116,7 +115,7 @@ struct StreamKernel {
 
 template <typename Unit>
 bool HasWholeUnits(const ShardArgs& shards) {
-  for (int32_t s = 0; s < shards.num_shards; ++s) {
+  for (int32_t s = 0; s <= shards.num_shards; ++s) {
     if (shards.bounds[s] % Unit::kColumns != 0) return false;
   }
   return true;
@@ -131,23 +130,29 @@ void StartUnits(Stream stream, const StreamArgs& args, int64_t max_groups) {
       args.tile.grouped.groups != nullptr
           ? max_groups
           : (args.tile.x.rows + kStreamTokens - 1) / kStreamTokens;
-  Launch<Kernel>(stream, tiles * groups,
-                 sizeof(float) * kCells * Kernel::kTiles *
-                     static_cast<size_t>(args.tile.shards.num_shards),
-                 args);
+  const size_t partials = sizeof(float) * kCells * Kernel::kTiles *
+                          static_cast<size_t>(args.tile.shards.num_shards);
+  Launch<Kernel>(
+      stream, tiles * groups,
+      partials + UnitStream<Unit>::SharedBytes(kStreamWarps, args.tokens),
+      args);
 }
 
 }  // namespace
 
 bool CanStream(const TileArgs& args, WeightType type, const StreamEnd& end) {
   if (end.gated && args.rows % (2 * kTileSide) != 0) return false;
-  return type != WeightType::kBf16 || HasWholeUnits<Bf16Unit>(args.shards);
+  return args.aligned &&
+         (type != WeightType::kBf16 || HasWholeUnits<Bf16Unit>(args.shards));
 }
 
 void StartStream(Stream stream, const TileArgs& args, WeightType type,
                  const StreamEnd& end, int64_t max_groups) {
   SLUICE_CHECK(CanStream(args, type, end));
-  const StreamArgs all = {args, end};
+  const int64_t rows =
+      args.grouped.groups != nullptr ? args.grouped.tile_rows : args.x.rows;
+  const StreamArgs all = {
+      args, end, static_cast<int>(rows < kStreamTokens ? rows : kStreamTokens)};
   const auto start = [&](auto unit) {
     using Unit = decltype(unit);
     if (end.gated) return StartUnits<Unit, true>(stream, all, max_groups);

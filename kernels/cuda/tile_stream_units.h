@@ -12,26 +12,27 @@
 
 namespace sluice::kernels::cuda {
 
-// What a lane has of a step of BF16 weights, or of a run of codes, on its way
-// from memory: kColumns columns of 16 rows in kBytes bytes, multiplied by
-// kQuads times four activations of each lane. kAhead of them are on their way
-// at once, and the activations of kNear.
+// A step of BF16 weights, or a run of codes: kColumns columns of 16 rows in
+// kBytes bytes, of which a lane copies kWords words for itself to shared
+// memory. They are multiplied by kQuads times four activations of each lane.
 
 struct Bf16Unit {
   static constexpr int kColumns = kTileSide;
   static constexpr int kBytes = kStepBytes;
   static constexpr int kQuads = 1;
-  static constexpr int kAhead = 8;
-  static constexpr int kNear = 4;
+  static constexpr int kWords = 4;
 
-  SLUICE_DEVICE void Load(const uint8_t* at, int lane) {
-    words = StreamTile(at + lane * 16);
+  static SLUICE_DEVICE void Copy(Block& block, const uint8_t* unit,
+                                 const Shared<uint32_t>& words, int at,
+                                 int lane) {
+    block.CopyAsync(words, at + lane * 4,
+                    reinterpret_cast<const uint32_t*>(unit) + lane * 4);
   }
-  SLUICE_DEVICE void Multiply(Block& block, const TileB (&x)[kQuads],
-                              TileC& sum) const {
-    block.MultiplyTile(words, x[0], sum);
+  static SLUICE_DEVICE void Multiply(Block& block,
+                                     const Shared<uint32_t>& words, int at,
+                                     const TileB (&x)[kQuads], TileC& sum) {
+    block.MultiplyTile(LoadTile(words, at + block.lane() * 4), x[0], sum);
   }
-  TileA words;
 };
 
 template <typename Codes>
@@ -40,131 +41,164 @@ struct RunUnit {
   static constexpr int kColumns = kRunCols;
   static constexpr int kBytes = kLayout.bytes();
   static constexpr int kQuads = 2;
-  static constexpr int kAhead = 8;
-  static constexpr int kNear = 2;
-  using Words = std::conditional_t<kLayout.lane_bytes == 16, TileA, TileB>;
+  static constexpr int kCodeWords = kLayout.lane_bytes / 4;
+  // Codes, then the words that have the scales of rows g and g + 8.
+  static constexpr int kWords = kCodeWords + 2;
 
-  SLUICE_DEVICE void Load(const uint8_t* at, int lane) {
-    const uint8_t* const codes = at + kLayout.codes() + lane * sizeof(Words);
-    if constexpr (kLayout.lane_bytes == 16) {
-      words = StreamTile(codes);
-    } else {
-      words = StreamHalfTile(codes);
-    }
+  // Size: where it comes from, and where a lane's part stands.
+  static SLUICE_DEVICE void Copy(Block& block, const uint8_t* unit,
+                                 const Shared<uint32_t>& words, int at,
+                                 int lane) {
+    const auto* const codes =
+        reinterpret_cast<const uint32_t*>(unit + kLayout.codes());
+    block.CopyAsync<kLayout.lane_bytes>(words, at + lane * kCodeWords,
+                                        codes + lane * kCodeWords);
     for (int half = 0; half < 2; ++half) {
-      scales[half] = ScaleBits(at, lane / 4 + 8 * half);
+      const int byte = (lane / 4 + 8 * half) * kLayout.scale_bytes;
+      block.CopyAsync<4>(words, at + (kCodeWords + half) * kWarpLanes + lane,
+                         reinterpret_cast<const uint32_t*>(unit) + byte / 4);
     }
   }
-  // As they are stored: what has not arrived yet cannot be widened.
-  static SLUICE_DEVICE uint32_t ScaleBits(const uint8_t* run, int row) {
+  static SLUICE_DEVICE float ScaleOf(uint32_t word, int row) {
     if constexpr (kLayout.scale_bytes == 4) {
-      return LoadWord(run + 4 * row);
+      return BitCast<float>(word);
     } else {
-      return reinterpret_cast<const uint16_t*>(run)[row];
+      const uint32_t bits = row % 2 == 0 ? word & 0xFFFFu : word >> 16;
+      if constexpr (Codes::kType == WeightType::kMxfp4) {
+        return BitCast<float>(bits << 16);
+      } else {
+        return HalfOfBits(bits);
+      }
     }
   }
-  static SLUICE_DEVICE float Scale(uint32_t bits) {
-    if constexpr (kLayout.scale_bytes == 4) {
-      return BitCast<float>(bits);
-    } else if constexpr (Codes::kType == WeightType::kMxfp4) {
-      return BitCast<float>(bits << 16);
+  // Size: as Bf16Unit's.
+  static SLUICE_DEVICE void Multiply(Block& block,
+                                     const Shared<uint32_t>& words, int at,
+                                     const TileB (&x)[kQuads], TileC& sum) {
+    const int lane = block.lane();
+    std::conditional_t<kCodeWords == 4, TileA, TileB> codes;
+    if constexpr (kCodeWords == 4) {
+      codes = LoadTile(words, at + lane * kCodeWords);
     } else {
-      return HalfOfBits(bits);
+      codes = LoadHalfTile(words, at + lane * kCodeWords);
     }
-  }
-  SLUICE_DEVICE void Multiply(Block& block, const TileB (&x)[kQuads],
-                              TileC& sum) const {
     TileC part = {};
-    block.MultiplyTile(Codes::Step(words, 0), x[0], part);
-    block.MultiplyTile(Codes::Step(words, 1), x[1], part);
-    for (int v = 0; v < 4; ++v) {
-      sum.values[v] = Fma(part.values[v], Scale(scales[v / 2]), sum.values[v]);
-    }
-  }
-  Words words;
-  uint32_t scales[2];
-};
-
-// A lane's row of x.
-struct StreamRow {
-  const float* row;  // null: zeros
-  bool aligned;
-  // The lane's column of a unit's first step.
-  int64_t column;
-  int64_t end;  // zeros from here on
-
-  template <int kQuads>
-  SLUICE_DEVICE void Load(int64_t unit_column, Quad (&to)[kQuads]) const {
-    SLUICE_UNROLL
-    for (int q = 0; q < kQuads; ++q) {
-      to[q] = row == nullptr
-                  ? Quad{}
-                  : LoadColumns(row, aligned,
-                                unit_column + column + q * kTileSide, end);
+    block.MultiplyTile(Codes::Step(codes, 0), x[0], part);
+    block.MultiplyTile(Codes::Step(codes, 1), x[1], part);
+    for (int half = 0; half < 2; ++half) {
+      const float scale = ScaleOf(
+          words.Get(at + (kCodeWords + half) * kWarpLanes + lane), lane / 4);
+      for (int v = 2 * half; v < 2 * half + 2; ++v) {
+        sum.values[v] = Fma(part.values[v], scale, sum.values[v]);
+      }
     }
   }
 };
 
-// One leaf's weights, in a ring.
+// A warp's chain of one leaf. kStages units are on their way at once: every
+// lane copies to shared memory what it will read itself, so no lane waits for
+// another.
 template <typename Unit>
 class UnitStream {
  public:
-  // `units` of the leaf from `at` on.
-  SLUICE_DEVICE void Begin(const uint8_t* at, int units, int lane) {
+  static constexpr int kStages = 8;
+  static constexpr int kStageWords = Unit::kWords * kWarpLanes;
+
+  // Words of a block's warps for tiles of `tokens` tokens.
+  static SLUICE_DEVICE int WeightWords(int warps) {
+    return warps * kStages * kStageWords;
+  }
+  static SLUICE_DEVICE int InputWords(int warps, int tokens) {
+    return warps * kStages * Unit::kQuads * tokens * kTileSide;
+  }
+  // Bytes of both.
+  static size_t SharedBytes(int warps, int tokens) {
+    return sizeof(uint32_t) *
+           static_cast<size_t>(
+               warps * kStages *
+               (kStageWords + Unit::kQuads * tokens * kTileSide));
+  }
+
+  // `row`: the lane's token's, or null; `tokens` of a tile at most.
+  SLUICE_DEVICE UnitStream(Block& block, const float* row, int tokens)
+      : block_(block),
+        row_(row == nullptr ? nullptr
+                            : reinterpret_cast<const uint32_t*>(row) +
+                                  block.lane() % 4 * 4),
+        words_(block.Allocate<uint32_t>(
+            WeightWords(block.threads() / kWarpLanes))),
+        inputs_(block.Allocate<uint32_t>(
+            InputWords(block.threads() / kWarpLanes, tokens))),
+        stage_inputs_(Unit::kQuads * tokens * kTileSide) {}
+
+  // Begins a leaf of `units` units at `at`.
+  SLUICE_DEVICE void Begin(const uint8_t* at, int units) {
     at_ = at;
     units_ = units;
-    lane_ = lane;
-    SLUICE_UNROLL
-    for (int i = 0; i < Unit::kAhead; ++i) {
-      if (i < units_) ring_[i].Load(at_ + int64_t{i} * Unit::kBytes, lane_);
-    }
+    for (int i = 0; i < kStages && i < units_; ++i) CopyWeights(i);
   }
   // Asks for more of the leaf, for as long as a kernel waits for its inputs.
-  SLUICE_DEVICE void Prefetch(Block& block) const {
+  SLUICE_DEVICE void Prefetch() const {
     constexpr int kMost = 12 * 1024 / Unit::kBytes;
-    const int more =
-        units_ - Unit::kAhead < kMost ? units_ - Unit::kAhead : kMost;
-    if (more > 0 && lane_ == 0) {
-      block.Prefetch(at_ + Unit::kAhead * Unit::kBytes, more * Unit::kBytes);
+    const int more = units_ - kStages < kMost ? units_ - kStages : kMost;
+    if (more > 0 && block_.lane() == 0) {
+      block_.Prefetch(at_ + kStages * Unit::kBytes, more * Unit::kBytes);
     }
   }
-  // Adds the leaf's chain from column `begin` on to `sum`.
-  SLUICE_DEVICE void Multiply(Block& block, const StreamRow& x, int64_t begin,
-                              TileC& sum) {
-    static_assert(Unit::kAhead % Unit::kNear == 0);
-    Quad near[Unit::kNear][Unit::kQuads];
-    SLUICE_UNROLL
-    for (int i = 0; i < Unit::kNear; ++i) {
-      if (i < units_) x.Load(begin + int64_t{i} * Unit::kColumns, near[i]);
+  // Adds the leaf's chain from column `column` on to `sum`.
+  SLUICE_DEVICE void Multiply(int64_t column, TileC& sum) {
+    for (int i = 0; i < kStages; ++i) {
+      if (i < units_) CopyInputs(i, column);
+      block_.CommitCopies();
     }
-    for (int base = 0; base < units_; base += Unit::kAhead) {
-      SLUICE_UNROLL
-      for (int i = 0; i < Unit::kAhead; ++i) {
-        const int unit = base + i;
-        if (unit >= units_) continue;
-        TileB operands[Unit::kQuads];
-        SLUICE_UNROLL
-        for (int q = 0; q < Unit::kQuads; ++q) {
-          operands[q] = PackQuad(near[i % Unit::kNear][q]);
-        }
-        ring_[i].Multiply(block, operands, sum);
-        if (unit + Unit::kAhead < units_) {
-          ring_[i].Load(at_ + int64_t{unit + Unit::kAhead} * Unit::kBytes,
-                        lane_);
-        }
-        if (unit + Unit::kNear < units_) {
-          x.Load(begin + int64_t{unit + Unit::kNear} * Unit::kColumns,
-                 near[i % Unit::kNear]);
-        }
+    for (int unit = 0; unit < units_; ++unit) {
+      block_.template WaitCopies<kStages - 1>();
+      const int stage = StageOf(unit);
+      TileB x[Unit::kQuads];
+      for (int q = 0; q < Unit::kQuads; ++q) x[q] = Input(stage, q);
+      Unit::Multiply(block_, words_, stage * kStageWords, x, sum);
+      if (unit + kStages < units_) {
+        CopyWeights(unit + kStages);
+        CopyInputs(unit + kStages, column);
       }
+      block_.CommitCopies();
     }
   }
 
  private:
-  const uint8_t* at_;
-  int units_;
-  int lane_;
-  Unit ring_[Unit::kAhead];
+  SLUICE_DEVICE int StageOf(int unit) const {
+    return block_.warp() * kStages + unit % kStages;
+  }
+  SLUICE_DEVICE void CopyWeights(int unit) {
+    Unit::Copy(block_, at_ + int64_t{unit} * Unit::kBytes, words_,
+               StageOf(unit) * kStageWords, block_.lane());
+  }
+  SLUICE_DEVICE int InputAt(int stage, int quad) const {
+    return stage * stage_inputs_ + quad * (stage_inputs_ / Unit::kQuads) +
+           block_.lane() * 4;
+  }
+  SLUICE_DEVICE void CopyInputs(int unit, int64_t column) {
+    if (row_ == nullptr) return;
+    for (int q = 0; q < Unit::kQuads; ++q) {
+      block_.CopyAsync(
+          inputs_, InputAt(StageOf(unit), q),
+          row_ + column + int64_t{unit} * Unit::kColumns + q * kTileSide);
+    }
+  }
+  SLUICE_DEVICE TileB Input(int stage, int quad) const {
+    if (row_ == nullptr) return {};
+    const TileA x = LoadTile(inputs_, InputAt(stage, quad));
+    return {{PackPair(BitCast<float>(x.words[0]), BitCast<float>(x.words[1])),
+             PackPair(BitCast<float>(x.words[2]), BitCast<float>(x.words[3]))}};
+  }
+
+  Block& block_;
+  const uint32_t* const row_;
+  const Shared<uint32_t> words_;
+  const Shared<uint32_t> inputs_;
+  const int stage_inputs_;  // words
+  const uint8_t* at_ = nullptr;
+  int units_ = 0;
 };
 
 }  // namespace sluice::kernels::cuda

@@ -142,11 +142,12 @@ class Block {
     }
     machine_->SyncWarp(thread_, line);
   }
-  // Elements [0, count) of `from` to `to` from `at` on, once WaitCopies is
-  // called. 16 bytes: both ends aligned.
-  template <typename T>
+  // kBytes (16, 8 or 4) of `from` to `to` from element `at` on, once WaitCopies
+  // is called; both ends are aligned to them.
+  template <int kBytes = 16, typename T>
   void CopyAsync(const Shared<T>& to, int64_t at, const T* from) {
-    constexpr int kCount = 16 / sizeof(T);
+    constexpr int kCount = kBytes / sizeof(T);
+    static_assert(kBytes == 16 || kBytes == 8 || kBytes == 4);
     copies_.push_back([to, at, from] {
       for (int i = 0; i < kCount; ++i) to.Set(at + i, from[i]);
     });
@@ -239,10 +240,6 @@ SLUICE_DEVICE TileB LoadHalfTile(const void* from) {
   TileB words;
   std::memcpy(&words, __builtin_assume_aligned(from, 8), sizeof(words));
   return words;
-}
-SLUICE_DEVICE TileA StreamTile(const void* from) { return LoadTile(from); }
-SLUICE_DEVICE TileB StreamHalfTile(const void* from) {
-  return LoadHalfTile(from);
 }
 // The same of shared memory, from element `at` on.
 SLUICE_DEVICE TileA LoadTile(const Shared<uint32_t>& from, int64_t at) {

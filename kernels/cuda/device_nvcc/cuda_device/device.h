@@ -104,13 +104,19 @@ class Block {
         : "r"(a.words[0]), "r"(a.words[1]), "r"(a.words[2]), "r"(a.words[3]),
           "r"(b.words[0]), "r"(b.words[1]));
   }
-  template <typename T>
+  template <int kBytes = 16, typename T>
   SLUICE_DEVICE void CopyAsync(const Shared<T>& to, int64_t at, const T* from) {
     const auto address =
         static_cast<uint32_t>(__cvta_generic_to_shared(to.at(at)));
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address),
-                 "l"(from)
-                 : "memory");
+    if constexpr (kBytes == 16) {
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address),
+                   "l"(from)
+                   : "memory");
+    } else {
+      asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address),
+                   "l"(from), "n"(kBytes)
+                   : "memory");
+    }
   }
   SLUICE_DEVICE void WaitCopies() {
     asm volatile("cp.async.wait_all;" ::: "memory");
@@ -173,22 +179,6 @@ SLUICE_DEVICE TileA LoadTile(const void* from) {
 SLUICE_DEVICE TileB LoadHalfTile(const void* from) {
   const uint2 words = __ldg(static_cast<const uint2*>(from));
   return {{words.x, words.y}};
-}
-// The same of bytes that the multiprocessor reads once.
-SLUICE_DEVICE TileA StreamTile(const void* from) {
-  TileA tile;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(tile.words[0]), "=r"(tile.words[1]), "=r"(tile.words[2]),
-                 "=r"(tile.words[3])
-               : "l"(from));
-  return tile;
-}
-SLUICE_DEVICE TileB StreamHalfTile(const void* from) {
-  TileB tile;
-  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
-               : "=r"(tile.words[0]), "=r"(tile.words[1])
-               : "l"(from));
-  return tile;
 }
 SLUICE_DEVICE TileA LoadTile(const Shared<uint32_t>& from, int64_t at) {
   const uint4 words = *reinterpret_cast<const uint4*>(from.at(at));
