@@ -226,17 +226,19 @@ WeightView TileView(const ExpertWeight& w) {
 }
 bool IsTiled(const ExpertWeight& w) { return HasTiles(TileView(w).type); }
 // The rows of a group at most: those of the product that takes the fewest.
-int32_t TileRowsOf(const ExpertsView& experts, const ExpertTable& table,
-                   const ExpertShape& shape) {
+int32_t TileRowsOf(Stream stream, const ExpertsView& experts,
+                   const ExpertTable& table, const ExpertShape& shape) {
   if (!table.tiles ||
       !std::all_of(experts.gate_up.begin(), experts.gate_up.end(), IsTiled) ||
       !std::all_of(experts.down.begin(), experts.down.end(), IsTiled)) {
     return kTileTokens;
   }
-  constexpr int64_t kFewRows = 8;
-  if (shape.pairs() > kFewRows * shape.experts) return kTileGroupRows;
+  const int32_t rows =
+      TileGroupRows(stream, shape.pairs(), shape.experts, table.tile_memory);
   // A token has an expert once: no group has more rows than there are tokens.
-  return static_cast<int32_t>(std::min(kFewRows, shape.tokens));
+  return rows <= kFewTokens
+             ? static_cast<int32_t>(std::min<int64_t>(rows, shape.tokens))
+             : rows;
 }
 
 // One call.
@@ -251,7 +253,7 @@ class ExpertCall {
         rows_(rows),
         shape_(shape),
         at_(layout),
-        tile_rows_(TileRowsOf(experts, table, shape)) {}
+        tile_rows_(TileRowsOf(stream, experts, table, shape)) {}
 
   void Run() {
     Launch<PlanKernel>(stream_, 1, PlanKernel::SharedBytes(shape_.experts),
@@ -353,7 +355,8 @@ class ExpertCall {
   void Multiply(ConstMatrix x, const ExpertWeight& like, const float* bias,
                 const ExpertRun& run, bool* finite, Matrix y) {
     if (table_.tiles && IsTiled(like)) {
-      return TileMatMulGroups(stream_, x, TileView(like), bias, run, y);
+      return TileMatMulGroups(stream_, x, TileView(like), bias, run, y,
+                              table_.tile_memory);
     }
     if (like.is_plain()) {
       return MatMulGroups(stream_, x, like.plain, bias, run, y);

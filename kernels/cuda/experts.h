@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/cuda/tile_products.h"
 #include "kernels/experts.h"
 
 namespace sluice::kernels::cuda {
@@ -33,6 +34,7 @@ struct ExpertTable {
   // Weights of types that have tiles (weight_tiles.h) are tiles, and products
   // with them those of tile_products.h.
   bool tiles = false;
+  TileMemory tile_memory;  // of these products
 };
 
 // experts.h's ExpertNodes on a stream, with its contract and its bits. A

@@ -17,12 +17,17 @@ struct LargeShape : GemmShape<2, 4, 4, 4> {
   static constexpr int kStages = 4;
   static constexpr int kBlocksAtOnce = 1;
 };
+// Fewer warps widen the same codes.
+struct LargeRunShape : GemmShape<4, 2, 2, 8> {
+  static constexpr int kStages = 4;
+  static constexpr int kBlocksAtOnce = 1;
+};
 struct MiddleShape : GemmShape<4, 2, 2, 4> {
   static constexpr int kStages = 6;
   static constexpr int kBlocksAtOnce = 1;
 };
 struct SmallShape : GemmShape<8, 1, 1, 4> {
-  static constexpr int kStages = 6;
+  static constexpr int kStages = 8;
   static constexpr int kBlocksAtOnce = 2;
 };
 
@@ -31,21 +36,30 @@ struct RoundRowsKernel {
   static constexpr int kThreads = 256;
   struct Args {
     ConstMatrix x;
+    GroupedRows grouped;
     bool aligned;
-    int64_t runs;
-    int64_t octets;
+    int32_t runs;
+    int32_t octets;  // of a block of tokens
+    int64_t token_blocks;
     uint32_t* to;
   };
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
     const int64_t at = block.index() * (kThreads / kWarpLanes) + block.warp();
-    if (at >= a.octets * a.runs) return;
-    const int64_t token = at / a.runs * 8 + block.lane() / 4;
+    const int64_t octet = at / a.runs;
+    ProductTile tile;
+    if (octet >= a.token_blocks * a.octets ||
+        !FindTile(a.grouped, octet / a.octets, a.x.rows, nullptr, nullptr, 0,
+                  tile)) {
+      return;
+    }
+    const auto token =
+        static_cast<int>(octet % a.octets * 8 + block.lane() / 4);
     const int64_t column = at % a.runs * kRunCols + block.lane() % 4 * 4;
     uint32_t* const to = a.to + at * kOctetRunWords + block.lane() * 2;
     for (int step = 0; step < 2; ++step) {
       TileB b = {};
-      if (token < a.x.rows) {
-        b = LoadOperand(a.x.data + token * a.x.stride, a.aligned,
+      if (token < tile.tokens) {
+        b = LoadOperand(a.x.data + tile.In(token) * a.x.stride, a.aligned,
                         column + step * kTileSide, a.x.cols);
       }
       to[step * kOctetStepWords] = b.words[0];
@@ -106,84 +120,131 @@ GemmSplit SplitOf(const ShardArgs& shards, int32_t piece_leaves) {
   }
   return split;
 }
-int32_t SharedLevels(int32_t piece_leaves) {
-  // Neither the lowest nor the highest.
-  return std::max(std::countr_zero(static_cast<uint32_t>(piece_leaves)) - 2, 0);
-}
-
-template <typename Kernel, typename Shape>
-size_t SharedBytes(int32_t piece_leaves) {
-  return Kernel::kRingBytes +
-         static_cast<size_t>(SharedLevels(piece_leaves) * Shape::kCells) *
-             sizeof(float);
-}
-
-template <typename Operand, typename Shape>
-bool StartShape(Stream stream, const TileArgs& product,
-                const TileMemory& memory) {
-  using Kernel = GemmKernel<Operand, Shape>;
-  GemmArgs args = {};
-  args.product = product;
-  args.runs = static_cast<int32_t>((product.cols + kRunCols - 1) / kRunCols);
-  args.whole_runs = static_cast<int32_t>(
-      product.cols % kRunCols == 0 || product.cols % kRunCols > kTileSide
-          ? args.runs
-          : args.runs - 1);
-  args.row_blocks = (product.rows + Shape::kBlockRows - 1) / Shape::kBlockRows;
-  args.token_blocks =
-      (product.x.rows + Shape::kBlockTokens - 1) / Shape::kBlockTokens;
-  const DeviceLimits limits = LimitsOf(stream);
-  const int64_t enough =
-      limits.multiprocessors * Shape::kBlocksAtOnce * 15 / 16;
-  GemmSplit split = SplitOf(product.shards, kGemmPieceLeaves);
-  const auto fits = [&] {
-    return SharedBytes<Kernel, Shape>(split.piece_leaves) <=
-           limits.shared_bytes;
-  };
-  while (split.piece_leaves > 1 &&
-         (!fits() ||
-          split.pieces * args.row_blocks * args.token_blocks < enough)) {
-    const GemmSplit finer = SplitOf(product.shards, split.piece_leaves / 2);
-    if (finer.most > kMostPieces) break;
-    split = finer;
+// The levels above the lowest of a piece's tree.
+int32_t LevelsOf(const ShardArgs& shards, int32_t piece_leaves) {
+  int32_t most = 1;
+  for (int32_t o = 0; o < shards.num_outputs; ++o) {
+    most = std::max(most, shards.nodes[o].end - shards.nodes[o].begin);
   }
-  if (!fits() || split.most > kMostPieces) return false;
-
-  const int64_t octets = args.token_blocks * Shape::kBlockOctets;
-  const int64_t row_words = octets * args.runs * kOctetRunWords;
-  const int64_t each = product.x.rows * product.rows;
-  const bool joins = split.pieces > product.shards.num_outputs;
-  auto* const words = static_cast<uint32_t*>(
-      memory((row_words + (joins ? split.pieces * each : 0)) *
-             static_cast<int64_t>(sizeof(uint32_t))));
-  args.rows = words;
-  args.pieces = joins ? reinterpret_cast<float*>(words + row_words) : nullptr;
-  args.piece_leaves = split.piece_leaves;
-  args.shared_levels = SharedLevels(split.piece_leaves);
-
-  constexpr int kWarps = RoundRowsKernel::kThreads / kWarpLanes;
-  Launch<RoundRowsKernel>(
-      stream, (octets * args.runs + kWarps - 1) / kWarps, 0,
-      {product.x, product.aligned, args.runs, octets, words});
-  Launch<Kernel>(stream, split.pieces * args.row_blocks * args.token_blocks,
-                 SharedBytes<Kernel, Shape>(split.piece_leaves), args);
-  if (!joins) return true;
-  Launch<JoinPiecesKernel>(
-      stream,
-      (each + JoinPiecesKernel::kThreads - 1) / JoinPiecesKernel::kThreads, 0,
-      args);
-  return true;
+  const auto leaves = static_cast<uint32_t>(std::min(most, piece_leaves));
+  return std::max(static_cast<int32_t>(std::bit_width(leaves - 1)) - 1, 0);
 }
+
+// A product in blocks of a shape.
+template <typename Operand, typename Shape>
+class GemmStart {
+ public:
+  // `groups`: of experts, at most; 0: a product of one weight.
+  GemmStart(Stream stream, const TileArgs& product, int64_t groups)
+      : stream_(stream), limits_(LimitsOf(stream)), grouped_(groups > 0) {
+    args_.product = product;
+    if (!grouped_) args_.product.grouped.tile_rows = Shape::kBlockTokens;
+    args_.runs = static_cast<int32_t>((product.cols + kRunCols - 1) / kRunCols);
+    const int64_t rest = product.cols % kRunCols;
+    args_.whole_runs =
+        rest == 0 || rest > kTileSide ? args_.runs : args_.runs - 1;
+    args_.row_blocks =
+        (product.rows + Shape::kBlockRows - 1) / Shape::kBlockRows;
+    args_.token_blocks = grouped_ ? groups
+                                  : (product.x.rows + Shape::kBlockTokens - 1) /
+                                        Shape::kBlockTokens;
+  }
+
+  bool Start(const TileMemory& memory) {
+    if (!Split()) return false;
+    const int64_t row_words =
+        args_.token_blocks * Shape::kBlockOctets * args_.runs * kOctetRunWords;
+    const int64_t each = args_.product.x.rows * args_.product.rows;
+    const bool joins = split_.pieces > args_.product.shards.num_outputs;
+    auto* const words = static_cast<uint32_t*>(
+        memory((row_words + (joins ? split_.pieces * each : 0)) *
+               static_cast<int64_t>(sizeof(uint32_t))));
+    args_.rows = words;
+    args_.pieces =
+        joins ? reinterpret_cast<float*>(words + row_words) : nullptr;
+    RoundRows(words);
+    Launch<Kernel>(stream_, Blocks(split_), SharedBytes(args_.shared_levels),
+                   args_);
+    if (!joins) return true;
+    Launch<JoinPiecesKernel>(
+        stream_,
+        (each + JoinPiecesKernel::kThreads - 1) / JoinPiecesKernel::kThreads, 0,
+        args_);
+    return true;
+  }
+
+ private:
+  using Kernel = GemmKernel<Operand, Shape>;
+
+  int64_t Blocks(const GemmSplit& split) const {
+    return split.pieces * args_.row_blocks * args_.token_blocks;
+  }
+  static size_t SharedBytes(int32_t levels) {
+    return Kernel::kRingBytes +
+           static_cast<size_t>(levels * Shape::kCells) * sizeof(float);
+  }
+  // Whether a block has the levels that the output cannot take.
+  bool Fits(const GemmSplit& split) const {
+    const int32_t levels = LevelsOf(args_.product.shards, split.piece_leaves);
+    return SharedBytes(std::max(levels - 1, 0)) <= limits_.shared_bytes;
+  }
+  // Finds pieces that fit and are enough, if there are.
+  bool Split() {
+    const ShardArgs& shards = args_.product.shards;
+    const int64_t enough =
+        grouped_ ? 0 : limits_.multiprocessors * Shape::kBlocksAtOnce * 15 / 16;
+    split_ = SplitOf(shards, kGemmPieceLeaves);
+    while (split_.piece_leaves > 1 &&
+           (!Fits(split_) || Blocks(split_) < enough)) {
+      const GemmSplit finer = SplitOf(shards, split_.piece_leaves / 2);
+      if (finer.most > kMostPieces) break;
+      split_ = finer;
+    }
+    if (!Fits(split_) || split_.most > kMostPieces) return false;
+    if (grouped_ && split_.pieces > shards.num_outputs) return false;
+    const int32_t levels = LevelsOf(shards, split_.piece_leaves);
+    // A block's reserve is less than a kilobyte.
+    const size_t share = limits_.shared_bytes / Shape::kBlocksAtOnce - 1024;
+    args_.shared_levels =
+        SharedBytes(levels) <= share ? levels : std::max(levels - 1, 0);
+    args_.piece_leaves = split_.piece_leaves;
+    return true;
+  }
+  void RoundRows(uint32_t* to) {
+    constexpr int kWarps = RoundRowsKernel::kThreads / kWarpLanes;
+    const int64_t warps = args_.token_blocks * Shape::kBlockOctets * args_.runs;
+    Launch<RoundRowsKernel>(
+        stream_, (warps + kWarps - 1) / kWarps, 0,
+        {args_.product.x, args_.product.grouped, args_.product.aligned,
+         args_.runs, Shape::kBlockOctets, args_.token_blocks, to});
+  }
+
+  const Stream stream_;
+  const DeviceLimits limits_;
+  const bool grouped_;
+  GemmArgs args_ = {};
+  GemmSplit split_;
+};
 
 template <template <int, int> typename Operand>
-bool StartType(Stream stream, const TileArgs& args, const TileMemory& memory) {
+bool StartType(Stream stream, const TileArgs& args, int64_t groups,
+               const TileMemory& memory) {
   const auto start = [&](auto shape) {
     using Shape = decltype(shape);
-    return StartShape<Operand<Shape::kTiles, Shape::kOctets>, Shape>(
-        stream, args, memory);
+    using Start = GemmStart<Operand<Shape::kTiles, Shape::kOctets>, Shape>;
+    return Start(stream, args, groups).Start(memory);
   };
-  if (args.x.rows > MiddleShape::kBlockTokens) return start(LargeShape());
-  if (args.x.rows > SmallShape::kBlockTokens) return start(MiddleShape());
+  const int64_t rows = groups > 0 ? args.grouped.tile_rows : args.x.rows;
+  if (rows > MiddleShape::kBlockTokens) {
+    if constexpr (Operand<1, 1>::kInRuns) {
+      return start(LargeRunShape());
+    } else {
+      return start(LargeShape());
+    }
+  }
+  if (rows > SmallShape::kBlockTokens) {
+    return start(MiddleShape());
+  }
   return start(SmallShape());
 }
 
@@ -199,23 +260,27 @@ using Mxfp4Operand = RunOperand<Mxfp4Codes, kTiles, kOctets>;
 }  // namespace
 
 bool StartGemm(Stream stream, const TileArgs& args, WeightType type,
-               const TileMemory& memory) {
-  if (args.x.rows < kGemmFrom || !memory) return false;
+               int64_t groups, const TileMemory& memory) {
+  static_assert(SmallShape::kBlockTokens == kTileGroupRows);
+  static_assert(LargeShape::kBlockTokens == kLargeGroupRows);
+  static_assert(LargeRunShape::kBlockTokens == kLargeGroupRows);
+  const int64_t rows = groups > 0 ? args.grouped.tile_rows : args.x.rows;
+  if (rows < kGemmFrom || !memory) return false;
   for (int32_t s = 0; s <= args.shards.num_shards; ++s) {
     const int32_t bound = args.shards.bounds[s];
     if (bound % kRunCols != 0 && bound != args.cols) return false;
   }
   switch (type) {
     case WeightType::kBf16:
-      return StartType<Bf16Operand>(stream, args, memory);
+      return StartType<Bf16Operand>(stream, args, groups, memory);
     case WeightType::kE4m3:
-      return StartType<E4m3Operand>(stream, args, memory);
+      return StartType<E4m3Operand>(stream, args, groups, memory);
     case WeightType::kQ8_0:
-      return StartType<Q8Operand>(stream, args, memory);
+      return StartType<Q8Operand>(stream, args, groups, memory);
     case WeightType::kQ4_0:
-      return StartType<Q4Operand>(stream, args, memory);
+      return StartType<Q4Operand>(stream, args, groups, memory);
     default:
-      return StartType<Mxfp4Operand>(stream, args, memory);
+      return StartType<Mxfp4Operand>(stream, args, groups, memory);
   }
 }
 

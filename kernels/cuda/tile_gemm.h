@@ -9,16 +9,17 @@
 
 namespace sluice::kernels::cuda {
 
-// A product of one weight with more than eight rows. A pass rounds the rows to
-// fragments of operand B in `memory`; blocks of 128 outputs by 32, 64 or 128
-// rows bring both operands to shared memory some runs of 32 columns ahead.
-// Where that gives too few blocks, several share an output's leaves: each
-// stores an aligned node's sum, and a last pass joins these. The chains and the
-// tree are tile_products.h's, and so are the bits. False, and nothing is
-// started, for few rows, without memory, and for leaves that begin within a
+// A product with more than eight rows of one weight, or of a group of experts;
+// `groups`: as many there may be, 0: a product of one weight. A pass rounds the
+// rows to fragments of operand B in `memory`; blocks of 128 outputs by 32, 64
+// or 128 rows bring both operands to shared memory some runs of 32 columns
+// ahead. Where that gives too few blocks, several share an output's leaves:
+// each stores an aligned node's sum, and a last pass joins these. The chains
+// and the tree are tile_products.h's, and so are the bits. False, and nothing
+// is started, for few rows, without memory, and for leaves that begin within a
 // run.
 bool StartGemm(Stream stream, const TileArgs& args, WeightType type,
-               const TileMemory& memory);
+               int64_t groups, const TileMemory& memory);
 
 }  // namespace sluice::kernels::cuda
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/products_tiles.h"
 #include "kernels/cuda/tile_chains.h"
 #include "kernels/cuda/tile_gemm_operands.h"
 
@@ -44,8 +45,19 @@ struct GemmArgs {
   int64_t token_blocks;
   int32_t piece_leaves;  // a power of two, at most kGemmPieceLeaves
   float* pieces;         // [piece, tokens, rows]; null: a piece is an output
+  // Levels of the tree above the lowest that wait in shared memory: all, or all
+  // but the highest.
   int32_t shared_levels;
 };
+
+// What a block's tokens are, which are a group's of experts or successive ones.
+// False where there are none.
+SLUICE_DEVICE bool FindGemmTile(const GemmArgs& a, int64_t token_block,
+                                ProductTile& tile) {
+  const TileArgs& product = a.product;
+  return FindTile(product.grouped, token_block, product.x.rows, product.w,
+                  product.bias, product.rows, tile);
+}
 
 // The levels of a tree of `leaves` below its root: a sum waits in one of them
 // for its right neighbour.
@@ -59,9 +71,9 @@ SLUICE_DEVICE int TreeLevels(int32_t leaves) {
 struct GemmPiece {
   int32_t begin = 0;
   int32_t end = 0;
-  float* to = nullptr;
+  float* to = nullptr;  // of token 0
   int64_t stride = 0;
-  const float* bias = nullptr;
+  bool is_output = true;  // and has the bias
 };
 SLUICE_DEVICE GemmPiece PieceOf(const GemmArgs& a, int32_t index) {
   GemmPiece piece;
@@ -81,13 +93,12 @@ SLUICE_DEVICE GemmPiece PieceOf(const GemmArgs& a, int32_t index) {
                     : piece.begin + a.piece_leaves;
     piece.to = shards.y[o];
     piece.stride = shards.stride[o];
-    piece.bias = a.product.bias;
     break;
   }
   if (a.pieces != nullptr) {
     piece.to = a.pieces + index * a.product.x.rows * a.product.rows;
     piece.stride = a.product.rows;
-    piece.bias = nullptr;
+    piece.is_output = false;
   }
   return piece;
 }
@@ -103,9 +114,11 @@ class GemmBlock {
   static constexpr int kStageWords = kWeightWords + kRowWords;
   static constexpr int kRingWords = Shape::kStages * kStageWords;
 
-  SLUICE_DEVICE GemmBlock(Block& block, const GemmArgs& a)
+  SLUICE_DEVICE GemmBlock(Block& block, const GemmArgs& a,
+                          const ProductTile& tile)
       : block_(block),
         a_(a),
+        tile_(tile),
         piece_(PieceOf(a, static_cast<int32_t>(block.index() / a.token_blocks /
                                                a.row_blocks))),
         words_(block.Allocate<uint32_t>(kRingWords)),
@@ -146,29 +159,26 @@ class GemmBlock {
   SLUICE_DEVICE void FindPlace(int64_t row_block, int64_t token_block) {
     const int64_t tile = row_block * Shape::kBlockTiles;
     const int64_t octet = token_block * Shape::kBlockOctets;
-    const auto last =
-        static_cast<int>((a_.product.rows - 1) / kTileSide - tile);
-    const auto tile_words = static_cast<uint32_t>(
+    const int64_t last = (a_.product.rows - 1) / kTileSide;
+    const int64_t tile_words =
         Operand::kInRuns ? int64_t{a_.runs} * Operand::kRunWords
-                         : StepsOf(a_.product.cols) * (kStepBytes / 4));
-    first_weights_ =
-        static_cast<const uint32_t*>(a_.product.w) + tile * int64_t{tile_words};
+                         : StepsOf(a_.product.cols) * (kStepBytes / 4);
     for (int i = 0; i < kWeightCopies; ++i) {
       const int c = i * kThreads + block_.thread();
-      const int own = c / kRunChunks < last ? c / kRunChunks : last;
-      from_weights_[i] = own * tile_words + c % kRunChunks * 4;
+      const int64_t own = tile + c / kRunChunks;
+      from_weights_[i] = static_cast<const uint32_t*>(tile_.w) +
+                         (own < last ? own : last) * tile_words +
+                         run_ * Operand::kRunWords + c % kRunChunks * 4;
     }
-    first_rows_ = a_.rows + octet * a_.runs * kOctetRunWords;
-    const uint32_t own = block_.thread() / kOctetChunks;
-    from_rows_ =
-        own * a_.runs * kOctetRunWords + block_.thread() % kOctetChunks * 4;
+    const int64_t own = octet + block_.thread() / kOctetChunks;
+    from_rows_ = a_.rows + (own * a_.runs + run_) * kOctetRunWords +
+                 block_.thread() % kOctetChunks * 4;
 
     const int warp_row = block_.warp() / Shape::kTokenWarps;
     const int warp_token = block_.warp() % Shape::kTokenWarps;
     row_ = (static_cast<int>(tile) + warp_row * Shape::kTiles) * kTileSide +
            block_.lane() / 4;
-    token_ = (static_cast<int>(octet) + warp_token * Shape::kOctets) * 8 +
-             block_.lane() % 4 * 2;
+    token_ = warp_token * Shape::kOctets * 8 + block_.lane() % 4 * 2;
     weights_ = warp_row * Shape::kTiles * Operand::kRunWords;
     operand_b_ = kWeightWords + warp_token * Shape::kOctets * kOctetRunWords;
   }
@@ -185,25 +195,26 @@ class GemmBlock {
     return {words_, at + weights_, at + operand_b_, IsWhole(run)};
   }
 
-  // Starts the copies of a run, if there is one, and makes them a group.
+  // Starts the copies of a run, if there is one, and makes them a group. Runs
+  // are brought in their order.
   SLUICE_DEVICE void Bring(int32_t run, int stage) {
-    if (run < end_) {
-      const int to = stage * kStageWords + block_.thread() * 4;
-      const uint32_t* from = first_weights_ + int64_t{run} * Operand::kRunWords;
-      for (int i = 0; i < kWeightCopies; ++i) {
-        if (!HasCopy(i, kWeightWords)) continue;
-        if (!IsWhole(run) && IsOfSecondStep(i)) continue;
-        block_.CopyAsync(words_, to + i * kThreads * 4,
-                         from + from_weights_[i]);
+    const int to = stage * kStageWords + block_.thread() * 4;
+    // No branch around all: copies are put between products.
+    for (int i = 0; i < kWeightCopies; ++i) {
+      if (run < end_ && HasCopy(i, kWeightWords) &&
+          (IsWhole(run) || !IsOfSecondStep(i))) {
+        block_.CopyAsync(words_, to + i * kThreads * 4, from_weights_[i]);
       }
-      from = first_rows_ + int64_t{run} * kOctetRunWords;
-      for (int i = 0; i < kRowCopies; ++i) {
-        if (!HasCopy(i, kRowWords)) continue;
-        block_.CopyAsync(words_, to + kWeightWords + i * kThreads * 4,
-                         from + from_rows_);
-        from += int64_t{kThreads / kOctetChunks} * a_.runs * kOctetRunWords;
-      }
+      from_weights_[i] += Operand::kRunWords;
     }
+    for (int i = 0; i < kRowCopies; ++i) {
+      if (run >= end_ || !HasCopy(i, kRowWords)) continue;
+      constexpr int64_t kOctetsOfCopy = kThreads / kOctetChunks;
+      block_.CopyAsync(
+          words_, to + kWeightWords + i * kThreads * 4,
+          from_rows_ + i * kOctetsOfCopy * a_.runs * kOctetRunWords);
+    }
+    from_rows_ += kOctetRunWords;
     block_.CommitCopies();
   }
   SLUICE_DEVICE bool HasCopy(int i, int words) const {
@@ -218,12 +229,11 @@ class GemmBlock {
   // Waits for run `run`, if there is one, has a later one brought in the place
   // of the one before, and loads the operand's ahead.
   SLUICE_DEVICE void Next(int32_t run) {
-    if (run >= end_) return;
     block_.WaitCopies<Shape::kStages - 2>();
     block_.Sync();
     Bring(run + Shape::kStages - 1, stage_ < 0 ? Shape::kStages - 1 : stage_);
     stage_ = stage_ + 1 < Shape::kStages ? stage_ + 1 : 0;
-    operand_.LoadAhead(block_, RunOf(run));
+    if (run < end_) operand_.LoadAhead(block_, RunOf(run));
   }
 
   SLUICE_DEVICE void Leaf(int32_t leaf, Sums& sums) {
@@ -247,8 +257,8 @@ class GemmBlock {
     }
   }
   // Joins the sum of leaf `leaf` and the next with those that wait for it; then
-  // it waits itself, but for the last. The highest level waits where the output
-  // goes, the others in shared memory.
+  // it waits itself, but for the last. A level that shared memory has not waits
+  // where the output goes.
   SLUICE_DEVICE void Join(int32_t leaf, Sums& sums) {
     const int32_t n = leaf - piece_.begin;
     const bool last = leaf + 2 >= piece_.end;
@@ -256,7 +266,7 @@ class GemmBlock {
     for (int level = 1; level <= top; ++level) {
       const bool waits = (n >> level & 1) != 0;
       if (!waits && last) continue;
-      if (level == top) {
+      if (level > a_.shared_levels) {
         JoinAtOutput(waits, sums);
       } else {
         JoinAtLevel(level, waits, sums);
@@ -292,8 +302,8 @@ class GemmBlock {
     }
   }
   SLUICE_DEVICE void Store(Sums& sums) {
-    const bool has_bias = piece_.bias != nullptr;
-    const float* const bias = ComputedHere(piece_.bias + row_);
+    const bool has_bias = piece_.is_output && tile_.bias != nullptr;
+    const float* const bias = ComputedHere(tile_.bias + row_);
     ForOutputs(sums, [&](float sum, float* at, int row) {
       *at = has_bias ? sum + bias[row] : sum;
     });
@@ -303,8 +313,9 @@ class GemmBlock {
   template <typename Visit>
   SLUICE_DEVICE void ForOutputs(Sums& sums, const Visit& visit) {
     const int rows = static_cast<int>(a_.product.rows) - row_;
-    const int tokens = static_cast<int>(a_.product.x.rows) - token_;
-    float* to = ComputedHere(piece_.to + token_ * piece_.stride + row_);
+    const int tokens = tile_.tokens - token_;
+    float* to =
+        ComputedHere(piece_.to + (tile_.out + token_) * piece_.stride + row_);
     for (int o = 0; o < Shape::kOctets; ++o) {
       for (int t = 0; t < 2; ++t) {
         if (o * 8 + t < tokens) {
@@ -320,15 +331,15 @@ class GemmBlock {
 
   Block& block_;
   const GemmArgs& a_;
+  const ProductTile& tile_;
   const GemmPiece piece_;
   const Shared<uint32_t> words_;
   const Shared<float> levels_;
-  // Words of run 0 that the block has first, and from there on the thread's.
-  const uint32_t* first_weights_;
-  const uint32_t* first_rows_;
-  uint32_t from_weights_[kWeightCopies];
-  uint32_t from_rows_;
-  // The lane's first output, and the warp's first words of a stage.
+  // The thread's copies of the run that is brought next.
+  const uint32_t* from_weights_[kWeightCopies];
+  const uint32_t* from_rows_;
+  // The lane's first row and token, the latter from the block's first on, and
+  // the warp's first words of a stage.
   int row_;
   int token_;
   int weights_;
@@ -346,7 +357,9 @@ struct GemmKernel {
   static constexpr size_t kRingBytes = Tile::kRingWords * sizeof(uint32_t);
   using Args = GemmArgs;
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    Tile(block, a).Run();
+    ProductTile tile;
+    if (!FindGemmTile(a, block.index() % a.token_blocks, tile)) return;
+    Tile(block, a, tile).Run();
   }
 };
 

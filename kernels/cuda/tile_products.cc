@@ -101,6 +101,7 @@ void StartProduct(Stream stream, TileArgs& args, const ExpertRun& run) {
   const int64_t rows = grouped ? run.grouped.tile_rows : args.x.rows;
   const bool wide = rows > 8 && args.shards.num_shards <= kMostWideLeaves;
   SLUICE_CHECK(wide || !grouped || rows <= 8);
+  SLUICE_CHECK(!grouped || rows <= kTileGroupRows);
   if (!grouped) args.grouped.tile_rows = wide ? 32 : 8;
   if (!wide && CanStream(args, kType, {})) {
     return StartStream(stream, args, kType, {}, run.max_groups);
@@ -144,8 +145,8 @@ void MultiplyTiles(Stream stream, ConstMatrix x, const WeightView& w,
                    const float* bias, const ShardArgs& shards,
                    const ExpertRun& run, const TileMemory& memory) {
   TileArgs args = ArgsOf(x, w, bias, shards, run);
-  const bool grouped = run.grouped.groups != nullptr;
-  if (!grouped && StartGemm(stream, args, w.type, memory)) return;
+  const int64_t groups = run.grouped.groups == nullptr ? 0 : run.max_groups;
+  if (StartGemm(stream, args, w.type, groups, memory)) return;
   switch (w.type) {
     case WeightType::kBf16:
       return StartProduct<Bf16Chain, WeightType::kBf16>(stream, args, run);
@@ -195,9 +196,24 @@ void TileMatMulSharded(Stream stream, ConstMatrix x, const WeightView& w,
                 memory);
 }
 
+int32_t TileGroupRows(Stream stream, int64_t pairs, int64_t experts,
+                      const TileMemory& memory) {
+  constexpr int64_t kFewRows = 8;
+  if (pairs <= kFewRows * experts) return kFewRows;
+  // Half of a large group's rows are there, and its operands and levels fit.
+  constexpr int64_t kManyRows = kLargeGroupRows / 2;
+  constexpr size_t kLargeShared = 128 * 1024;
+  return memory && pairs > kManyRows * experts &&
+                 LimitsOf(stream).shared_bytes >= kLargeShared
+             ? kLargeGroupRows
+             : kTileGroupRows;
+}
+
+// Size: a product of experts is a product, its groups and its memory.
 void TileMatMulGroups(Stream stream, ConstMatrix x, const WeightView& like,
-                      const float* bias, const ExpertRun& run, Matrix y) {
-  MultiplyTiles(stream, x, like, bias, WholeArgs(like.cols, y), run, {});
+                      const float* bias, const ExpertRun& run, Matrix y,
+                      const TileMemory& memory) {
+  MultiplyTiles(stream, x, like, bias, WholeArgs(like.cols, y), run, memory);
 }
 
 bool TileAddSharded(Stream stream, ConstMatrix x, const WeightView& w,

@@ -26,8 +26,10 @@ namespace sluice::kernels::cuda {
 //
 // Weights, activations and outputs are the device's.
 
-// Rows of a product of experts that read a weight at once, at most.
+// Rows of a product of experts that read a weight at once, at most: without
+// and with memory for operands.
 inline constexpr int kTileGroupRows = 32;
+inline constexpr int kLargeGroupRows = 128;
 
 // Where the leaves of a product over `cols` columns begin and end: at multiples
 // of 32, at most 8 leaves, of 128 columns at least.
@@ -60,9 +62,16 @@ bool TileAddSharded(Stream stream, ConstMatrix x, const WeightView& w,
 bool TileGatedMatMul(Stream stream, ConstMatrix x, const WeightView& w,
                      const Activation& activation, Matrix y);
 inline constexpr int kFewTokens = 8;
-// As MatMulGroups of products.h, for groups of at most kTileGroupRows.
+// Returns how many rows groups have at most, for `pairs` of a row and one of
+// `experts` experts: 8, kTileGroupRows or kLargeGroupRows.
+int32_t TileGroupRows(Stream stream, int64_t pairs, int64_t experts,
+                      const TileMemory& memory);
+// As MatMulGroups of products.h, for groups of as many rows as TileGroupRows
+// says of the same stream and memory.
+// Size: a product of experts is a product, its groups and its memory.
 void TileMatMulGroups(Stream stream, ConstMatrix x, const WeightView& like,
-                      const float* bias, const ExpertRun& run, Matrix y);
+                      const float* bias, const ExpertRun& run, Matrix y,
+                      const TileMemory& memory = {});
 // As TileGatedMatMul of every group, with an expert's bias before the
 // activation.
 bool TileGatedGroups(Stream stream, ConstMatrix x, const WeightView& like,

@@ -352,6 +352,7 @@ class CudaBackend final : public Backend {
     table.bytes = cuda::ExpertBytes(
         {x.rows, per_row, experts.size(), x.cols, down_[0].cols()});
     table.tiles = fast_;
+    table.tile_memory = products_.tile_memory();
     table.memory = experts_.AtLeast(static_cast<size_t>(table.bytes));
     cuda::ExpertNodes(stream_, view, table, rows, nodes, View(parts, parts_));
   }

@@ -48,6 +48,8 @@ class CudaProducts {
                   kernels::Matrix y);
   bool MultiplyGated(kernels::ConstMatrix x, const Weight& w,
                      const kernels::Activation& activation, kernels::Matrix y);
+  // What products with tiles take; one at a time.
+  const kernels::cuda::TileMemory& tile_memory() const { return tile_memory_; }
   // y[t] = row ids[t] of `table`, as F32; ids are the device's.
   void Embed(const Weight& table, const int32_t* ids, kernels::Matrix y);
 

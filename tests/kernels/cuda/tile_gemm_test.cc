@@ -80,6 +80,61 @@ TEST_P(TileGemmTest, ARowsBitsAreItsOwn) {
   EXPECT_THAT(machine.faults(), testing::IsEmpty());
 }
 
+// Groups of experts: of one row, of a block's, of none, and of others' experts.
+TEST_P(TileGemmTest, GroupsOfExpertsHaveTheBitsOfTheirRows) {
+  constexpr int64_t kTokens = 30;
+  constexpr int64_t kOutputs = 140;
+  constexpr int64_t kCols = 160;
+  const TiledWeights first(GetParam(), 4, kOutputs, kCols);
+  const TiledWeights second(GetParam(), 5, kOutputs, kCols);
+  const void* const weights[] = {first.view().data, second.view().data,
+                                 nullptr};
+  const OwnedMatrix x(kTokens, kCols, RandomFloats(5, kTokens * kCols));
+  const std::vector<float> bias = RandomFloats(6, 3 * kOutputs);
+  for (const int32_t most : {kTileGroupRows, kLargeGroupRows}) {
+    const int32_t slots = most + 18;
+    std::vector<int32_t> rows;
+    for (int32_t i = 0; i < slots; ++i) rows.push_back(i * 7 % kTokens);
+    const ExpertGroup groups[] = {
+        {0, 0, most}, {0, most, 1}, {1, most + 1, 9}, {2, most + 10, 8}};
+    const int32_t count = 4;
+    const ExpertRun run = {{groups, &count, rows.data(), weights, 0, 2, most},
+                           count + 2};
+    const auto got = BothWays([&](Stream stream) {
+      KeptMemory kept;
+      OwnedMatrix y(slots, kOutputs, 2);
+      TileMatMulGroups(stream, x.view(), first.view(), bias.data(), run,
+                       y.view(), kept.memory());
+      return y.values();
+    });
+    Machine machine(Schedule::kForward);
+    for (int64_t slot = 0; slot < most + 10; ++slot) {
+      const int expert = slot <= most ? 0 : 1;
+      OwnedMatrix one(1, kOutputs);
+      TileMatMul(&machine,
+                 {x.view().row(rows[slot]), 1, kCols, x.view().stride},
+                 expert == 0 ? first.view() : second.view(),
+                 bias.data() + expert * kOutputs, one.view());
+      const std::vector<float> want = one.values();
+      for (int64_t r = 0; r < kOutputs; ++r) {
+        ASSERT_EQ(got[slot * kOutputs + r], want[r]) << slot << ", " << r;
+      }
+    }
+  }
+}
+
+TEST(TileGroupRowsTest, GroupsAreLargeWhereExpertsHaveManyRows) {
+  Machine machine(Schedule::kForward);
+  KeptMemory kept;
+  EXPECT_EQ(TileGroupRows(&machine, 80, 10, kept.memory()), 8);
+  EXPECT_EQ(TileGroupRows(&machine, 81, 10, kept.memory()), kTileGroupRows);
+  EXPECT_EQ(TileGroupRows(&machine, 640, 10, kept.memory()), kTileGroupRows);
+  EXPECT_EQ(TileGroupRows(&machine, 641, 10, kept.memory()), kLargeGroupRows);
+  EXPECT_EQ(TileGroupRows(&machine, 641, 10, {}), kTileGroupRows);
+  machine.Limit({100 * 1024, 1});
+  EXPECT_EQ(TileGroupRows(&machine, 641, 10, kept.memory()), kTileGroupRows);
+}
+
 INSTANTIATE_TEST_SUITE_P(, TileGemmTest,
                          testing::Values(WeightType::kBf16, WeightType::kE4m3,
                                          WeightType::kQ8_0, WeightType::kQ4_0,
