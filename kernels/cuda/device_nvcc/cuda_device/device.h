@@ -25,6 +25,8 @@ using Stream = CUstream_st*;
 
 #include <cuda_runtime.h>
 
+#include <atomic>
+
 #define SLUICE_DEVICE __device__ __forceinline__
 #define SLUICE_UNROLL _Pragma("unroll")
 
@@ -265,16 +267,26 @@ inline DeviceLimits LimitsOf(Stream) {
   return {static_cast<size_t>(bytes), count};
 }
 
+// Lets a kernel's blocks have as much shared memory as the device has for one:
+// launches that are gathered begin later, and not all with the same.
+template <typename K>
+void AllowSharedMemory() {
+  static std::atomic<uint64_t> allowed{0};  // bit: the device
+  int device = 0;
+  cudaGetDevice(&device);
+  const uint64_t bit = uint64_t{1} << (device % 64);
+  if ((allowed.load() & bit) != 0) return;
+  // An error is the launch's too.
+  cudaFuncSetAttribute(Launched<K>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                       static_cast<int>(LimitsOf(nullptr).shared_bytes));
+  allowed.fetch_or(bit);
+}
+
 template <typename K>
 void Launch(Stream stream, int64_t blocks, size_t shared_bytes,
             const typename K::Args& args) {
   if (blocks == 0) return;
-  if (shared_bytes > kPlainSharedBytes) {
-    // An error is the launch's too.
-    cudaFuncSetAttribute(Launched<K>,
-                         cudaFuncAttributeMaxDynamicSharedMemorySize,
-                         static_cast<int>(shared_bytes));
-  }
+  if (shared_bytes > kPlainSharedBytes) AllowSharedMemory<K>();
   if (launch_sink != nullptr && launch_sink->stream == stream) {
     launch_sink->list.Add({reinterpret_cast<const void*>(&Launched<K>), blocks,
                            K::kThreads, shared_bytes},
