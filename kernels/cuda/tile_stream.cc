@@ -14,15 +14,14 @@ constexpr int kCells = kTileSide * kStreamTokens;
 struct StreamArgs {
   TileArgs tile;
   StreamEnd end;
-  int tokens;  // of a tile, at most
 };
 
 // A block per 16 outputs and tile of tokens; a warp takes every eighth leaf.
-// With gated rows a block has two tiles of rows.
-template <typename Unit, bool kGated>
+// With gated rows a block has two tiles of rows. kTokens: of a tile, at most.
+template <typename Unit, bool kGated, int kTokens>
 struct StreamKernel {
   static constexpr int kThreads = kStreamThreads;
-  static constexpr int kLeastBlocks = 4;
+  static constexpr int kLeastBlocks = kTokens == 1 ? 3 : 2;
   static constexpr bool kWaitsItself = true;
   static constexpr int kTiles = kGated ? 2 : 1;
   using Args = StreamArgs;
@@ -46,10 +45,10 @@ struct StreamKernel {
     const auto partials =
         block.Allocate<float>(int64_t{kTiles} * shards * kCells);
     const int token = block.lane() / 4;
-    UnitStream<Unit> weights(
-        block,
-        token < tile.tokens ? t.x.data + tile.In(token) * t.x.stride : nullptr,
-        a.tokens);
+    const bool has_token = token < tile.tokens;
+    UnitStream<Unit, kTokens> weights(
+        block, t.x.data + tile.In(has_token ? token : 0) * t.x.stride,
+        has_token);
     bool waits = !grouped;
     for (int32_t s = block.warp(); s < kTiles * shards; s += kStreamWarps) {
       const int32_t begin = t.shards.bounds[s % shards];
@@ -121,9 +120,9 @@ bool HasWholeUnits(const ShardArgs& shards) {
   return true;
 }
 
-template <typename Unit, bool kGated>
+template <typename Unit, bool kGated, int kTokens>
 void StartUnits(Stream stream, const StreamArgs& args, int64_t max_groups) {
-  using Kernel = StreamKernel<Unit, kGated>;
+  using Kernel = StreamKernel<Unit, kGated, kTokens>;
   const int64_t tiles =
       (args.tile.rows / Kernel::kTiles + kTileSide - 1) / kTileSide;
   const int64_t groups =
@@ -134,8 +133,7 @@ void StartUnits(Stream stream, const StreamArgs& args, int64_t max_groups) {
                           static_cast<size_t>(args.tile.shards.num_shards);
   Launch<Kernel>(
       stream, tiles * groups,
-      partials + UnitStream<Unit>::SharedBytes(kStreamWarps, args.tokens),
-      args);
+      partials + UnitStream<Unit, kTokens>::SharedBytes(kStreamWarps), args);
 }
 
 }  // namespace
@@ -149,14 +147,19 @@ bool CanStream(const TileArgs& args, WeightType type, const StreamEnd& end) {
 void StartStream(Stream stream, const TileArgs& args, WeightType type,
                  const StreamEnd& end, int64_t max_groups) {
   SLUICE_CHECK(CanStream(args, type, end));
-  const int64_t rows =
-      args.grouped.groups != nullptr ? args.grouped.tile_rows : args.x.rows;
-  const StreamArgs all = {
-      args, end, static_cast<int>(rows < kStreamTokens ? rows : kStreamTokens)};
+  const StreamArgs all = {args, end};
+  const bool alone = args.grouped.groups != nullptr
+                         ? args.grouped.tile_rows == 1
+                         : args.x.rows == 1;
   const auto start = [&](auto unit) {
     using Unit = decltype(unit);
-    if (end.gated) return StartUnits<Unit, true>(stream, all, max_groups);
-    StartUnits<Unit, false>(stream, all, max_groups);
+    constexpr int kMost = kStreamTokens;
+    if (end.gated) {
+      return alone ? StartUnits<Unit, true, 1>(stream, all, max_groups)
+                   : StartUnits<Unit, true, kMost>(stream, all, max_groups);
+    }
+    return alone ? StartUnits<Unit, false, 1>(stream, all, max_groups)
+                 : StartUnits<Unit, false, kMost>(stream, all, max_groups);
   };
   switch (type) {
     case WeightType::kBf16:

@@ -13,8 +13,9 @@
 namespace sluice::kernels::cuda {
 
 // A step of BF16 weights, or a run of codes: kColumns columns of 16 rows in
-// kBytes bytes, of which a lane copies kWords words for itself to shared
-// memory. They are multiplied by kQuads times four activations of each lane.
+// kBytes bytes. A lane copies kWords words for itself to shared memory, from
+// two places of the unit. They are multiplied by kQuads times four activations
+// of each lane.
 
 struct Bf16Unit {
   static constexpr int kColumns = kTileSide;
@@ -22,11 +23,15 @@ struct Bf16Unit {
   static constexpr int kQuads = 1;
   static constexpr int kWords = 4;
 
-  static SLUICE_DEVICE void Copy(Block& block, const uint8_t* unit,
-                                 const Shared<uint32_t>& words, int at,
-                                 int lane) {
-    block.CopyAsync(words, at + lane * 4,
-                    reinterpret_cast<const uint32_t*>(unit) + lane * 4);
+  // Where a lane's bytes are in a unit.
+  static SLUICE_DEVICE int FirstOf(int lane) { return lane * 16; }
+  static SLUICE_DEVICE int SecondOf(int) { return 0; }
+  // Size: both places, and where they go.
+  static SLUICE_DEVICE void Copy(Block& block, const uint8_t* first,
+                                 const uint8_t*, const Shared<uint32_t>& words,
+                                 int at) {
+    block.CopyAsync(words, at + block.lane() * 4,
+                    reinterpret_cast<const uint32_t*>(first));
   }
   static SLUICE_DEVICE void Multiply(Block& block,
                                      const Shared<uint32_t>& words, int at,
@@ -45,18 +50,24 @@ struct RunUnit {
   // Codes, then the words that have the scales of rows g and g + 8.
   static constexpr int kWords = kCodeWords + 2;
 
-  // Size: where it comes from, and where a lane's part stands.
-  static SLUICE_DEVICE void Copy(Block& block, const uint8_t* unit,
-                                 const Shared<uint32_t>& words, int at,
-                                 int lane) {
-    const auto* const codes =
-        reinterpret_cast<const uint32_t*>(unit + kLayout.codes());
-    block.CopyAsync<kLayout.lane_bytes>(words, at + lane * kCodeWords,
-                                        codes + lane * kCodeWords);
+  static SLUICE_DEVICE int FirstOf(int lane) {
+    return kLayout.codes() + lane * kLayout.lane_bytes;
+  }
+  static SLUICE_DEVICE int SecondOf(int lane) {
+    return lane / 4 * kLayout.scale_bytes / 4 * 4;
+  }
+  // Size: as Bf16Unit's.
+  static SLUICE_DEVICE void Copy(Block& block, const uint8_t* first,
+                                 const uint8_t* second,
+                                 const Shared<uint32_t>& words, int at) {
+    block.CopyAsync<kLayout.lane_bytes>(
+        words, at + block.lane() * kCodeWords,
+        reinterpret_cast<const uint32_t*>(first));
     for (int half = 0; half < 2; ++half) {
-      const int byte = (lane / 4 + 8 * half) * kLayout.scale_bytes;
-      block.CopyAsync<4>(words, at + (kCodeWords + half) * kWarpLanes + lane,
-                         reinterpret_cast<const uint32_t*>(unit) + byte / 4);
+      block.CopyAsync<4>(words,
+                         at + (kCodeWords + half) * kWarpLanes + block.lane(),
+                         reinterpret_cast<const uint32_t*>(
+                             second + half * 8 * kLayout.scale_bytes));
     }
   }
   static SLUICE_DEVICE float ScaleOf(uint32_t word, int row) {
@@ -95,109 +106,112 @@ struct RunUnit {
   }
 };
 
-// A warp's chain of one leaf. kStages units are on their way at once: every
-// lane copies to shared memory what it will read itself, so no lane waits for
-// another.
-template <typename Unit>
+// A warp's chain of one leaf, of at most kTokens tokens. kStages units are on
+// their way at once: every lane copies to shared memory what it will read
+// itself, so no lane waits for another.
+template <typename Unit, int kTokens>
 class UnitStream {
  public:
   static constexpr int kStages = 8;
   static constexpr int kStageWords = Unit::kWords * kWarpLanes;
+  static constexpr int kQuadWords = kTokens * kTileSide;
+  static constexpr int kInputWords = Unit::kQuads * kQuadWords;
 
-  // Words of a block's warps for tiles of `tokens` tokens.
-  static SLUICE_DEVICE int WeightWords(int warps) {
-    return warps * kStages * kStageWords;
-  }
-  static SLUICE_DEVICE int InputWords(int warps, int tokens) {
-    return warps * kStages * Unit::kQuads * tokens * kTileSide;
-  }
-  // Bytes of both.
-  static size_t SharedBytes(int warps, int tokens) {
+  static size_t SharedBytes(int warps) {
     return sizeof(uint32_t) *
-           static_cast<size_t>(
-               warps * kStages *
-               (kStageWords + Unit::kQuads * tokens * kTileSide));
+           static_cast<size_t>(warps * kStages * (kStageWords + kInputWords));
   }
 
-  // `row`: the lane's token's, or null; `tokens` of a tile at most.
-  SLUICE_DEVICE UnitStream(Block& block, const float* row, int tokens)
+  // `row`: of x, of the lane's token; not read where there is none.
+  SLUICE_DEVICE UnitStream(Block& block, const float* row, bool has_token)
       : block_(block),
-        row_(row == nullptr ? nullptr
-                            : reinterpret_cast<const uint32_t*>(row) +
-                                  block.lane() % 4 * 4),
-        words_(block.Allocate<uint32_t>(
-            WeightWords(block.threads() / kWarpLanes))),
-        inputs_(block.Allocate<uint32_t>(
-            InputWords(block.threads() / kWarpLanes, tokens))),
-        stage_inputs_(Unit::kQuads * tokens * kTileSide) {}
+        row_(reinterpret_cast<const uint32_t*>(row) + block.lane() % 4 * 4),
+        has_token_(has_token),
+        words_(block.Allocate<uint32_t>(block.threads() / kWarpLanes *
+                                        (kStages * kStageWords))),
+        inputs_(block.Allocate<uint32_t>(block.threads() / kWarpLanes *
+                                         (kStages * kInputWords))) {}
 
   // Begins a leaf of `units` units at `at`.
   SLUICE_DEVICE void Begin(const uint8_t* at, int units) {
-    at_ = at;
+    first_ = at + Unit::FirstOf(block_.lane());
+    second_ = at + Unit::SecondOf(block_.lane());
     units_ = units;
-    for (int i = 0; i < kStages && i < units_; ++i) CopyWeights(i);
+    SLUICE_UNROLL
+    for (int i = 0; i < kStages; ++i) {
+      if (i < units_) CopyWeights(i);
+    }
   }
   // Asks for more of the leaf, for as long as a kernel waits for its inputs.
   SLUICE_DEVICE void Prefetch() const {
     constexpr int kMost = 12 * 1024 / Unit::kBytes;
     const int more = units_ - kStages < kMost ? units_ - kStages : kMost;
     if (more > 0 && block_.lane() == 0) {
-      block_.Prefetch(at_ + kStages * Unit::kBytes, more * Unit::kBytes);
+      block_.Prefetch(first_ - Unit::FirstOf(0) + kStages * Unit::kBytes,
+                      more * Unit::kBytes);
     }
   }
   // Adds the leaf's chain from column `column` on to `sum`.
   SLUICE_DEVICE void Multiply(int64_t column, TileC& sum) {
+    const uint32_t* input = row_ + column;
+    SLUICE_UNROLL
     for (int i = 0; i < kStages; ++i) {
-      if (i < units_) CopyInputs(i, column);
+      if (i < units_) CopyInputs(i, input + i * Unit::kColumns);
       block_.CommitCopies();
     }
-    for (int unit = 0; unit < units_; ++unit) {
-      block_.template WaitCopies<kStages - 1>();
-      const int stage = StageOf(unit);
-      TileB x[Unit::kQuads];
-      for (int q = 0; q < Unit::kQuads; ++q) x[q] = Input(stage, q);
-      Unit::Multiply(block_, words_, stage * kStageWords, x, sum);
-      if (unit + kStages < units_) {
-        CopyWeights(unit + kStages);
-        CopyInputs(unit + kStages, column);
+    for (int left = units_; left > 0; left -= kStages) {
+      first_ += kStages * Unit::kBytes;
+      second_ += kStages * Unit::kBytes;
+      input += kStages * Unit::kColumns;
+      SLUICE_UNROLL
+      for (int i = 0; i < kStages; ++i) {
+        if (i >= left) break;
+        block_.template WaitCopies<kStages - 1>();
+        TileB x[Unit::kQuads];
+        for (int q = 0; q < Unit::kQuads; ++q) x[q] = Input(i, q);
+        Unit::Multiply(block_, words_, WeightAt(i), x, sum);
+        if (i + kStages < left) {
+          CopyWeights(i);
+          CopyInputs(i, input + i * Unit::kColumns);
+        }
+        block_.CommitCopies();
       }
-      block_.CommitCopies();
     }
   }
 
  private:
-  SLUICE_DEVICE int StageOf(int unit) const {
-    return block_.warp() * kStages + unit % kStages;
+  // Where the warp's stage `i` begins.
+  SLUICE_DEVICE int WeightAt(int i) const {
+    return block_.warp() * (kStages * kStageWords) + i * kStageWords;
   }
-  SLUICE_DEVICE void CopyWeights(int unit) {
-    Unit::Copy(block_, at_ + int64_t{unit} * Unit::kBytes, words_,
-               StageOf(unit) * kStageWords, block_.lane());
+  SLUICE_DEVICE int InputAt(int i, int quad) const {
+    return block_.warp() * (kStages * kInputWords) + block_.lane() * 4 +
+           i * kInputWords + quad * kQuadWords;
   }
-  SLUICE_DEVICE int InputAt(int stage, int quad) const {
-    return stage * stage_inputs_ + quad * (stage_inputs_ / Unit::kQuads) +
-           block_.lane() * 4;
+  SLUICE_DEVICE void CopyWeights(int i) {
+    Unit::Copy(block_, first_ + i * Unit::kBytes, second_ + i * Unit::kBytes,
+               words_, WeightAt(i));
   }
-  SLUICE_DEVICE void CopyInputs(int unit, int64_t column) {
-    if (row_ == nullptr) return;
+  SLUICE_DEVICE void CopyInputs(int i, const uint32_t* input) {
+    if (!has_token_) return;
     for (int q = 0; q < Unit::kQuads; ++q) {
-      block_.CopyAsync(
-          inputs_, InputAt(StageOf(unit), q),
-          row_ + column + int64_t{unit} * Unit::kColumns + q * kTileSide);
+      block_.CopyAsync(inputs_, InputAt(i, q), input + q * kTileSide);
     }
   }
-  SLUICE_DEVICE TileB Input(int stage, int quad) const {
-    if (row_ == nullptr) return {};
-    const TileA x = LoadTile(inputs_, InputAt(stage, quad));
+  SLUICE_DEVICE TileB Input(int i, int quad) const {
+    if (!has_token_) return {};
+    const TileA x = LoadTile(inputs_, InputAt(i, quad));
     return {{PackPair(BitCast<float>(x.words[0]), BitCast<float>(x.words[1])),
              PackPair(BitCast<float>(x.words[2]), BitCast<float>(x.words[3]))}};
   }
 
   Block& block_;
   const uint32_t* const row_;
+  const bool has_token_;
   const Shared<uint32_t> words_;
   const Shared<uint32_t> inputs_;
-  const int stage_inputs_;  // words
-  const uint8_t* at_ = nullptr;
+  const uint8_t* first_ = nullptr;  // the lane's bytes of the leaf's next units
+  const uint8_t* second_ = nullptr;
   int units_ = 0;
 };
 
