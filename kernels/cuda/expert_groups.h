@@ -27,6 +27,7 @@ struct GroupedRows {
   int32_t end = 0;
   // Of a group or, in a product of one weight, of a tile, at most.
   int32_t tile_rows = kTileTokens;
+  int32_t unused = 0;  // no bytes between members: see LaunchList
 };
 
 // Groups of experts whose weights have one shape and type. The host knows no

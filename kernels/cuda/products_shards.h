@@ -21,6 +21,7 @@ struct ShardArgs {
   int32_t bounds[kMostShards + 1];
   int32_t num_shards;
   int32_t num_outputs;
+  int32_t unused;  // no bytes between members: see LaunchList
   TreeNode nodes[kMostOutputs];
   float* y[kMostOutputs];
   int64_t stride[kMostOutputs];

@@ -26,8 +26,10 @@ struct TileArgs {
   const float* bias;
   ShardArgs shards;
   GroupedRows grouped;
-  bool aligned;  // four columns of x from a multiple of four on
+  int64_t aligned;  // four columns of x from a multiple of four on
 };
+// Launches are compared as bytes (LaunchList).
+static_assert(std::has_unique_object_representations_v<TileArgs>);
 
 // Four elements of a row of x from `column` on; zero from `end` on.
 SLUICE_DEVICE Quad LoadColumns(const float* row, bool aligned, int64_t column,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <type_traits>
 
 #include "kernels/cuda/tile_gemm_kernel.h"
 
@@ -37,12 +38,13 @@ struct RoundRowsKernel {
   struct Args {
     ConstMatrix x;
     GroupedRows grouped;
-    bool aligned;
+    int32_t aligned;
     int32_t runs;
-    int32_t octets;  // of a block of tokens
+    int64_t octets;  // of a block of tokens
     int64_t token_blocks;
     uint32_t* to;
   };
+  static_assert(std::has_unique_object_representations_v<Args>);
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
     const int64_t at = block.index() * (kThreads / kWarpLanes) + block.warp();
     const int64_t octet = at / a.runs;
@@ -213,10 +215,10 @@ class GemmStart {
   void RoundRows(uint32_t* to) {
     constexpr int kWarps = RoundRowsKernel::kThreads / kWarpLanes;
     const int64_t warps = args_.token_blocks * Shape::kBlockOctets * args_.runs;
-    Launch<RoundRowsKernel>(
-        stream_, (warps + kWarps - 1) / kWarps, 0,
-        {args_.product.x, args_.product.grouped, args_.product.aligned,
-         args_.runs, Shape::kBlockOctets, args_.token_blocks, to});
+    Launch<RoundRowsKernel>(stream_, (warps + kWarps - 1) / kWarps, 0,
+                            {args_.product.x, args_.product.grouped,
+                             args_.product.aligned != 0 ? 1 : 0, args_.runs,
+                             Shape::kBlockOctets, args_.token_blocks, to});
   }
 
   const Stream stream_;

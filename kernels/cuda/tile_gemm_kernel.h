@@ -7,6 +7,7 @@
 #include <cuda_device/device.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/products_tiles.h"
 #include "kernels/cuda/tile_chains.h"
@@ -43,12 +44,13 @@ struct GemmArgs {
   int32_t whole_runs;    // those with both of their steps
   int64_t row_blocks;
   int64_t token_blocks;
-  int32_t piece_leaves;  // a power of two, at most kGemmPieceLeaves
   float* pieces;         // [piece, tokens, rows]; null: a piece is an output
+  int32_t piece_leaves;  // a power of two, at most kGemmPieceLeaves
   // Levels of the tree above the lowest that wait in shared memory: all, or all
   // but the highest.
   int32_t shared_levels;
 };
+static_assert(std::has_unique_object_representations_v<GemmArgs>);
 
 // What a block's tokens are, which are a group's of experts or successive ones.
 // False where there are none.

@@ -123,6 +123,36 @@ TEST_P(TileGemmTest, GroupsOfExpertsHaveTheBitsOfTheirRows) {
   }
 }
 
+// Leaves bytes on the stack, which a later call's variables have at first.
+[[gnu::noinline]] void FillStack(int value) {
+  volatile char bytes[16384];
+  for (volatile char& byte : bytes) byte = static_cast<char>(value);
+}
+
+// A step that comes again is a graph: its launches have the same bytes, those
+// between members too.
+TEST(TileGemmLaunchesTest, AreTheSameBytesForTheSameProduct) {
+  const TiledWeights w(WeightType::kE4m3, 4, 20, 288);
+  const OwnedMatrix x(40, 288, RandomFloats(5, 40 * 288));
+  OwnedMatrix y(40, 20);
+  std::vector<float> scratch(1 << 20);
+  Machine machine(Schedule::kForward);
+  machine.Limit({227 * 1024, 100});
+  std::vector<LaunchList> lists;
+  for (const int value : {0x55, 0xAA}) {
+    LaunchSink sink;
+    sink.stream = &machine;
+    launch_sink = &sink;
+    FillStack(value);
+    TileMatMul(&machine, x.view(), w.view(), nullptr, y.view(),
+               [&](int64_t) { return scratch.data(); });
+    launch_sink = nullptr;
+    lists.push_back(sink.list);
+  }
+  EXPECT_EQ(lists[0].launches().size(), 3u);
+  EXPECT_TRUE(lists[0] == lists[1]);
+}
+
 TEST(TileGroupRowsTest, GroupsAreLargeWhereExpertsHaveManyRows) {
   Machine machine(Schedule::kForward);
   KeptMemory kept;
