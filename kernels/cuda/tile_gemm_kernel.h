@@ -131,8 +131,14 @@ class GemmBlock {
               block.index() % a.token_blocks);
   }
 
-  SLUICE_DEVICE void Run() {
-    for (int i = 0; i < Shape::kStages - 1; ++i) Bring(run_ + i, i);
+  // `waits`: for what kernels before write, all but the weights.
+  SLUICE_DEVICE void Run(bool waits) {
+    for (int i = 0; i < Shape::kStages - 1; ++i) BringWeights(run_ + i, i);
+    if (waits) block_.WaitForInputs();
+    for (int i = 0; i < Shape::kStages - 1; ++i) {
+      BringRows(run_ + i, i);
+      block_.CommitCopies();
+    }
     Next(run_);
     // The lowest level's sums wait in registers.
     Sums sums;
@@ -197,11 +203,10 @@ class GemmBlock {
     return {words_, at + weights_, at + operand_b_, IsWhole(run)};
   }
 
-  // Starts the copies of a run, if there is one, and makes them a group. Runs
-  // are brought in their order.
-  SLUICE_DEVICE void Bring(int32_t run, int stage) {
+  // Start the copies of a run, if there is one. Runs are brought in their
+  // order. No branch is around all: copies are put between products.
+  SLUICE_DEVICE void BringWeights(int32_t run, int stage) {
     const int to = stage * kStageWords + block_.thread() * 4;
-    // No branch around all: copies are put between products.
     for (int i = 0; i < kWeightCopies; ++i) {
       if (run < end_ && HasCopy(i, kWeightWords) &&
           (IsWhole(run) || !IsOfSecondStep(i))) {
@@ -209,15 +214,17 @@ class GemmBlock {
       }
       from_weights_[i] += Operand::kRunWords;
     }
+  }
+  SLUICE_DEVICE void BringRows(int32_t run, int stage) {
+    const int to = stage * kStageWords + kWeightWords + block_.thread() * 4;
     for (int i = 0; i < kRowCopies; ++i) {
       if (run >= end_ || !HasCopy(i, kRowWords)) continue;
       constexpr int64_t kOctetsOfCopy = kThreads / kOctetChunks;
       block_.CopyAsync(
-          words_, to + kWeightWords + i * kThreads * 4,
+          words_, to + i * kThreads * 4,
           from_rows_ + i * kOctetsOfCopy * a_.runs * kOctetRunWords);
     }
     from_rows_ += kOctetRunWords;
-    block_.CommitCopies();
   }
   SLUICE_DEVICE bool HasCopy(int i, int words) const {
     const int chunks = words / 4;
@@ -233,7 +240,10 @@ class GemmBlock {
   SLUICE_DEVICE void Next(int32_t run) {
     block_.WaitCopies<Shape::kStages - 2>();
     block_.Sync();
-    Bring(run + Shape::kStages - 1, stage_ < 0 ? Shape::kStages - 1 : stage_);
+    const int before = stage_ < 0 ? Shape::kStages - 1 : stage_;
+    BringWeights(run + Shape::kStages - 1, before);
+    BringRows(run + Shape::kStages - 1, before);
+    block_.CommitCopies();
     stage_ = stage_ + 1 < Shape::kStages ? stage_ + 1 : 0;
     if (run < end_) operand_.LoadAhead(block_, RunOf(run));
   }
@@ -356,12 +366,16 @@ template <typename Operand, typename Shape>
 struct GemmKernel {
   using Tile = GemmBlock<Operand, Shape>;
   static constexpr int kThreads = Tile::kThreads;
+  static constexpr bool kWaitsItself = true;
   static constexpr size_t kRingBytes = Tile::kRingWords * sizeof(uint32_t);
   using Args = GemmArgs;
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    // A kernel before makes the list of groups.
+    const bool grouped = a.product.grouped.groups != nullptr;
+    if (grouped) block.WaitForInputs();
     ProductTile tile;
     if (!FindGemmTile(a, block.index() % a.token_blocks, tile)) return;
-    Tile(block, a, tile).Run();
+    Tile(block, a, tile).Run(!grouped);
   }
 };
 
