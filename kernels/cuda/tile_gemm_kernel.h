@@ -184,9 +184,6 @@ class GemmBlock {
 
     const int warp_row = block_.warp() / Shape::kTokenWarps;
     const int warp_token = block_.warp() % Shape::kTokenWarps;
-    row_ = (static_cast<int>(tile) + warp_row * Shape::kTiles) * kTileSide +
-           block_.lane() / 4;
-    token_ = warp_token * Shape::kOctets * 8 + block_.lane() % 4 * 2;
     weights_ = warp_row * Shape::kTiles * Operand::kRunWords;
     operand_b_ = kWeightWords + warp_token * Shape::kOctets * kOctetRunWords;
   }
@@ -315,19 +312,33 @@ class GemmBlock {
   }
   SLUICE_DEVICE void Store(Sums& sums) {
     const bool has_bias = piece_.is_output && tile_.bias != nullptr;
-    const float* const bias = ComputedHere(tile_.bias + row_);
+    const float* const bias = ComputedHere(tile_.bias + Row());
     ForOutputs(sums, [&](float sum, float* at, int row) {
       *at = has_bias ? sum + bias[row] : sum;
     });
+  }
+  // The lane's first row, and its first token from the block's first on: found
+  // anew where outputs are, registers are few before.
+  SLUICE_DEVICE int Row() const {
+    const auto row_block =
+        static_cast<int>(block_.index() / a_.token_blocks % a_.row_blocks);
+    const int warp_row = block_.warp() / Shape::kTokenWarps;
+    return (row_block * Shape::kBlockTiles + warp_row * Shape::kTiles) *
+               kTileSide +
+           block_.lane() / 4;
+  }
+  SLUICE_DEVICE int Token() const {
+    return block_.warp() % Shape::kTokenWarps * Shape::kOctets * 8 +
+           block_.lane() % 4 * 2;
   }
   // Calls visit(sum, where it goes, rows behind the lane's first) for a lane's
   // sums of outputs that there are.
   template <typename Visit>
   SLUICE_DEVICE void ForOutputs(Sums& sums, const Visit& visit) {
-    const int rows = static_cast<int>(a_.product.rows) - row_;
-    const int tokens = tile_.tokens - token_;
+    const int rows = static_cast<int>(a_.product.rows) - Row();
+    const int tokens = tile_.tokens - Token();
     float* to =
-        ComputedHere(piece_.to + (tile_.out + token_) * piece_.stride + row_);
+        ComputedHere(piece_.to + (tile_.out + Token()) * piece_.stride + Row());
     for (int o = 0; o < Shape::kOctets; ++o) {
       for (int t = 0; t < 2; ++t) {
         if (o * 8 + t < tokens) {
@@ -350,10 +361,7 @@ class GemmBlock {
   // The thread's copies of the run that is brought next.
   const uint32_t* from_weights_[kWeightCopies];
   const uint32_t* from_rows_;
-  // The lane's first row and token, the latter from the block's first on, and
-  // the warp's first words of a stage.
-  int row_;
-  int token_;
+  // The warp's first words of a stage.
   int weights_;
   int operand_b_;
   int32_t run_;  // that is multiplied
