@@ -3,19 +3,20 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "kernels/cuda/expert_finish.h"
+#include "kernels/cuda/expert_plan.h"
 #include "kernels/cuda/math.h"
+#include "kernels/cuda/own_four.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/products_tiles.h"
 #include "kernels/cuda/row_ops.h"
 #include "kernels/cuda/tile_products.h"
-#include "kernels/cuda/tree_sum.h"
 #include "kernels/cuda/weight_tiles.h"
 
 namespace sluice::kernels::cuda {
 namespace {
 
 constexpr int kExpertThreads = 128;
-constexpr int kMostNodes = 64;  // of one launch
 
 // Where a call's memory has what.
 struct ExpertLayout {
@@ -65,83 +66,6 @@ int64_t LayOut(const ExpertShape& shape, void* data, ExpertLayout& layout) {
   return at;
 }
 
-// Slots and groups, by one block: a warp per expert walks all pairs.
-struct PlanKernel {
-  static constexpr int kThreads = 1024;
-  static constexpr int kWarps = kThreads / kWarpLanes;
-  struct Args {
-    const int32_t* ids;
-    int64_t pairs;
-    int32_t per_row;
-    int32_t first;
-    int32_t experts;
-    int32_t tile_rows;
-    ExpertGroup* groups;
-    int32_t* num_groups;
-    int32_t* slots;
-    int32_t* rows;
-  };
-  static size_t SharedBytes(int32_t experts) {
-    return 2 *
-           ((static_cast<size_t>(experts) * sizeof(int32_t) + 15) / 16 * 16);
-  }
-  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    // Counts first, then where the slots and the groups of an expert begin.
-    const auto slots = block.Allocate<int32_t>(a.experts);
-    const auto groups = block.Allocate<int32_t>(a.experts);
-    for (int32_t e = block.warp(); e < a.experts; e += kWarps) {
-      const int32_t count = Walk(block, a, e, -1);
-      if (block.lane() == 0) slots.Set(e, count);
-    }
-    for (int64_t i = block.thread(); i < a.pairs; i += kThreads) {
-      const int32_t e = a.ids[i] - a.first;
-      if (e < 0 || e >= a.experts) a.slots[i] = -1;
-    }
-    block.Sync();
-    if (block.thread() == 0) {
-      int32_t slot = 0;
-      int32_t group = 0;
-      for (int32_t e = 0; e < a.experts; ++e) {
-        const int32_t count = slots.Get(e);
-        slots.Set(e, slot);
-        groups.Set(e, group);
-        slot += count;
-        group += (count + a.tile_rows - 1) / a.tile_rows;
-      }
-      *a.num_groups = group;
-    }
-    block.Sync();
-    for (int32_t e = block.warp(); e < a.experts; e += kWarps) {
-      const int32_t first = slots.Get(e);
-      const int32_t end = first + Walk(block, a, e, first);
-      for (int32_t s = first + block.lane() * a.tile_rows; s < end;
-           s += kWarpLanes * a.tile_rows) {
-        a.groups[groups.Get(e) + (s - first) / a.tile_rows] = {
-            e, s, end - s < a.tile_rows ? end - s : a.tile_rows};
-      }
-    }
-  }
-  // Returns how many pairs expert `e` has, and gives them slots from `slot`
-  // on, unless it is negative. A warp calls.
-  static SLUICE_DEVICE int32_t Walk(Block& block, const Args& a, int32_t e,
-                                    int32_t slot) {
-    int32_t count = 0;
-    for (int64_t from = 0; from < a.pairs; from += kWarpLanes) {
-      const int64_t i = from + block.lane();
-      const bool own = i < a.pairs && a.ids[i] == a.first + e;
-      const uint32_t votes = block.Ballot(own);
-      if (own && slot >= 0) {
-        const int32_t before =
-            count + CountBits(votes & ((1u << block.lane()) - 1u));
-        a.slots[i] = slot + before;
-        a.rows[slot + before] = static_cast<int32_t>(i / a.per_row);
-      }
-      count += CountBits(votes);
-    }
-    return count;
-  }
-};
-
 // NaN to the outputs of a group's slots that read a row which is not finite. A
 // block per group.
 struct FailSlotsKernel {
@@ -167,42 +91,6 @@ struct FailSlotsKernel {
       for (int64_t i = block.thread(); i < a.hidden; i += kThreads) {
         a.outputs[slot * a.hidden + i] = NotANumber();
       }
-    }
-  }
-};
-
-// A thread per element of a row.
-struct FinishKernel {
-  static constexpr int kThreads = kExpertThreads;
-  struct Args {
-    const int32_t* ids;
-    const float* weights;
-    const int32_t* slots;
-    int32_t per_row;
-    const float* outputs;
-    int64_t hidden;
-    int32_t num_nodes;
-    TreeNode nodes[kMostNodes];
-    float* y[kMostNodes];
-    int64_t stride[kMostNodes];
-  };
-  static int64_t BlocksPerRow(int64_t hidden) {
-    return (hidden + kThreads - 1) / kThreads;
-  }
-  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    const int64_t per_row = (a.hidden + kThreads - 1) / kThreads;
-    const int64_t row = block.index() / per_row;
-    const int64_t column = block.index() % per_row * kThreads + block.thread();
-    if (column >= a.hidden) return;
-    for (int32_t n = 0; n < a.num_nodes; ++n) {
-      TreeSum sum;
-      for (int64_t i = row * a.per_row; i < (row + 1) * a.per_row; ++i) {
-        const int32_t id = a.ids[i];
-        if (id < a.nodes[n].begin || id >= a.nodes[n].end) continue;
-        const float output = a.outputs[a.slots[i] * a.hidden + column];
-        sum.Add(id, output * a.weights[i]);
-      }
-      a.y[n][row * a.stride[n] + column] = sum.empty() ? -0.0f : sum.Root();
     }
   }
 };
@@ -256,10 +144,9 @@ class ExpertCall {
         tile_rows_(TileRowsOf(stream, experts, table, shape)) {}
 
   void Run() {
-    Launch<PlanKernel>(stream_, 1, PlanKernel::SharedBytes(shape_.experts),
-                       {rows_.ids, shape_.pairs(), rows_.per_row,
-                        experts_.first, shape_.experts, tile_rows_, at_.groups,
-                        at_.num_groups, at_.slots, at_.rows});
+    PlanExperts(stream_, {rows_.ids, shape_.pairs(), rows_.per_row,
+                          experts_.first, shape_.experts, tile_rows_,
+                          at_.groups, at_.num_groups, at_.slots, at_.rows});
     for (int32_t begin = 0; begin < shape_.experts;) {
       int32_t end = begin + 1;
       while (end < shape_.experts &&
@@ -273,8 +160,8 @@ class ExpertCall {
   }
 
   void Finish(std::span<const TreeNode> nodes, std::span<const Matrix> parts) {
-    for (size_t i = 0; i < nodes.size(); i += kMostNodes) {
-      const size_t count = std::min<size_t>(kMostNodes, nodes.size() - i);
+    for (size_t i = 0; i < nodes.size(); i += kMostFinished) {
+      const size_t count = std::min<size_t>(kMostFinished, nodes.size() - i);
       FinishSome(nodes.subspan(i, count), parts.subspan(i, count));
     }
   }
@@ -282,22 +169,23 @@ class ExpertCall {
  private:
   void FinishSome(std::span<const TreeNode> nodes,
                   std::span<const Matrix> parts) {
-    FinishKernel::Args args = {};
+    FinishArgs args = {};
     args.ids = rows_.ids;
     args.weights = rows_.weights;
     args.slots = at_.slots;
     args.per_row = rows_.per_row;
     args.outputs = at_.outputs;
     args.hidden = shape_.hidden;
+    args.quads =
+        HasQuads({at_.outputs, shape_.pairs(), shape_.hidden, shape_.hidden});
     args.num_nodes = static_cast<int32_t>(nodes.size());
     for (size_t i = 0; i < nodes.size(); ++i) {
       args.nodes[i] = nodes[i];
       args.y[i] = parts[i].data;
       args.stride[i] = parts[i].stride;
+      args.quads = args.quads && HasQuads(parts[i]);
     }
-    Launch<FinishKernel>(
-        stream_, shape_.tokens * FinishKernel::BlocksPerRow(shape_.hidden), 0,
-        args);
+    FinishExperts(stream_, shape_.tokens, args);
   }
 
   // Experts [begin, end), whose weights have one type.

@@ -1,6 +1,7 @@
 #include "kernels/cuda/gather.h"
 
 #include "common/base/check.h"
+#include "kernels/cuda/own_four.h"
 #include "kernels/cuda/tree_sum.h"
 
 namespace sluice::kernels::cuda {
@@ -11,20 +12,24 @@ constexpr int kFewParts = 64;
 constexpr int kMostParts = 1024;  // a kernel's arguments are below 32 KB
 constexpr int kMostOuts = 16;
 
-// A block per row.
+using Own = OwnFour<kGatherThreads>;
+using Piece = RowPiece<kGatherThreads>;
+
+// A block per piece of a row.
 struct TakeKernel {
   static constexpr int kThreads = kGatherThreads;
   struct Args {
     ConstMatrix x;
     const int32_t* rows;
     Matrix y;
+    bool quads;
   };
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    const int64_t t = block.index();
-    const float* x =
-        a.x.data + (a.rows == nullptr ? t : a.rows[t]) * a.x.stride;
-    float* y = a.y.data + t * a.y.stride;
-    for (int64_t i = block.thread(); i < a.y.cols; i += kThreads) y[i] = x[i];
+    const Piece piece = Piece::Of(block, a.y.cols);
+    const Own own(block, piece.begin, a.y.cols, a.quads);
+    const int64_t from = a.rows == nullptr ? piece.row : a.rows[piece.row];
+    own.Store(a.y.data + piece.row * a.y.stride,
+              own.Load(a.x.data + from * a.x.stride));
   }
 };
 
@@ -43,16 +48,17 @@ struct FillKernel {
   }
 };
 
-// A thread per element.
+// A block per piece of a row.
 template <int kParts>
 struct JoinNodesKernel {
   static constexpr int kThreads = kGatherThreads;
+  static constexpr int kAtOnce = 8;  // parts that registers hold
   struct Args {
     int32_t num_parts;
     int32_t num_outs;
     int64_t begin;
     int64_t cols;
-    int64_t elements;
+    bool quads;
     int32_t leaves[kParts];
     const float* parts[kParts];
     int64_t part_strides[kParts];
@@ -60,18 +66,51 @@ struct JoinNodesKernel {
     int64_t out_strides[kMostOuts];
   };
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    const int64_t n = block.index() * kThreads + block.thread();
-    if (n >= a.elements) return;
-    const int64_t row = n / a.cols;
-    const int64_t column = a.begin + n % a.cols;
-    TreeSum sum;
-    for (int32_t i = 0; i < a.num_parts; ++i) {
-      sum.Add(a.leaves[i], a.parts[i][row * a.part_strides[i] + column]);
-    }
-    const float root = sum.Root();
+    const Piece piece = Piece::Of(block, a.cols);
+    const Own own(block, piece.begin, a.cols, a.quads);
+    const Quad root = a.num_parts == 1         ? Part(a, piece, own, 0)
+                      : a.num_parts <= kAtOnce ? FewRoot(a, piece, own)
+                                               : Root(a, piece, own);
     for (int32_t o = 0; o < a.num_outs; ++o) {
-      a.outs[o][row * a.out_strides[o] + column] = root;
+      own.Store(a.outs[o] + piece.row * a.out_strides[o] + a.begin, root);
     }
+  }
+  static SLUICE_DEVICE Quad Part(const Args& a, const Piece& piece,
+                                 const Own& own, int32_t i) {
+    return own.Load(a.parts[i] + piece.row * a.part_strides[i] + a.begin);
+  }
+  static SLUICE_DEVICE Quad FewRoot(const Args& a, const Piece& piece,
+                                    const Own& own) {
+    Quad parts[kAtOnce];
+    SLUICE_UNROLL
+    for (int32_t i = 0; i < kAtOnce; ++i) {
+      if (i < a.num_parts) parts[i] = Part(a, piece, own, i);
+    }
+    QuadTreeSum<kAtOnce> sum;
+    SLUICE_UNROLL
+    for (int32_t i = 0; i < kAtOnce; ++i) {
+      if (i < a.num_parts) sum.Add(a.leaves[i], parts[i]);
+    }
+    return sum.Root();
+  }
+  static SLUICE_DEVICE Quad Root(const Args& a, const Piece& piece,
+                                 const Own& own) {
+    Quad root = {};
+    for (int c = 0; c < 4; ++c) {
+      if (!own.Has(c)) continue;
+      TreeSum sum;
+      for (int32_t i = 0; i < a.num_parts; ++i) {
+        const float* const row =
+            a.parts[i] + piece.row * a.part_strides[i] + a.begin;
+        sum.Add(a.leaves[i], row[own.Column(c)]);
+      }
+      const float value = sum.Root();
+      SLUICE_UNROLL
+      for (int to = 0; to < 4; ++to) {
+        if (to == c) root.values[to] = value;
+      }
+    }
+    return root;
   }
 };
 
@@ -83,7 +122,7 @@ void StartJoin(Stream stream, std::span<const NodeRows> parts, int64_t begin,
   args.num_outs = static_cast<int32_t>(outs.size());
   args.begin = begin;
   args.cols = end - begin;
-  args.elements = args.cols * outs[0].rows;
+  args.quads = begin % 4 == 0 && args.cols % 4 == 0;
   int32_t leaf = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     SLUICE_CHECK(parts[i].node.begin == leaf);
@@ -91,20 +130,23 @@ void StartJoin(Stream stream, std::span<const NodeRows> parts, int64_t begin,
     args.leaves[i] = parts[i].node.begin;
     args.parts[i] = parts[i].rows.data;
     args.part_strides[i] = parts[i].rows.stride;
+    args.quads = args.quads && AreAligned(parts[i].rows);
   }
   for (size_t o = 0; o < outs.size(); ++o) {
     args.outs[o] = outs[o].data;
     args.out_strides[o] = outs[o].stride;
+    args.quads = args.quads && AreAligned(outs[o]);
   }
   Launch<JoinNodesKernel<kParts>>(
-      stream, (args.elements + kGatherThreads - 1) / kGatherThreads, 0, args);
+      stream, Piece::Blocks(outs[0].rows, args.cols), 0, args);
 }
 
 }  // namespace
 
 void TakeRows(Stream stream, ConstMatrix x, const int32_t* rows, Matrix y) {
   SLUICE_CHECK(x.cols == y.cols && (rows != nullptr || x.rows == y.rows));
-  Launch<TakeKernel>(stream, y.rows, 0, {x, rows, y});
+  Launch<TakeKernel>(stream, Piece::Blocks(y.rows, y.cols), 0,
+                     {x, rows, y, HasQuads(x) && HasQuads(y)});
 }
 
 void Fill(Stream stream, float value, Matrix y) {

@@ -4,74 +4,14 @@
 #include "kernels/block_format.h"
 #include "kernels/cuda/gate.h"
 #include "kernels/cuda/math.h"
+#include "kernels/cuda/own_four.h"
 
 namespace sluice::kernels::cuda {
 namespace {
 
 constexpr int kRowThreads = 128;
-
-// A block per head of a row; a row may be one head. All threads bring a piece
-// of it to shared memory, from which half a warp takes the canonical sum.
-struct NormKernel {
-  static constexpr int kThreads = 256;
-  static constexpr int kPiece = 4096;
-  struct Args {
-    const float* x;
-    int64_t x_stride;
-    float* y;
-    int64_t y_stride;
-    int64_t heads;
-    int64_t cols;  // of a head
-    const float* weight;
-    float eps;
-  };
-  static size_t SharedBytes(int64_t cols) {
-    const int64_t piece = cols < kPiece ? cols : kPiece;
-    return 16 + static_cast<size_t>((piece + 3) / 4 * 4) * sizeof(float);
-  }
-  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    const int64_t row = block.index() / a.heads;
-    const int64_t at = block.index() % a.heads * a.cols;
-    const float* x = a.x + row * a.x_stride + at;
-    float* y = a.y + row * a.y_stride + at;
-    const auto shared = block.Allocate<float>(1);
-    const auto piece = block.Allocate<float>(a.cols < kPiece ? a.cols : kPiece);
-    float sum = 0.0f;
-    for (int64_t begin = 0; begin < a.cols; begin += kPiece) {
-      const auto count =
-          static_cast<int>(a.cols - begin < kPiece ? a.cols - begin : kPiece);
-      if (begin > 0) block.Sync();
-      for (int i = block.thread(); i < count; i += kThreads) {
-        piece.Set(i, x[begin + i]);
-      }
-      block.Sync();
-      if (block.thread() < 16) sum = Squares(block, piece, count, sum);
-    }
-    if (block.warp() == 0) {
-      const float square = SumLanes(block, sum);
-      const float mean = square / static_cast<float>(a.cols);
-      if (block.lane() == 0) shared.Set(0, 1.0f / SquareRoot(mean + a.eps));
-    }
-    block.Sync();
-    const float scale = shared.Get(0);
-    for (int64_t i = block.thread(); i < a.cols; i += kThreads) {
-      y[i] = x[i] * scale * a.weight[i];
-    }
-  }
-  // A thread's lane of the canonical sum of squares, from `sum` on.
-  static SLUICE_DEVICE float Squares(Block& block, const Shared<float>& x,
-                                     int count, float sum) {
-    constexpr int kAtOnce = 16;
-    int k = block.lane();
-    for (; k + 16 * (kAtOnce - 1) < count; k += 16 * kAtOnce) {
-      float values[kAtOnce];
-      for (int i = 0; i < kAtOnce; ++i) values[i] = x.Get(k + 16 * i);
-      for (int i = 0; i < kAtOnce; ++i) sum = Fma(values[i], values[i], sum);
-    }
-    for (; k < count; k += 16) sum = Fma(x.Get(k), x.Get(k), sum);
-    return sum;
-  }
-};
+using Own = OwnFour<kRowThreads>;
+using Piece = RowPiece<kRowThreads>;
 
 // A block per token.
 struct RopeKernel {
@@ -103,7 +43,7 @@ struct RopeKernel {
   }
 };
 
-// A thread per element of y [T, F]; x [T, 2F].
+// A block per piece of a row of y [T, F]; x [T, 2F].
 template <bool kClamped>
 struct GateKernel {
   static constexpr int kThreads = kRowThreads;
@@ -111,35 +51,45 @@ struct GateKernel {
     ConstMatrix x;
     Matrix y;
     float limit;
+    bool quads;
   };
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    const int64_t n = block.index() * kThreads + block.thread();
-    if (n >= a.y.rows * a.y.cols) return;
-    const int64_t row = n / a.y.cols;
-    const int64_t i = n % a.y.cols;
-    const float g = a.x.data[row * a.x.stride + i];
-    const float u = a.x.data[row * a.x.stride + a.y.cols + i];
-    a.y.data[row * a.y.stride + i] =
-        kClamped ? ClampedGate(g, u, a.limit) : SiluGate(g, u);
+    const Piece piece = Piece::Of(block, a.y.cols);
+    const Own own(block, piece.begin, a.y.cols, a.quads);
+    const float* const x = a.x.data + piece.row * a.x.stride;
+    const Quad g = own.Load(x);
+    const Quad u = own.Load(x + a.y.cols);
+    Quad y;
+    SLUICE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      y.values[i] = kClamped ? ClampedGate(g.values[i], u.values[i], a.limit)
+                             : SiluGate(g.values[i], u.values[i]);
+    }
+    own.Store(a.y.data + piece.row * a.y.stride, y);
   }
 };
 
+// A block per piece of a row.
 struct AddKernel {
   static constexpr int kThreads = kRowThreads;
   struct Args {
     ConstMatrix y;
     Matrix x;
+    bool quads;
   };
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    const int64_t n = block.index() * kThreads + block.thread();
-    if (n >= a.x.rows * a.x.cols) return;
-    const int64_t row = n / a.x.cols;
-    const int64_t i = n % a.x.cols;
-    a.x.data[row * a.x.stride + i] += a.y.data[row * a.y.stride + i];
+    const Piece piece = Piece::Of(block, a.x.cols);
+    const Own own(block, piece.begin, a.x.cols, a.quads);
+    float* const row = a.x.data + piece.row * a.x.stride;
+    const Quad y = own.Load(a.y.data + piece.row * a.y.stride);
+    Quad x = own.Load(row);
+    SLUICE_UNROLL
+    for (int i = 0; i < 4; ++i) x.values[i] += y.values[i];
+    own.Store(row, x);
   }
 };
 
-// A block per token.
+// A block per piece of a token's row.
 template <WeightType kType>
 struct EmbedKernel {
   static constexpr int kThreads = kRowThreads;
@@ -147,13 +97,19 @@ struct EmbedKernel {
     const void* table;
     const int32_t* ids;
     Matrix y;
+    bool quads;
   };
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    const int64_t from = a.ids[block.index()] * a.y.cols;
-    float* y = a.y.data + block.index() * a.y.stride;
-    for (int64_t i = block.thread(); i < a.y.cols; i += kThreads) {
-      y[i] = Element<kType>(a.table, from + i);
+    const Piece piece = Piece::Of(block, a.y.cols);
+    const Own own(block, piece.begin, a.y.cols, a.quads);
+    const int64_t from = a.ids[piece.row] * a.y.cols;
+    Quad y = {};
+    SLUICE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      if (!own.Has(i)) continue;
+      y.values[i] = Element<kType>(a.table, from + own.Column(i));
     }
+    own.Store(a.y.data + piece.row * a.y.stride, y);
   }
 };
 
@@ -165,11 +121,13 @@ SLUICE_DEVICE void StoreElement(float x, uint16_t* to) {
       x != x ? bits >> 16 | 0x40 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
-// A thread per two elements of a head of qkv: a pair that rotates, or two
-// neighbours.
+// Two elements of a head of qkv: a pair that rotates, or two neighbours. A
+// thread has kPairs of them, whose loads are begun together.
 template <typename T>
 struct RopeStoreKernel {
   static constexpr int kThreads = kRowThreads;
+  static constexpr int kPairs = 2;
+  static constexpr int kPiece = kPairs * kThreads;
   struct Args {
     Matrix qkv;
     RopeStore rope;
@@ -178,55 +136,95 @@ struct RopeStoreKernel {
     int64_t kv_heads;
     int64_t block_tokens;
     int64_t head_dim;
+    uint32_t pieces;  // of a token, a block each
+  };
+  struct Pair {
+    bool exists;
+    bool rotates;
+    int64_t head;
+    int64_t first;  // within the head
+    int64_t second;
+    float* x;  // the head
+    float x1;
+    float x2;
+    float cos;
+    float sin;
   };
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    const int64_t pairs = a.head_dim / 2;
-    const int64_t heads = a.rope.num_heads + 2 * a.kv_heads;
-    const int64_t n = block.index() * kThreads + block.thread();
-    const int64_t token = n / (heads * pairs);
-    if (token >= a.qkv.rows) return;
-    const int64_t head = n / pairs % heads;
-    const int64_t pair = n % pairs;
-    const int64_t half = a.rope.table.half;
-    const bool rotates = head < a.rope.num_heads + a.kv_heads && pair < half;
-    const bool split = rotates && a.rope.style == RopeStyle::kHalfSplit;
-    const int64_t first = split ? pair : 2 * pair;
-    const int64_t second = split ? pair + half : first + 1;
-    float* const x = a.qkv.data + token * a.qkv.stride + head * a.head_dim;
-    float x1 = x[first];
-    float x2 = x[second];
-    if (rotates) {
-      const int64_t from = a.rope.positions[token] * half + pair;
-      const float cos = a.rope.table.cos[from];
-      const float sin = a.rope.table.sin[from];
-      const float turned = Fma(x1, cos, -(x2 * sin));
-      x2 = Fma(x2, cos, x1 * sin);
-      x1 = turned;
-      x[first] = x1;
-      x[second] = x2;
+    const auto index = static_cast<uint32_t>(block.index());
+    const int64_t token = index / a.pieces;
+    const uint32_t begin = index % a.pieces * kPiece;
+    const int64_t position = a.rope.positions[token];
+    // Slots are fewer than 2^32.
+    const auto slot = static_cast<uint32_t>(a.rope.slots[token]);
+    const auto block_tokens = static_cast<uint32_t>(a.block_tokens);
+    const int64_t cache_block = slot / block_tokens;
+    const int64_t place = slot % block_tokens;
+    Pair pairs[kPairs];
+    SLUICE_UNROLL
+    for (int i = 0; i < kPairs; ++i) {
+      pairs[i] = Load(a, token, position,
+                      begin + static_cast<uint32_t>(block.thread()) +
+                          static_cast<uint32_t>(i * kThreads));
     }
-    const int64_t kv_head = head - a.rope.num_heads;
-    if (kv_head < 0) return;
-    const int64_t slot = a.rope.slots[token];
-    const int64_t to =
-        ((slot / a.block_tokens * a.kv_heads + kv_head % a.kv_heads) *
-             a.block_tokens +
-         slot % a.block_tokens) *
-        a.head_dim;
-    T* const cache = (kv_head < a.kv_heads ? a.keys : a.values) + to;
-    StoreElement(x1, cache + first);
-    StoreElement(x2, cache + second);
+    SLUICE_UNROLL
+    for (int i = 0; i < kPairs; ++i) {
+      if (!pairs[i].exists) continue;
+      Turn(pairs[i]);
+      const int64_t kv_head = pairs[i].head - a.rope.num_heads;
+      if (kv_head < 0) continue;
+      const bool is_key = kv_head < a.kv_heads;
+      const int64_t own = is_key ? kv_head : kv_head - a.kv_heads;
+      T* const to =
+          (is_key ? a.keys : a.values) +
+          ((cache_block * a.kv_heads + own) * a.block_tokens + place) *
+              a.head_dim;
+      StoreElement(pairs[i].x1, to + pairs[i].first);
+      StoreElement(pairs[i].x2, to + pairs[i].second);
+    }
+  }
+  // Pair n of a token.
+  static SLUICE_DEVICE Pair Load(const Args& a, int64_t token, int64_t position,
+                                 uint32_t n) {
+    Pair pair = {};
+    pair.exists = n < a.qkv.cols / 2;
+    if (!pair.exists) return pair;
+    const auto of_head = static_cast<uint32_t>(a.head_dim / 2);
+    pair.head = n / of_head;
+    const int64_t own = n % of_head;
+    const int64_t half = a.rope.table.half;
+    pair.rotates = pair.head < a.rope.num_heads + a.kv_heads && own < half;
+    const bool split = pair.rotates && a.rope.style == RopeStyle::kHalfSplit;
+    pair.first = split ? own : 2 * own;
+    pair.second = split ? own + half : pair.first + 1;
+    pair.x = a.qkv.data + token * a.qkv.stride + pair.head * a.head_dim;
+    pair.x1 = pair.x[pair.first];
+    pair.x2 = pair.x[pair.second];
+    if (pair.rotates) {
+      pair.cos = a.rope.table.cos[position * half + own];
+      pair.sin = a.rope.table.sin[position * half + own];
+    }
+    return pair;
+  }
+  static SLUICE_DEVICE void Turn(Pair& pair) {
+    if (!pair.rotates) return;
+    const float turned = Fma(pair.x1, pair.cos, -(pair.x2 * pair.sin));
+    pair.x2 = Fma(pair.x2, pair.cos, pair.x1 * pair.sin);
+    pair.x1 = turned;
+    pair.x[pair.first] = pair.x1;
+    pair.x[pair.second] = pair.x2;
   }
 };
 
 template <typename T>
 void RopeStoreAs(Stream stream, Matrix qkv, const RopeStore& rope,
                  const KvView& kv) {
-  const int64_t elements = qkv.rows * (qkv.cols / 2);
-  Launch<RopeStoreKernel<T>>(
-      stream, (elements + kRowThreads - 1) / kRowThreads, 0,
-      {qkv, rope, static_cast<T*>(kv.keys), static_cast<T*>(kv.values),
-       kv.num_kv_heads, kv.block_tokens, kv.head_dim});
+  using Kernel = RopeStoreKernel<T>;
+  const int64_t pieces = (qkv.cols / 2 + Kernel::kPiece - 1) / Kernel::kPiece;
+  Launch<Kernel>(stream, qkv.rows * pieces, 0,
+                 {qkv, rope, static_cast<T*>(kv.keys),
+                  static_cast<T*>(kv.values), kv.num_kv_heads, kv.block_tokens,
+                  kv.head_dim, static_cast<uint32_t>(pieces)});
 }
 
 // A block per token and head, a warp per 32 elements; attention.h has the
@@ -303,34 +301,16 @@ struct StoreKvQ8Kernel {
   }
 };
 
-int64_t BlocksFor(Matrix x) {
-  return (x.rows * x.cols + kRowThreads - 1) / kRowThreads;
-}
+int64_t BlocksFor(Matrix x) { return Piece::Blocks(x.rows, x.cols); }
 
 template <WeightType kType>
 void EmbedAs(Stream stream, const WeightView& table, const int32_t* ids,
              Matrix y) {
-  Launch<EmbedKernel<kType>>(stream, y.rows, 0, {table.data, ids, y});
+  Launch<EmbedKernel<kType>>(stream, BlocksFor(y), 0,
+                             {table.data, ids, y, HasQuads(y)});
 }
 
 }  // namespace
-
-void RmsNorm(Stream stream, ConstMatrix x, const float* weight, float eps,
-             Matrix y) {
-  SLUICE_CHECK(x.rows == y.rows && x.cols == y.cols);
-  Launch<NormKernel>(
-      stream, x.rows, NormKernel::SharedBytes(x.cols),
-      {x.data, x.stride, y.data, y.stride, 1, x.cols, weight, eps});
-}
-
-void RmsNormHeads(Stream stream, Matrix x, int64_t head_dim,
-                  const float* weight, float eps) {
-  SLUICE_CHECK(head_dim > 0 && x.cols % head_dim == 0);
-  const int64_t heads = x.cols / head_dim;
-  Launch<NormKernel>(
-      stream, x.rows * heads, NormKernel::SharedBytes(head_dim),
-      {x.data, x.stride, x.data, x.stride, heads, head_dim, weight, eps});
-}
 
 void Rope(Stream stream, Matrix x, int64_t head_dim, RopeStyle style,
           const RopeTable& table, const int32_t* positions) {
@@ -343,17 +323,20 @@ void Rope(Stream stream, Matrix x, int64_t head_dim, RopeStyle style,
 
 void SiluMul(Stream stream, ConstMatrix x, Matrix y) {
   SLUICE_CHECK(x.rows == y.rows && x.cols == 2 * y.cols);
-  Launch<GateKernel<false>>(stream, BlocksFor(y), 0, {x, y, 0.0f});
+  Launch<GateKernel<false>>(stream, BlocksFor(y), 0,
+                            {x, y, 0.0f, HasQuads(x) && HasQuads(y)});
 }
 
 void ClampedSwiGlu(Stream stream, ConstMatrix x, float limit, Matrix y) {
   SLUICE_CHECK(x.rows == y.rows && x.cols == 2 * y.cols);
-  Launch<GateKernel<true>>(stream, BlocksFor(y), 0, {x, y, limit});
+  Launch<GateKernel<true>>(stream, BlocksFor(y), 0,
+                           {x, y, limit, HasQuads(x) && HasQuads(y)});
 }
 
 void Add(Stream stream, ConstMatrix y, Matrix x) {
   SLUICE_CHECK(x.rows == y.rows && x.cols == y.cols);
-  Launch<AddKernel>(stream, BlocksFor(x), 0, {y, x});
+  Launch<AddKernel>(stream, BlocksFor(x), 0,
+                    {y, x, HasQuads(y) && HasQuads(x)});
 }
 
 void Embed(Stream stream, const WeightView& table, const int32_t* ids,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "kernels/cuda/own_four.h"
 #include "kernels/cuda/tile_chains.h"
 #include "kernels/cuda/tile_gemm.h"
 #include "kernels/cuda/tile_panel.h"
@@ -64,21 +65,29 @@ struct TileKernel {
   }
 };
 
-// A block per row.
+// A block per piece of a row.
 template <WeightType kType>
 struct TileEmbedKernel {
   static constexpr int kThreads = 128;
+  using Piece = RowPiece<kThreads>;
   struct Args {
     WeightView table;
     const int32_t* ids;
     Matrix y;
+    bool quads;
   };
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    const int64_t row = a.ids[block.index()];
-    float* y = a.y.data + block.index() * a.y.stride;
-    for (int64_t i = block.thread(); i < a.y.cols; i += kThreads) {
-      y[i] = TileElement<kType>(a.table.data, a.table.cols, row, i);
+    const Piece piece = Piece::Of(block, a.y.cols);
+    const OwnFour<kThreads> own(block, piece.begin, a.y.cols, a.quads);
+    const int64_t row = a.ids[piece.row];
+    Quad y = {};
+    SLUICE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      if (!own.Has(i)) continue;
+      y.values[i] =
+          TileElement<kType>(a.table.data, a.table.cols, row, own.Column(i));
     }
+    own.Store(a.y.data + piece.row * a.y.stride, y);
   }
 };
 
@@ -246,7 +255,9 @@ void TileEmbed(Stream stream, const WeightView& table, const int32_t* ids,
                Matrix y) {
   SLUICE_CHECK(y.cols == table.cols && HasTiles(table.type));
   const auto start = [&](auto kernel) {
-    Launch<decltype(kernel)>(stream, y.rows, 0, {table, ids, y});
+    using Kernel = decltype(kernel);
+    Launch<Kernel>(stream, Kernel::Piece::Blocks(y.rows, y.cols), 0,
+                   {table, ids, y, HasQuads(y)});
   };
   switch (table.type) {
     case WeightType::kBf16:

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/tile.h"
+
 namespace sluice::kernels::cuda {
 
 // The sum of values at rising leaves of the tree of reduction_tree.h; leaves
@@ -14,6 +16,11 @@ class TreeSum {
  public:
   SLUICE_DEVICE TreeSum() {}
   SLUICE_DEVICE bool empty() const { return depth_ == 0; }
+
+  // Whether a's highest bit is below b's.
+  static SLUICE_DEVICE bool IsBelow(int32_t a, int32_t b) {
+    return a < b && a < (a ^ b);
+  }
 
   SLUICE_DEVICE void Add(int32_t leaf, float value) {
     // The highest bit in which two leaves differ names the node at which they
@@ -35,10 +42,6 @@ class TreeSum {
  private:
   static constexpr int kMostLevels = 24;
 
-  // Whether a's highest bit is below b's.
-  static SLUICE_DEVICE bool IsBelow(int32_t a, int32_t b) {
-    return a < b && a < (a ^ b);
-  }
   SLUICE_DEVICE void Join() {
     --depth_;
     values_[depth_ - 1] = values_[depth_ - 1] + values_[depth_];
@@ -46,6 +49,55 @@ class TreeSum {
 
   float values_[kMostLevels];
   int32_t splits_[kMostLevels];  // of a value and the one before it
+  int depth_ = 0;
+  int32_t last_ = 0;
+};
+
+// The same of at most kMost values of four elements, in registers: what is not
+// finished moves by one where a value comes or goes, so no place is computed.
+template <int kMost>
+class QuadTreeSum {
+ public:
+  SLUICE_DEVICE QuadTreeSum() {}
+  SLUICE_DEVICE bool empty() const { return depth_ == 0; }
+
+  SLUICE_DEVICE void Add(int32_t leaf, const Quad& value) {
+    const int32_t split = leaf ^ last_;
+    while (depth_ > 1 && TreeSum::IsBelow(splits_[0], split)) Join();
+    SLUICE_UNROLL
+    for (int i = kMost - 1; i > 0; --i) {
+      values_[i] = values_[i - 1];
+      splits_[i] = splits_[i - 1];
+    }
+    values_[0] = value;
+    splits_[0] = split;
+    ++depth_;
+    last_ = leaf;
+  }
+
+  // Needs a value.
+  SLUICE_DEVICE Quad Root() {
+    while (depth_ > 1) Join();
+    return values_[0];
+  }
+
+ private:
+  SLUICE_DEVICE void Join() {
+    --depth_;
+    SLUICE_UNROLL
+    for (int c = 0; c < 4; ++c) {
+      values_[0].values[c] = values_[1].values[c] + values_[0].values[c];
+    }
+    splits_[0] = splits_[1];
+    SLUICE_UNROLL
+    for (int i = 1; i < kMost - 1; ++i) {
+      values_[i] = values_[i + 1];
+      splits_[i] = splits_[i + 1];
+    }
+  }
+
+  Quad values_[kMost] = {};  // the last one first
+  int32_t splits_[kMost] = {};
   int depth_ = 0;
   int32_t last_ = 0;
 };

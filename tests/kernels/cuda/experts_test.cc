@@ -86,8 +86,10 @@ class Layer {
     const ExpertRows rows = {input.view(), ids_.data(), weights_.data(),
                              sizes_.per_row};
     const auto run = [&](const auto& op) {
+      // Rows of some are aligned.
+      const int64_t pad = sizes_.per_row % 2 == 0 ? 4 : 2;
       std::vector<OwnedMatrix> out(
-          nodes.size(), OwnedMatrix(sizes_.tokens, sizes_.hidden, 2));
+          nodes.size(), OwnedMatrix(sizes_.tokens, sizes_.hidden, pad));
       std::vector<Matrix> parts;
       for (OwnedMatrix& part : out) parts.push_back(part.view());
       op(parts);
@@ -179,6 +181,26 @@ TEST(CudaExpertsTest, ProcessesFinishTheNodesOfTheirExperts) {
 TEST(CudaExpertsTest, ThereMayBeMoreNodesThanALaunchTakes) {
   const Layer layer({131, 5, 3, 8, 8}, {WeightType::kF32}, false);
   layer.Expect(1, 131, 0.0f, /*single=*/true);
+}
+
+// As many experts of a row as registers hold outputs of, and more.
+TEST(CudaExpertsTest, RowsMayHaveAnyNumberOfExperts) {
+  for (const int32_t per_row : {1, 4, 5, 8, 9}) {
+    const Layer layer({13, per_row, 5, 40, 8}, {WeightType::kF32}, false);
+    layer.Expect(0, 13, 0.0f);
+    layer.Expect(3, 11, 0.0f);
+  }
+}
+
+// More pairs than a warp plans, and experts than counts of all warps.
+TEST(CudaExpertsTest, ManyPairsArePlanned) {
+  for (const int64_t tokens : {11, 128, 700}) {
+    const Layer layer({5, 3, tokens, 8, 8}, {WeightType::kF32}, false);
+    layer.Expect(0, 5, 0.0f);
+    layer.Expect(1, 3, 0.0f);
+  }
+  const Layer wide({300, 8, 130, 4, 4}, {WeightType::kF32}, false);
+  wide.Expect(20, 300, 0.0f);
 }
 
 TEST(CudaExpertsTest, ManyRowsOfAnExpertAreManyGroups) {

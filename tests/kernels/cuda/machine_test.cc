@@ -264,6 +264,21 @@ TEST_P(MachineTest, GroupsOfCopiesArriveInTheirOrder) {
               HasSubstr("not written"));
 }
 
+TEST_P(MachineTest, QuadsOfSharedMemory) {
+  EXPECT_THAT(FirstFault(GetParam(),
+                         [](Block& b) {
+                           const auto shared = b.Allocate<float>(8);
+                           if (b.thread() < 8) {
+                             shared.Set(b.thread(), 1.0f * b.thread());
+                           }
+                           b.Sync();
+                           const Quad quad = LoadQuad(shared, 4);
+                           EXPECT_EQ(quad.values[0], 4.0f);
+                           EXPECT_EQ(quad.values[3], 7.0f);
+                         }),
+              IsEmpty());
+}
+
 TEST_P(MachineTest, LimitsAreThoseThatItWasGiven) {
   Machine machine(GetParam());
   EXPECT_GT(LimitsOf(&machine).shared_bytes, kPlainSharedBytes);

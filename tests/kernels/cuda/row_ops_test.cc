@@ -18,7 +18,9 @@ namespace {
 
 constexpr int64_t kRows = 3;
 constexpr int64_t kPad = 2;
-constexpr int64_t kWidths[] = {1, 15, 16, 17, 31, 33, 127, 128, 129, 300};
+constexpr int64_t kWidths[] = {1, 15, 16, 17, 31, 33, 127, 128, 129, 300, 515};
+// Rows of a multiple of 16 bytes, without padding between them.
+constexpr int64_t kAlignedWidths[] = {4, 28, 512, 516, 1024};
 
 // Runs op(stream, y) on a marked y both ways; expects op(y) of the CPU.
 template <typename OnDevice, typename OnCpu>
@@ -35,8 +37,9 @@ void ExpectCpusBits(const OwnedMatrix& before, const OnDevice& on_device,
   EXPECT_TRUE(SameBits(got, want.values()));
 }
 
-OwnedMatrix Filled(uint64_t seed, int64_t cols, float scale = 3.0f) {
-  OwnedMatrix x(kRows, cols, kPad);
+OwnedMatrix Filled(uint64_t seed, int64_t cols, float scale = 3.0f,
+                   int64_t pad = kPad) {
+  OwnedMatrix x(kRows, cols, pad);
   const auto values = RandomFloats(seed, kRows * cols, scale);
   for (int64_t t = 0; t < kRows; ++t) {
     std::copy_n(values.data() + t * cols, cols, x.view().row(t));
@@ -44,19 +47,39 @@ OwnedMatrix Filled(uint64_t seed, int64_t cols, float scale = 3.0f) {
   return x;
 }
 
-TEST(CudaRowOpsTest, RmsNormHasTheCpusBits) {
+// Runs test(cols, pad) for rows that are aligned and rows that are not.
+template <typename Test>
+void AtEveryWidth(const Test& test) {
   for (const int64_t cols : kWidths) {
     SCOPED_TRACE(cols);
-    const OwnedMatrix x = Filled(1, cols);
-    const auto weight = RandomFloats(2, cols);
-    ExpectCpusBits(
-        OwnedMatrix(kRows, cols, kPad),
-        [&](Stream stream, Matrix y) {
-          RmsNorm(stream, x.view(), weight.data(), 1e-5f, y);
-        },
-        [&](Matrix y) {
-          kernels::RmsNorm({}, x.view(), weight.data(), 1e-5f, y);
-        });
+    test(cols, kPad);
+  }
+  for (const int64_t cols : kAlignedWidths) {
+    SCOPED_TRACE(cols);
+    test(cols, 0);
+  }
+}
+
+void ExpectRmsNorm(int64_t cols, int64_t pad) {
+  SCOPED_TRACE(cols);
+  const OwnedMatrix x = Filled(1, cols, 3.0f, pad);
+  const auto weight = RandomFloats(2, cols);
+  ExpectCpusBits(
+      OwnedMatrix(kRows, cols, pad),
+      [&](Stream stream, Matrix y) {
+        RmsNorm(stream, x.view(), weight.data(), 1e-5f, y);
+      },
+      [&](Matrix y) {
+        kernels::RmsNorm({}, x.view(), weight.data(), 1e-5f, y);
+      });
+}
+
+TEST(CudaRowOpsTest, RmsNormHasTheCpusBits) { AtEveryWidth(ExpectRmsNorm); }
+
+TEST(CudaRowOpsTest, RmsNormOfSeveralPiecesHasTheCpusBits) {
+  for (const int64_t cols : {4096, 4100, 8192, 8196, 16640}) {
+    ExpectRmsNorm(cols, 0);
+    ExpectRmsNorm(cols + 1, kPad);
   }
 }
 
@@ -113,44 +136,45 @@ TEST(CudaRowOpsTest, RopeHasTheCpusBits) {
 }
 
 TEST(CudaRowOpsTest, GatesHaveTheCpusBitsAtEverySize) {
-  for (const int64_t cols : kWidths) {
-    SCOPED_TRACE(cols);
+  AtEveryWidth([](int64_t cols, int64_t pad) {
     // Beyond both ends of Exp, too.
-    const OwnedMatrix x = Filled(6, 2 * cols, 150.0f);
+    const OwnedMatrix x = Filled(6, 2 * cols, 150.0f, pad);
     ExpectCpusBits(
-        OwnedMatrix(kRows, cols, kPad),
+        OwnedMatrix(kRows, cols, pad),
         [&](Stream stream, Matrix y) { SiluMul(stream, x.view(), y); },
         [&](Matrix y) { kernels::SiluMul({}, x.view(), y); });
     ExpectCpusBits(
-        OwnedMatrix(kRows, cols, kPad),
+        OwnedMatrix(kRows, cols, pad),
         [&](Stream stream, Matrix y) {
           ClampedSwiGlu(stream, x.view(), 7.0f, y);
         },
         [&](Matrix y) { kernels::ClampedSwiGlu({}, x.view(), 7.0f, y); });
-  }
+  });
 }
 
 TEST(CudaRowOpsTest, AddHasTheCpusBits) {
-  for (const int64_t cols : kWidths) {
-    const OwnedMatrix y = Filled(7, cols);
+  AtEveryWidth([](int64_t cols, int64_t pad) {
+    const OwnedMatrix y = Filled(7, cols, 3.0f, pad);
     ExpectCpusBits(
-        Filled(8, cols),
+        Filled(8, cols, 3.0f, pad),
         [&](Stream stream, Matrix x) { Add(stream, y.view(), x); },
         [&](Matrix x) { kernels::Add({}, y.view(), x); });
-  }
+  });
 }
 
 TEST(CudaRowOpsTest, EmbedWidensPlainTypes) {
-  const int64_t cols = 160;
+  const int64_t cols = 672;
   const int32_t ids[kRows] = {6, 0, 3};
   const OwnedWeight f32(WeightType::kF32, 7, cols, RandomFloats(9, 7 * cols));
   const OwnedWeight bf16(WeightType::kBf16, 7, cols, RandomBf16(9, 7 * cols));
   const CodedWeight e4m3(10, 7, cols);
   for (const WeightView& table : {f32.view(), bf16.view(), e4m3.view()}) {
-    ExpectCpusBits(
-        OwnedMatrix(kRows, cols, kPad),
-        [&](Stream stream, Matrix y) { Embed(stream, table, ids, y); },
-        [&](Matrix y) { kernels::Embed({}, table, ids, y); });
+    for (const int64_t pad : {kPad, int64_t{0}}) {
+      ExpectCpusBits(
+          OwnedMatrix(kRows, cols, pad),
+          [&](Stream stream, Matrix y) { Embed(stream, table, ids, y); },
+          [&](Matrix y) { kernels::Embed({}, table, ids, y); });
+    }
   }
 }
 
@@ -160,7 +184,7 @@ TEST(CudaRowOpsTest, RopeStoreKvHasTheCpusBits) {
   std::vector<float> sin(cos.size());
   const int32_t positions[kRows] = {0, 39, 7};
   const int64_t slots[kRows] = {31, 0, 18};
-  const int64_t q_heads = 4;
+  const int64_t q_heads = 30;  // more pairs than a block has
   const int64_t kv_heads = 3;
   OwnedMatrix qkv = Filled(11, (q_heads + 2 * kv_heads) * head_dim);
   qkv.view().data[(q_heads + kv_heads) * head_dim + 1] = NAN;

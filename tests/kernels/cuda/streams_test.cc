@@ -1,5 +1,7 @@
 #include "kernels/cuda/streams.h"
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -40,24 +42,30 @@ TEST(CudaStreamsTest, EveryFloatIsReadAndCopiedOnce) {
   }
 }
 
+// Aligned rows, and rows that are not, of one and of two pieces.
 TEST(CudaGatherTest, RowsByIndexInOrderAndFilled) {
-  const OwnedMatrix x(5, 200, RandomFloats(2, 1000));
   const std::vector<int32_t> rows = {4, 0, 0, 3};
-  const auto taken = BothWays([&](Stream stream) {
-    OwnedMatrix y(4, 200, 3);
-    TakeRows(stream, x.view(), rows.data(), y.view());
-    EXPECT_TRUE(y.MarkIntact());
-    return y.values();
-  });
-  for (int64_t i = 0; i < 800; ++i) {
-    ASSERT_EQ(taken[i], x.view().row(rows[i / 200])[i % 200]);
+  for (const int64_t cols : {3, 200, 201, 512, 600}) {
+    SCOPED_TRACE(cols);
+    const OwnedMatrix x(5, cols, RandomFloats(2, 5 * cols));
+    for (const int64_t pad : {3, 4}) {
+      const auto taken = BothWays([&](Stream stream) {
+        OwnedMatrix y(4, cols, pad);
+        TakeRows(stream, x.view(), rows.data(), y.view());
+        EXPECT_TRUE(y.MarkIntact());
+        return y.values();
+      });
+      for (int64_t i = 0; i < 4 * cols; ++i) {
+        ASSERT_EQ(taken[i], x.view().row(rows[i / cols])[i % cols]);
+      }
+      const auto all = BothWays([&](Stream stream) {
+        OwnedMatrix y(5, cols, pad);
+        TakeRows(stream, x.view(), nullptr, y.view());
+        return y.values();
+      });
+      EXPECT_TRUE(SameBits(all, x.values()));
+    }
   }
-  const auto all = BothWays([&](Stream stream) {
-    OwnedMatrix y(5, 200, 1);
-    TakeRows(stream, x.view(), nullptr, y.view());
-    return y.values();
-  });
-  EXPECT_TRUE(SameBits(all, x.values()));
   const auto filled = BothWays([&](Stream stream) {
     OwnedMatrix y(3, 130, 2);
     Fill(stream, -1.5f, y.view());
@@ -103,17 +111,55 @@ TEST(CudaGatherTest, NodesAreJoinedInTheTree) {
       parts.push_back({nodes[i], owned[i].view()});
     }
     const auto want = ReduceTree(0, leaves, leaf, join);
-    const auto got = BothWays([&](Stream stream) {
-      OwnedMatrix a(2, 20, 2);
-      OwnedMatrix b(2, 20);
-      const Matrix outs[] = {a.view(), b.view()};
-      JoinNodes(stream, parts, 0, 7, outs);
-      JoinNodes(stream, parts, 7, 20, outs);
-      EXPECT_TRUE(a.MarkIntact());
-      EXPECT_TRUE(SameBits(a.values(), b.values()));
-      return a.values();
-    });
-    EXPECT_TRUE(SameBits(got, want)) << leaves;
+    // Aligned columns, and columns that are not.
+    for (const auto& [pad, middle] : {std::pair(2, 7), {4, 8}}) {
+      const auto got = BothWays([&](Stream stream) {
+        OwnedMatrix a(2, 20, pad);
+        OwnedMatrix b(2, 20);
+        const Matrix outs[] = {a.view(), b.view()};
+        JoinNodes(stream, parts, 0, middle, outs);
+        JoinNodes(stream, parts, middle, 20, outs);
+        EXPECT_TRUE(a.MarkIntact());
+        EXPECT_TRUE(SameBits(a.values(), b.values()));
+        return a.values();
+      });
+      EXPECT_TRUE(SameBits(got, want)) << leaves;
+    }
+  }
+}
+
+// One part, and several, of which one is an output.
+TEST(CudaGatherTest, PiecesOfRowsAreJoinedInPlace) {
+  constexpr int64_t kCols = 1036;
+  for (const int32_t count : {1, 2, 9}) {
+    for (const int64_t begin : {4, 5}) {
+      const auto values = RandomFloats(4, count * kCols);
+      const auto leaf = [&](int32_t i) {
+        return std::vector<float>(values.begin() + i * kCols,
+                                  values.begin() + (i + 1) * kCols);
+      };
+      const auto sum =
+          ReduceTree(0, count, leaf,
+                     [](std::vector<float> a, const std::vector<float>& b) {
+                       for (size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+                       return a;
+                     });
+      auto want = leaf(count - 1);
+      std::copy(sum.begin() + begin, sum.end(), want.begin() + begin);
+      const auto got = BothWays([&](Stream stream) {
+        std::vector<OwnedMatrix> owned;
+        std::vector<NodeRows> parts;
+        for (int32_t i = 0; i < count; ++i)
+          owned.emplace_back(1, kCols, leaf(i));
+        for (int32_t i = 0; i < count; ++i) {
+          parts.push_back({{i, i + 1}, owned[i].view()});
+        }
+        const Matrix out = owned.back().view();
+        JoinNodes(stream, parts, begin, kCols, {&out, 1});
+        return owned.back().values();
+      });
+      EXPECT_TRUE(SameBits(got, want)) << count;
+    }
   }
 }
 

@@ -276,13 +276,12 @@ TEST_P(TileProductsTest, IsCloseToDouble) {
   }
 }
 
-TEST_P(TileProductsTest, EmbeddedRowsAreTheWeightsElements) {
-  const int64_t cols = GetParam() == WeightType::kBf16 ? 70 : 96;
-  const TiledWeights table(GetParam(), 12, 21, cols);
+void ExpectEmbedded(WeightType type, int64_t cols, int64_t pad) {
+  const TiledWeights table(type, 12, 21, cols);
   const std::vector<int32_t> ids = {20, 0, 8, 15, 16, 7, 7};
   const auto tokens = static_cast<int64_t>(ids.size());
   const auto got = BothWays([&](Stream stream) {
-    OwnedMatrix y(tokens, cols, 5);
+    OwnedMatrix y(tokens, cols, pad);
     TileEmbed(stream, table.view(), ids.data(), y.view());
     EXPECT_TRUE(y.MarkIntact());
     return y.values();
@@ -292,6 +291,14 @@ TEST_P(TileProductsTest, EmbeddedRowsAreTheWeightsElements) {
       ASSERT_EQ(got[t * cols + i], table.values[ids[t] * cols + i]);
     }
   }
+}
+
+TEST_P(TileProductsTest, EmbeddedRowsAreTheWeightsElements) {
+  // Rows of y of one piece and of two, aligned and not.
+  const int64_t cols = GetParam() == WeightType::kBf16 ? 70 : 96;
+  ExpectEmbedded(GetParam(), cols, 5);
+  ExpectEmbedded(GetParam(), 544, 4);
+  ExpectEmbedded(GetParam(), 544, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(, TileProductsTest,

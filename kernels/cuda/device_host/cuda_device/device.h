@@ -253,6 +253,9 @@ SLUICE_DEVICE Quad LoadQuad(const float* from) {
   std::memcpy(&floats, __builtin_assume_aligned(from, 16), sizeof(floats));
   return floats;
 }
+SLUICE_DEVICE Quad LoadQuad(const Shared<float>& from, int64_t at) {
+  return {{from.Get(at), from.Get(at + 1), from.Get(at + 2), from.Get(at + 3)}};
+}
 SLUICE_DEVICE void StoreQuad(float* to, const Quad& floats) {
   std::memcpy(__builtin_assume_aligned(to, 16), &floats, sizeof(floats));
 }

@@ -194,6 +194,9 @@ SLUICE_DEVICE Quad LoadQuad(const float* from) {
   const float4 floats = *reinterpret_cast<const float4*>(from);
   return {{floats.x, floats.y, floats.z, floats.w}};
 }
+SLUICE_DEVICE Quad LoadQuad(const Shared<float>& from, int64_t at) {
+  return LoadQuad(from.at(at));
+}
 SLUICE_DEVICE void StoreQuad(float* to, const Quad& floats) {
   *reinterpret_cast<float4*>(to) = make_float4(
       floats.values[0], floats.values[1], floats.values[2], floats.values[3]);

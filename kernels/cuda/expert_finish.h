@@ -1,0 +1,128 @@
+#ifndef SLUICE_KERNELS_CUDA_EXPERT_FINISH_H_
+#define SLUICE_KERNELS_CUDA_EXPERT_FINISH_H_
+
+#include <cuda_device/device.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/own_four.h"
+#include "kernels/cuda/tree_sum.h"
+#include "kernels/reduction_tree.h"
+
+namespace sluice::kernels::cuda {
+
+// Joins of experts' outputs in the tree over ids.
+
+inline constexpr int kFinishThreads = 128;
+inline constexpr int kMostFinished = 64;  // nodes of one launch
+
+struct FinishArgs {
+  const int32_t* ids;    // [tokens, per_row]
+  const float* weights;  // the same
+  const int32_t* slots;  // the same; negative: remote
+  int32_t per_row;
+  const float* outputs;  // [slots, hidden]
+  int64_t hidden;
+  bool quads;  // outputs and all y have them
+  int32_t num_nodes;
+  TreeNode nodes[kMostFinished];
+  float* y[kMostFinished];
+  int64_t stride[kMostFinished];
+};
+
+// A block per piece of a row with at most kMost experts, whose outputs are all
+// on their way at once.
+template <int kMost>
+struct FinishFewKernel {
+  static constexpr int kThreads = kFinishThreads;
+  using Own = OwnFour<kThreads>;
+  using Args = FinishArgs;
+  struct Pairs {
+    int32_t ids[kMost];
+    float weights[kMost];
+    Quad outputs[kMost];
+  };
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const auto piece = RowPiece<kThreads>::Of(block, a.hidden);
+    const Own own(block, piece.begin, a.hidden, a.quads);
+    Pairs pairs = {};
+    Load(a, piece.row, own, pairs);
+    for (int32_t n = 0; n < a.num_nodes; ++n) {
+      QuadTreeSum<kMost> sum;
+      SLUICE_UNROLL
+      for (int i = 0; i < kMost; ++i) {
+        const int32_t id = pairs.ids[i];
+        if (i >= a.per_row || id < a.nodes[n].begin || id >= a.nodes[n].end) {
+          continue;
+        }
+        Quad value = pairs.outputs[i];
+        SLUICE_UNROLL
+        for (int c = 0; c < 4; ++c) {
+          value.values[c] = value.values[c] * pairs.weights[i];
+        }
+        sum.Add(id, value);
+      }
+      const Quad none = {{-0.0f, -0.0f, -0.0f, -0.0f}};
+      own.Store(a.y[n] + piece.row * a.stride[n],
+                sum.empty() ? none : sum.Root());
+    }
+  }
+  static SLUICE_DEVICE void Load(const Args& a, int64_t row, const Own& own,
+                                 Pairs& pairs) {
+    int32_t slots[kMost];
+    SLUICE_UNROLL
+    for (int i = 0; i < kMost; ++i) {
+      slots[i] = -1;
+      if (i >= a.per_row) continue;
+      slots[i] = a.slots[row * a.per_row + i];
+      pairs.ids[i] = a.ids[row * a.per_row + i];
+      pairs.weights[i] = a.weights[row * a.per_row + i];
+    }
+    SLUICE_UNROLL
+    for (int i = 0; i < kMost; ++i) {
+      if (slots[i] < 0) continue;
+      pairs.outputs[i] = own.Load(a.outputs + slots[i] * a.hidden);
+    }
+  }
+};
+
+// A thread per element of a row.
+struct FinishKernel {
+  static constexpr int kThreads = kFinishThreads;
+  using Args = FinishArgs;
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const auto index = static_cast<uint32_t>(block.index());
+    const auto per_row =
+        static_cast<uint32_t>((a.hidden + kThreads - 1) / kThreads);
+    const int64_t row = index / per_row;
+    const int64_t column = index % per_row * int64_t{kThreads} + block.thread();
+    if (column >= a.hidden) return;
+    for (int32_t n = 0; n < a.num_nodes; ++n) {
+      TreeSum sum;
+      for (int64_t i = row * a.per_row; i < (row + 1) * a.per_row; ++i) {
+        const int32_t id = a.ids[i];
+        if (id < a.nodes[n].begin || id >= a.nodes[n].end) continue;
+        const float output = a.outputs[a.slots[i] * a.hidden + column];
+        sum.Add(id, output * a.weights[i]);
+      }
+      a.y[n][row * a.stride[n] + column] = sum.empty() ? -0.0f : sum.Root();
+    }
+  }
+};
+
+inline void FinishExperts(Stream stream, int64_t tokens,
+                          const FinishArgs& args) {
+  const int64_t pieces = RowPiece<kFinishThreads>::Blocks(tokens, args.hidden);
+  if (args.per_row <= 4) {
+    return Launch<FinishFewKernel<4>>(stream, pieces, 0, args);
+  }
+  if (args.per_row <= 8) {
+    return Launch<FinishFewKernel<8>>(stream, pieces, 0, args);
+  }
+  const int64_t blocks = (args.hidden + kFinishThreads - 1) / kFinishThreads;
+  Launch<FinishKernel>(stream, tokens * blocks, 0, args);
+}
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_EXPERT_FINISH_H_

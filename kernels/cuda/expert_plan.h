@@ -1,0 +1,200 @@
+#ifndef SLUICE_KERNELS_CUDA_EXPERT_PLAN_H_
+#define SLUICE_KERNELS_CUDA_EXPERT_PLAN_H_
+
+#include <cuda_device/device.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/cuda/expert_groups.h"
+
+namespace sluice::kernels::cuda {
+
+// Slots and groups of pairs of a row and an expert, by rising expert, then
+// pair.
+struct PlanArgs {
+  const int32_t* ids;  // [pairs]
+  int64_t pairs;
+  int32_t per_row;
+  int32_t first;  // of the experts at hand
+  int32_t experts;
+  int32_t tile_rows;
+  ExpertGroup* groups;
+  int32_t* num_groups;
+  int32_t* slots;  // [pairs]; negative: another's
+  int32_t* rows;   // [pairs]: a slot's row
+};
+
+// One block. A warp walks a run of all pairs twice, to count an expert's and to
+// place them; between, counts become places.
+struct PlanKernel {
+  static constexpr int kThreads = 1024;
+  static constexpr int kWarps = kThreads / kWarpLanes;
+  static constexpr int kMostCounts = 8192;
+  struct Args {
+    PlanArgs plan;
+    int32_t walkers;
+    int32_t id_bits;
+  };
+  struct State {
+    Shared<int32_t> counts;  // [walkers, experts]; where the next pair goes
+    Shared<int32_t> starts;  // [experts + 1]: first slots; counts at first
+    Shared<int32_t> groups;  // [experts]: first groups
+  };
+  static size_t SharedBytes(const Args& a) {
+    const auto array = [](int64_t n) {
+      return (static_cast<size_t>(n) * sizeof(int32_t) + 15) / 16 * 16;
+    };
+    const int64_t experts = a.plan.experts;
+    return array(a.walkers * experts) + array(experts + 1) + array(experts);
+  }
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const int32_t experts = a.plan.experts;
+    const auto counts = block.Allocate<int32_t>(a.walkers * experts);
+    const auto starts = block.Allocate<int32_t>(experts + 1);
+    const auto groups = block.Allocate<int32_t>(experts);
+    const State at = {counts, starts, groups};
+    for (int32_t i = block.thread(); i < a.walkers * experts; i += kThreads) {
+      counts.Set(i, 0);
+    }
+    block.Sync();
+    if (block.warp() < a.walkers) Walk<false>(block, a, counts);
+    block.Sync();
+    for (int32_t e = block.thread(); e < experts; e += kThreads) {
+      int32_t sum = 0;
+      for (int32_t w = 0; w < a.walkers; ++w) {
+        sum += counts.Get(w * experts + e);
+      }
+      starts.Set(e, sum);
+    }
+    block.Sync();
+    if (block.warp() == 0) SetStarts(block, a.plan, at);
+    block.Sync();
+    for (int32_t e = block.thread(); e < experts; e += kThreads) {
+      int32_t slot = starts.Get(e);
+      for (int32_t w = 0; w < a.walkers; ++w) {
+        const int32_t count = counts.Get(w * experts + e);
+        counts.Set(w * experts + e, slot);
+        slot += count;
+      }
+    }
+    block.Sync();
+    if (block.warp() < a.walkers) Walk<true>(block, a, counts);
+    for (int32_t e = block.warp(); e < experts; e += kWarps) {
+      StoreGroups(block, a.plan, at, e);
+    }
+  }
+  // Starts of counts. A warp calls.
+  static SLUICE_DEVICE void SetStarts(Block& block, const PlanArgs& a,
+                                      const State& at) {
+    int32_t slots = 0;
+    int32_t groups = 0;
+    for (int32_t from = 0; from < a.experts; from += kWarpLanes) {
+      const int32_t e = from + block.lane();
+      const int32_t count = e < a.experts ? at.starts.Get(e) : 0;
+      const int32_t own = (count + a.tile_rows - 1) / a.tile_rows;
+      const int32_t to_slot = slots + SumToLane(block, count);
+      const int32_t to_group = groups + SumToLane(block, own);
+      if (e < a.experts) {
+        at.starts.Set(e, to_slot - count);
+        at.groups.Set(e, to_group - own);
+      }
+      slots = block.Shuffle(to_slot, kWarpLanes - 1);
+      groups = block.Shuffle(to_group, kWarpLanes - 1);
+    }
+    if (block.lane() == 0) {
+      at.starts.Set(a.experts, slots);
+      *a.num_groups = groups;
+    }
+  }
+  // The sum of the lanes up to a thread's own.
+  static SLUICE_DEVICE int32_t SumToLane(Block& block, int32_t value) {
+    for (int step = 1; step < kWarpLanes; step *= 2) {
+      const bool adds = block.lane() >= step;
+      const int32_t other =
+          block.Shuffle(value, adds ? block.lane() - step : block.lane());
+      if (adds) value += other;
+    }
+    return value;
+  }
+  // A warp's run of pairs: counts an expert's, or gives them their slots.
+  template <bool kPlaces>
+  static SLUICE_DEVICE void Walk(Block& block, const Args& a,
+                                 const Shared<int32_t>& counts) {
+    constexpr int kAtOnce = 8;
+    const int64_t step = int64_t{kWarpLanes} * a.walkers;
+    const int64_t run = (a.plan.pairs + step - 1) / step * kWarpLanes;
+    const int64_t begin = block.warp() * run;
+    const int64_t end = begin + run < a.plan.pairs ? begin + run : a.plan.pairs;
+    for (int64_t from = begin; from < end; from += kAtOnce * kWarpLanes) {
+      int32_t own[kAtOnce];
+      SLUICE_UNROLL
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int64_t i = from + j * kWarpLanes + block.lane();
+        own[j] = i < end ? a.plan.ids[i] - a.plan.first : -1;
+      }
+      SLUICE_UNROLL
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int64_t i = from + j * kWarpLanes;
+        if (i < end) Take<kPlaces>(block, a, counts, i, end, own[j]);
+      }
+    }
+  }
+  // The next 32 pairs from i on, of which `e` is a lane's expert. Size: a walk
+  // and its place.
+  template <bool kPlaces>
+  static SLUICE_DEVICE void Take(Block& block, const Args& a,
+                                 const Shared<int32_t>& counts, int64_t i,
+                                 int64_t end, int32_t e) {
+    const bool local = e >= 0 && e < a.plan.experts;
+    uint32_t alike = block.Ballot(local);
+    for (int32_t bit = 0; bit < a.id_bits; ++bit) {
+      const bool set = (e >> bit & 1) != 0;
+      const uint32_t votes = block.Ballot(set);
+      alike &= set ? votes : ~votes;
+    }
+    const int before = CountBits(alike & ((1u << block.lane()) - 1u));
+    const int32_t at = block.warp() * a.plan.experts + e;
+    const int32_t next = local ? counts.Get(at) : 0;
+    block.SyncWarp();
+    if (local && before == 0) counts.Set(at, next + CountBits(alike));
+    block.SyncWarp();
+    if constexpr (kPlaces) {
+      i += block.lane();
+      if (i >= end) return;
+      a.plan.slots[i] = local ? next + before : -1;
+      if (local) {
+        a.plan.rows[next + before] = static_cast<int32_t>(
+            static_cast<uint32_t>(i) / static_cast<uint32_t>(a.plan.per_row));
+      }
+    }
+  }
+  // Of expert `e`. A warp calls.
+  static SLUICE_DEVICE void StoreGroups(const Block& block, const PlanArgs& a,
+                                        const State& at, int32_t e) {
+    const int32_t first = at.starts.Get(e);
+    const int32_t end = at.starts.Get(e + 1);
+    const int32_t group = at.groups.Get(e);
+    for (int32_t n = block.lane(); first + n * a.tile_rows < end;
+         n += kWarpLanes) {
+      const int32_t slot = first + n * a.tile_rows;
+      a.groups[group + n] = {
+          e, slot, end - slot < a.tile_rows ? end - slot : a.tile_rows};
+    }
+  }
+};
+
+inline void PlanExperts(Stream stream, const PlanArgs& plan) {
+  PlanKernel::Args args = {plan, 1, 0};
+  const int64_t most = std::min<int64_t>(
+      PlanKernel::kWarps, PlanKernel::kMostCounts / plan.experts);
+  args.walkers = static_cast<int32_t>(
+      std::clamp<int64_t>((plan.pairs + kWarpLanes - 1) / kWarpLanes, 1,
+                          std::max<int64_t>(1, most)));
+  while (int64_t{1} << args.id_bits < plan.experts) ++args.id_bits;
+  Launch<PlanKernel>(stream, 1, PlanKernel::SharedBytes(args), args);
+}
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_EXPERT_PLAN_H_
