@@ -27,10 +27,10 @@ struct PlanArgs {
 
 // One block. A warp walks a run of all pairs twice, to count an expert's and to
 // place them; between, counts become places.
+template <int kBlockThreads>
 struct PlanKernel {
-  static constexpr int kThreads = 1024;
+  static constexpr int kThreads = kBlockThreads;
   static constexpr int kWarps = kThreads / kWarpLanes;
-  static constexpr int kMostCounts = 8192;
   struct Args {
     PlanArgs plan;
     int32_t walkers;
@@ -184,15 +184,23 @@ struct PlanKernel {
   }
 };
 
-inline void PlanExperts(Stream stream, const PlanArgs& plan) {
-  PlanKernel::Args args = {plan, 1, 0};
-  const int64_t most = std::min<int64_t>(
-      PlanKernel::kWarps, PlanKernel::kMostCounts / plan.experts);
-  args.walkers = static_cast<int32_t>(
-      std::clamp<int64_t>((plan.pairs + kWarpLanes - 1) / kWarpLanes, 1,
-                          std::max<int64_t>(1, most)));
+template <int kThreads>
+void StartPlan(Stream stream, const PlanArgs& plan) {
+  constexpr int64_t kMostCounts = 8192;
+  using Kernel = PlanKernel<kThreads>;
+  const int64_t most = std::clamp<int64_t>(kMostCounts / plan.experts, 1,
+                                           int64_t{Kernel::kWarps});
+  const int64_t walks = (plan.pairs + kWarpLanes - 1) / kWarpLanes;
+  typename Kernel::Args args = {plan, 1, 0};
+  args.walkers = static_cast<int32_t>(std::clamp<int64_t>(walks, 1, most));
   while (int64_t{1} << args.id_bits < plan.experts) ++args.id_bits;
-  Launch<PlanKernel>(stream, 1, PlanKernel::SharedBytes(args), args);
+  Launch<Kernel>(stream, 1, Kernel::SharedBytes(args), args);
+}
+
+inline void PlanExperts(Stream stream, const PlanArgs& plan) {
+  constexpr int64_t kFewPairs = 256;
+  if (plan.pairs <= kFewPairs) return StartPlan<128>(stream, plan);
+  StartPlan<1024>(stream, plan);
 }
 
 }  // namespace sluice::kernels::cuda

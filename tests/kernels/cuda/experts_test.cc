@@ -194,7 +194,7 @@ TEST(CudaExpertsTest, RowsMayHaveAnyNumberOfExperts) {
 
 // More pairs than a warp plans, and experts than counts of all warps.
 TEST(CudaExpertsTest, ManyPairsArePlanned) {
-  for (const int64_t tokens : {11, 128, 700}) {
+  for (const int64_t tokens : {11, 85, 86, 700}) {
     const Layer layer({5, 3, tokens, 8, 8}, {WeightType::kF32}, false);
     layer.Expect(0, 5, 0.0f);
     layer.Expect(1, 3, 0.0f);

@@ -81,6 +81,34 @@ TEST(CudaMatMulTest, HasTheCpusBitsAtEveryBoundary) {
   ExpectPlainProducts({5, 10, 96}, e4m3.view());
 }
 
+// A lane's columns: a batch and all numbers of columns beyond it.
+TEST(CudaMatMulTest, ColumnsBeyondWholeBatchesHaveTheCpusBits) {
+  for (const int64_t steps : {7, 8, 9, 15, 16, 17, 25, 31, 32, 33, 41, 72}) {
+    for (const int64_t cols : {16 * steps, 16 * steps + 5}) {
+      const OwnedWeight f32(WeightType::kF32, 3, cols,
+                            RandomFloats(3, 3 * cols));
+      ExpectPlainProducts({2, 3, cols}, f32.view());
+    }
+  }
+  const CodedWeight e4m3(4, 3, 16 * 42);
+  ExpectPlainProducts({2, 3, 16 * 42}, e4m3.view());
+}
+
+// So many that a thread takes several rows for a token: the last rows and
+// tokens are fewer than others.
+TEST(CudaMatMulTest, ManyTokensHaveTheCpusBits) {
+  for (const Shape& shape : {Shape{1021, 32, 16}, Shape{341, 67, 131}}) {
+    const int64_t n = shape.rows * shape.cols;
+    const OwnedWeight f32(WeightType::kF32, shape.rows, shape.cols,
+                          RandomFloats(3, n));
+    ExpectPlainProducts(shape, f32.view());
+  }
+  const OwnedWeight bf16(WeightType::kBf16, 33, 24, RandomBf16(3, 33 * 24));
+  ExpectPlainProducts({509, 33, 24}, bf16.view());
+  const CodedWeight e4m3(4, 33, 96);
+  ExpectPlainProducts({509, 33, 96}, e4m3.view());
+}
+
 TEST(CudaMatMulTest, IsCloseToDouble) {
   const int64_t rows = 3;
   const int64_t cols = 500;
