@@ -44,15 +44,30 @@ uint64_t LaunchList::Hash() const {
     hash = Mix(hash, reinterpret_cast<uintptr_t>(one.kernel));
     hash = Mix(hash, static_cast<uint64_t>(one.blocks));
   }
-  // Two chains at once: a step's arguments are some hundred kilobytes.
-  uint64_t other = hash;
-  for (size_t i = 0; i < args_.size(); i += kAlignment) {
-    uint64_t words[2];
-    std::memcpy(words, args_.data() + i, sizeof(words));
-    hash = Mix(hash, words[0]);
-    other = Mix(other, words[1]);
+  // Several chains at once: a step's arguments are some hundred kilobytes.
+  constexpr size_t kChains = 8;
+  uint64_t chains[kChains];
+  for (size_t c = 0; c < kChains; ++c) chains[c] = hash + c;
+  constexpr size_t kBytes = kChains * sizeof(uint64_t);
+  size_t at = 0;
+  for (; at + kBytes <= args_.size(); at += kBytes) {
+    uint64_t words[kChains];
+    std::memcpy(words, args_.data() + at, kBytes);
+    for (size_t c = 0; c < kChains; ++c) chains[c] = Mix(chains[c], words[c]);
   }
-  return Mix(hash, other);
+  for (; at < args_.size(); at += sizeof(uint64_t)) {
+    uint64_t word;
+    std::memcpy(&word, args_.data() + at, sizeof(word));
+    hash = Mix(hash, word);
+  }
+  for (const uint64_t chain : chains) hash = Mix(hash, chain);
+  return hash;
+}
+
+bool LaunchList::operator==(const LaunchList& other) const {
+  return launches_ == other.launches_ && args_.size() == other.args_.size() &&
+         (args_.empty() ||
+          std::memcmp(args_.data(), other.args_.data(), args_.size()) == 0);
 }
 
 void LaunchGraphs::Begin(const LaunchList& list) {

@@ -42,7 +42,7 @@ class LaunchList {
     return args_.data() + one.args_begin;
   }
   uint64_t Hash() const;
-  bool operator==(const LaunchList&) const = default;
+  bool operator==(const LaunchList& other) const;
 
  private:
   std::vector<One> launches_;

@@ -21,7 +21,7 @@ struct StreamArgs {
 template <typename Unit, bool kGated, int kTokens>
 struct StreamKernel {
   static constexpr int kThreads = kStreamThreads;
-  static constexpr int kLeastBlocks = kTokens == 1 ? 3 : 2;
+  static constexpr int kLeastBlocks = kTokens == 1 && !kGated ? 3 : 2;
   static constexpr bool kWaitsItself = true;
   static constexpr int kTiles = kGated ? 2 : 1;
   using Args = StreamArgs;
@@ -46,40 +46,43 @@ struct StreamKernel {
         block.Allocate<float>(int64_t{kTiles} * shards * kCells);
     const int token = block.lane() / 4;
     const bool has_token = token < tile.tokens;
-    UnitStream<Unit, kTokens> weights(
+    UnitStream<Unit, kTiles, kTokens> weights(
         block, t.x.data + tile.In(has_token ? token : 0) * t.x.stride,
         has_token);
     bool waits = !grouped;
-    for (int32_t s = block.warp(); s < kTiles * shards; s += kStreamWarps) {
-      const int32_t begin = t.shards.bounds[s % shards];
-      const int32_t columns = t.shards.bounds[s % shards + 1] - begin;
-      weights.Begin(At(t, tile.w, row_tile + s / shards * row_tiles, begin),
-                    columns / Unit::kColumns);
+    const int64_t tile_bytes = row_tiles * BytesOfTile(t);
+    for (int32_t s = block.warp(); s < shards; s += kStreamWarps) {
+      const int32_t begin = t.shards.bounds[s];
+      const int32_t columns = t.shards.bounds[s + 1] - begin;
+      weights.Begin(static_cast<const uint8_t*>(tile.w) +
+                        row_tile * BytesOfTile(t) +
+                        begin / Unit::kColumns * Unit::kBytes,
+                    tile_bytes, columns / Unit::kColumns);
       if (waits) {
         weights.Prefetch();
         block.WaitForInputs();
         waits = false;
       }
-      TileC sum = {};
-      weights.Multiply(begin, sum);
-      Keep(block, partials, s, sum);
+      TileC sums[kTiles] = {};
+      weights.Multiply(begin, sums);
+      for (int i = 0; i < kTiles; ++i) {
+        Keep(block, partials, i * shards + s, sums[i]);
+      }
     }
     if (waits) block.WaitForInputs();
-    block.Sync();
     const int cell = block.thread();
     const int64_t row = row_tile * kTileSide + cell % kTileSide;
-    if (cell >= kCells || cell / kTileSide >= tile.tokens ||
-        row >= OutputsOf(a)) {
-      return;
-    }
-    Store(a, partials, {kCells, cell, tile.out + cell / kTileSide, row},
-          tile.bias);
+    const bool stores =
+        cell < kCells && cell / kTileSide < tile.tokens && row < OutputsOf(a);
+    const ShardCell at = {kCells, cell, tile.out + cell / kTileSide, row};
+    // What is added comes while others still multiply.
+    Addends addends;
+    if (stores) addends = AddendsOf(a, at, tile.bias);
+    block.Sync();
+    if (stores) Store(a, partials, at, addends);
   }
-  static SLUICE_DEVICE const uint8_t* At(const TileArgs& a, const void* w,
-                                         int64_t row_tile, int32_t column) {
-    const int64_t units = (a.cols + Unit::kColumns - 1) / Unit::kColumns;
-    return static_cast<const uint8_t*>(w) +
-           (row_tile * units + column / Unit::kColumns) * Unit::kBytes;
+  static SLUICE_DEVICE int64_t BytesOfTile(const TileArgs& a) {
+    return a.cols / Unit::kColumns * Unit::kBytes;
   }
   // A cell: token, then row.
   static SLUICE_DEVICE void Keep(Block& block, const Shared<float>& partials,
@@ -91,23 +94,47 @@ struct StreamKernel {
                    sum.values[v]);
     }
   }
+  // What an output's sum is added to, and the second tile's.
+  struct Addends {
+    bool has_bias = false;
+    float bias = 0.0f;
+    float second_bias = 0.0f;
+    float before = 0.0f;  // of the first output
+  };
+  static SLUICE_DEVICE Addends AddendsOf(const Args& a, const ShardCell& cell,
+                                         const float* bias) {
+    Addends addends;
+    addends.has_bias = bias != nullptr;
+    if (bias != nullptr) {
+      addends.bias = bias[cell.row];
+      if constexpr (kGated) {
+        addends.second_bias = bias[cell.row + OutputsOf(a)];
+      }
+    }
+    const ShardArgs& shards = a.tile.shards;
+    if (a.end.adds) {
+      addends.before = shards.y[0][cell.token * shards.stride[0] + cell.row];
+    }
+    return addends;
+  }
   static SLUICE_DEVICE void Store(const Args& a, const Shared<float>& partials,
-                                  ShardCell cell, const float* bias) {
+                                  const ShardCell& cell,
+                                  const Addends& addends) {
     const ShardArgs& shards = a.tile.shards;
     for (int32_t o = 0; o < shards.num_outputs; ++o) {
       float sum = SumOfNode(shards, partials, cell, o);
-      if (bias != nullptr) sum = sum + bias[cell.row];
+      if (addends.has_bias) sum = sum + addends.bias;
       if constexpr (kGated) {
         ShardCell up = cell;
         up.at += int64_t{shards.num_shards} * kCells;
         float factor = SumOfNode(shards, partials, up, o);
-        if (bias != nullptr) factor = factor + bias[cell.row + OutputsOf(a)];
+        if (addends.has_bias) factor = factor + addends.second_bias;
         sum = a.end.activation.kind == Activation::Kind::kSilu
                   ? SiluGate(sum, factor)
                   : ClampedGate(sum, factor, a.end.activation.limit);
       }
-      float& y = shards.y[o][cell.token * shards.stride[o] + cell.row];
-      y = a.end.adds ? y + sum : sum;
+      shards.y[o][cell.token * shards.stride[o] + cell.row] =
+          a.end.adds ? addends.before + sum : sum;
     }
   }
 };
@@ -133,7 +160,9 @@ void StartUnits(Stream stream, const StreamArgs& args, int64_t max_groups) {
                           static_cast<size_t>(args.tile.shards.num_shards);
   Launch<Kernel>(
       stream, tiles * groups,
-      partials + UnitStream<Unit, kTokens>::SharedBytes(kStreamWarps), args);
+      partials +
+          UnitStream<Unit, Kernel::kTiles, kTokens>::SharedBytes(kStreamWarps),
+      args);
 }
 
 }  // namespace
@@ -147,6 +176,7 @@ bool CanStream(const TileArgs& args, WeightType type, const StreamEnd& end) {
 void StartStream(Stream stream, const TileArgs& args, WeightType type,
                  const StreamEnd& end, int64_t max_groups) {
   SLUICE_CHECK(CanStream(args, type, end));
+  SLUICE_CHECK(!end.adds || args.shards.num_outputs == 1);
   const StreamArgs all = {args, end};
   const bool alone = args.grouped.groups != nullptr
                          ? args.grouped.tile_rows == 1

@@ -106,14 +106,15 @@ struct RunUnit {
   }
 };
 
-// A warp's chain of one leaf, of at most kTokens tokens. kStages units are on
-// their way at once: every lane copies to shared memory what it will read
-// itself, so no lane waits for another.
-template <typename Unit, int kTokens>
+// A warp's chains of one leaf for kTiles tiles of 16 rows, of at most kTokens
+// tokens. kStages units of each are on their way at once: every lane copies to
+// shared memory what it will read itself, so no lane waits for another.
+template <typename Unit, int kTiles, int kTokens>
 class UnitStream {
  public:
-  static constexpr int kStages = 8;
-  static constexpr int kStageWords = Unit::kWords * kWarpLanes;
+  static constexpr int kStages = 8 / kTiles;
+  static constexpr int kUnitWords = Unit::kWords * kWarpLanes;
+  static constexpr int kStageWords = kTiles * kUnitWords;
   static constexpr int kQuadWords = kTokens * kTileSide;
   static constexpr int kInputWords = Unit::kQuads * kQuadWords;
 
@@ -132,10 +133,13 @@ class UnitStream {
         inputs_(block.Allocate<uint32_t>(block.threads() / kWarpLanes *
                                          (kStages * kInputWords))) {}
 
-  // Begins a leaf of `units` units at `at`.
-  SLUICE_DEVICE void Begin(const uint8_t* at, int units) {
-    first_ = at + Unit::FirstOf(block_.lane());
-    second_ = at + Unit::SecondOf(block_.lane());
+  // Begins a leaf of `units` units at `at`; tiles are `tile_bytes` apart.
+  SLUICE_DEVICE void Begin(const uint8_t* at, int64_t tile_bytes, int units) {
+    SLUICE_UNROLL
+    for (int t = 0; t < kTiles; ++t) {
+      first_[t] = at + t * tile_bytes + Unit::FirstOf(block_.lane());
+      second_[t] = at + t * tile_bytes + Unit::SecondOf(block_.lane());
+    }
     units_ = units;
     SLUICE_UNROLL
     for (int i = 0; i < kStages; ++i) {
@@ -144,15 +148,16 @@ class UnitStream {
   }
   // Asks for more of the leaf, for as long as a kernel waits for its inputs.
   SLUICE_DEVICE void Prefetch() const {
-    constexpr int kMost = 12 * 1024 / Unit::kBytes;
+    constexpr int kMost = 4 * 1024 / (kTiles * Unit::kBytes);
     const int more = units_ - kStages < kMost ? units_ - kStages : kMost;
-    if (more > 0 && block_.lane() == 0) {
-      block_.Prefetch(first_ - Unit::FirstOf(0) + kStages * Unit::kBytes,
+    if (more <= 0 || block_.lane() != 0) return;
+    for (int t = 0; t < kTiles; ++t) {
+      block_.Prefetch(first_[t] - Unit::FirstOf(0) + kStages * Unit::kBytes,
                       more * Unit::kBytes);
     }
   }
-  // Adds the leaf's chain from column `column` on to `sum`.
-  SLUICE_DEVICE void Multiply(int64_t column, TileC& sum) {
+  // Adds the leaf's chains from column `column` on to `sums`.
+  SLUICE_DEVICE void Multiply(int64_t column, TileC (&sums)[kTiles]) {
     const uint32_t* input = row_ + column;
     SLUICE_UNROLL
     for (int i = 0; i < kStages; ++i) {
@@ -160,8 +165,11 @@ class UnitStream {
       block_.CommitCopies();
     }
     for (int left = units_; left > 0; left -= kStages) {
-      first_ += kStages * Unit::kBytes;
-      second_ += kStages * Unit::kBytes;
+      SLUICE_UNROLL
+      for (int t = 0; t < kTiles; ++t) {
+        first_[t] += kStages * Unit::kBytes;
+        second_[t] += kStages * Unit::kBytes;
+      }
       input += kStages * Unit::kColumns;
       SLUICE_UNROLL
       for (int i = 0; i < kStages; ++i) {
@@ -169,7 +177,11 @@ class UnitStream {
         block_.template WaitCopies<kStages - 1>();
         TileB x[Unit::kQuads];
         for (int q = 0; q < Unit::kQuads; ++q) x[q] = Input(i, q);
-        Unit::Multiply(block_, words_, WeightAt(i), x, sum);
+        SLUICE_UNROLL
+        for (int t = 0; t < kTiles; ++t) {
+          Unit::Multiply(block_, words_, WeightAt(i) + t * kUnitWords, x,
+                         sums[t]);
+        }
         if (i + kStages < left) {
           CopyWeights(i);
           CopyInputs(i, input + i * Unit::kColumns);
@@ -189,8 +201,12 @@ class UnitStream {
            i * kInputWords + quad * kQuadWords;
   }
   SLUICE_DEVICE void CopyWeights(int i) {
-    Unit::Copy(block_, first_ + i * Unit::kBytes, second_ + i * Unit::kBytes,
-               words_, WeightAt(i));
+    SLUICE_UNROLL
+    for (int t = 0; t < kTiles; ++t) {
+      Unit::Copy(block_, first_[t] + i * Unit::kBytes,
+                 second_[t] + i * Unit::kBytes, words_,
+                 WeightAt(i) + t * kUnitWords);
+    }
   }
   SLUICE_DEVICE void CopyInputs(int i, const uint32_t* input) {
     if (!has_token_) return;
@@ -210,8 +226,8 @@ class UnitStream {
   const bool has_token_;
   const Shared<uint32_t> words_;
   const Shared<uint32_t> inputs_;
-  const uint8_t* first_ = nullptr;  // the lane's bytes of the leaf's next units
-  const uint8_t* second_ = nullptr;
+  const uint8_t* first_[kTiles];  // the lane's bytes of the leaf's next units
+  const uint8_t* second_[kTiles];
   int units_ = 0;
 };
 

@@ -271,25 +271,30 @@ inline DeviceLimits LimitsOf(Stream) {
 }
 
 // Lets a kernel's blocks have as much shared memory as the device has for one:
-// launches that are gathered begin later, and not all with the same.
+// launches that are gathered begin later, and not all with the same. And every
+// kernel divides a multiprocessor's memory alike: else the next one could not
+// begin before the multiprocessor is empty.
 template <typename K>
-void AllowSharedMemory() {
-  static std::atomic<uint64_t> allowed{0};  // bit: the device
+void PrepareKernel() {
+  static std::atomic<uint64_t> prepared{0};  // bit: the device
   int device = 0;
   cudaGetDevice(&device);
   const uint64_t bit = uint64_t{1} << (device % 64);
-  if ((allowed.load() & bit) != 0) return;
+  if ((prepared.load(std::memory_order_relaxed) & bit) != 0) return;
   // An error is the launch's too.
   cudaFuncSetAttribute(Launched<K>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                        static_cast<int>(LimitsOf(nullptr).shared_bytes));
-  allowed.fetch_or(bit);
+  cudaFuncSetAttribute(Launched<K>,
+                       cudaFuncAttributePreferredSharedMemoryCarveout,
+                       cudaSharedmemCarveoutMaxShared);
+  prepared.fetch_or(bit);
 }
 
 template <typename K>
 void Launch(Stream stream, int64_t blocks, size_t shared_bytes,
             const typename K::Args& args) {
   if (blocks == 0) return;
-  if (shared_bytes > kPlainSharedBytes) AllowSharedMemory<K>();
+  PrepareKernel<K>();
   if (launch_sink != nullptr && launch_sink->stream == stream) {
     launch_sink->list.Add({reinterpret_cast<const void*>(&Launched<K>), blocks,
                            K::kThreads, shared_bytes},
