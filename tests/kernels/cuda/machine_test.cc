@@ -391,6 +391,9 @@ TEST(DeviceTest, WordsAndQuads) {
   alignas(16) float floats[4] = {};
   StoreQuad(floats, {{1.0f, 2.0f, 3.0f, 4.0f}});
   EXPECT_EQ(LoadQuad(floats).values[3], 4.0f);
+  alignas(8) uint32_t words[2] = {};
+  StoreHalfTile(words, {{5u, 6u}});
+  EXPECT_EQ(LoadHalfTile(words).words[1], 6u);
 }
 
 }  // namespace

@@ -178,59 +178,68 @@ TEST(CudaRowOpsTest, EmbedWidensPlainTypes) {
   }
 }
 
-TEST(CudaRowOpsTest, RopeStoreKvHasTheCpusBits) {
-  const int64_t head_dim = 20;
+// Heads of `head_dim` elements of which 2 x half rotate.
+void ExpectRopeStored(int64_t head_dim, int64_t half, int64_t pad) {
+  SCOPED_TRACE(testing::Message() << half << " of " << head_dim);
   std::vector<float> cos(40 * head_dim / 2);
   std::vector<float> sin(cos.size());
   const int32_t positions[kRows] = {0, 39, 7};
   const int64_t slots[kRows] = {31, 0, 18};
   const int64_t q_heads = 30;  // more pairs than a block has
   const int64_t kv_heads = 3;
-  OwnedMatrix qkv = Filled(11, (q_heads + 2 * kv_heads) * head_dim);
+  OwnedMatrix qkv = Filled(11, (q_heads + 2 * kv_heads) * head_dim, 3.0f, pad);
   qkv.view().data[(q_heads + kv_heads) * head_dim + 1] = NAN;
   const auto columns = [&](Matrix x, int64_t head, int64_t heads) {
     return Matrix{x.data + head * head_dim, x.rows, heads * head_dim, x.stride};
   };
-  // Whole heads and a part of each rotate.
-  for (const int64_t half : {10, 6}) {
-    std::vector<double> inv_freq(half);
-    for (int64_t i = 0; i < half; ++i) inv_freq[i] = std::pow(10.0, -i / 2.0);
-    MakeRopeTable(inv_freq, {0, 40}, 1.25, cos.data(), sin.data());
-    RopeStore rope = {q_heads,
-                      RopeStyle::kHalfSplit,
-                      {cos.data(), sin.data(), 40, half},
-                      positions,
-                      slots};
-    for (const auto style : {RopeStyle::kHalfSplit, RopeStyle::kInterleaved}) {
-      rope.style = style;
-      for (const WeightType type : {WeightType::kF32, WeightType::kBf16}) {
-        // Floats stand for the bytes of either type; qkv's are behind them.
-        const int64_t floats = 2 * kv_heads * 16 * head_dim;
-        const auto run = [&](const auto& op) {
-          OwnedMatrix x = qkv;
-          std::vector<float> bytes(2 * floats, 0.5f);
-          op(x.view(), KvView{bytes.data(), bytes.data() + floats, 2, kv_heads,
-                              16, head_dim, type, nullptr});
-          EXPECT_TRUE(x.MarkIntact());
-          const auto values = x.values();
-          bytes.insert(bytes.end(), values.begin(), values.end());
-          return bytes;
-        };
-        const auto want = run([&](Matrix x, const KvView& kv) {
-          kernels::Rope({}, columns(x, 0, q_heads + kv_heads), head_dim, style,
-                        rope.table, positions);
-          kernels::StoreKv({}, columns(x, q_heads, kv_heads),
-                           columns(x, q_heads + kv_heads, kv_heads), slots, kv);
+  std::vector<double> inv_freq(half);
+  for (int64_t i = 0; i < half; ++i) inv_freq[i] = std::pow(10.0, -i / 2.0);
+  MakeRopeTable(inv_freq, {0, 40}, 1.25, cos.data(), sin.data());
+  RopeStore rope = {q_heads,
+                    RopeStyle::kHalfSplit,
+                    {cos.data(), sin.data(), 40, half},
+                    positions,
+                    slots};
+  for (const auto style : {RopeStyle::kHalfSplit, RopeStyle::kInterleaved}) {
+    rope.style = style;
+    for (const WeightType type : {WeightType::kF32, WeightType::kBf16}) {
+      // Floats stand for the bytes of either type; qkv's are behind them.
+      const int64_t floats = 2 * kv_heads * 16 * head_dim;
+      const auto run = [&](const auto& op) {
+        OwnedMatrix x = qkv;
+        std::vector<float> bytes(2 * floats, 0.5f);
+        op(x.view(), KvView{bytes.data(), bytes.data() + floats, 2, kv_heads,
+                            16, head_dim, type, nullptr});
+        EXPECT_TRUE(x.MarkIntact());
+        const auto values = x.values();
+        bytes.insert(bytes.end(), values.begin(), values.end());
+        return bytes;
+      };
+      const auto want = run([&](Matrix x, const KvView& kv) {
+        kernels::Rope({}, columns(x, 0, q_heads + kv_heads), head_dim, style,
+                      rope.table, positions);
+        kernels::StoreKv({}, columns(x, q_heads, kv_heads),
+                         columns(x, q_heads + kv_heads, kv_heads), slots, kv);
+      });
+      const auto got = BothWays([&](Stream stream) {
+        return run([&](Matrix x, const KvView& kv) {
+          RopeStoreKv(stream, x, rope, kv);
         });
-        const auto got = BothWays([&](Stream stream) {
-          return run([&](Matrix x, const KvView& kv) {
-            RopeStoreKv(stream, x, rope, kv);
-          });
-        });
-        EXPECT_TRUE(SameBits(got, want));
-      }
+      });
+      EXPECT_TRUE(SameBits(got, want));
     }
   }
+}
+
+TEST(CudaRowOpsTest, RopeStoreKvHasTheCpusBits) {
+  // Whole heads and a part of each rotate.
+  for (const int64_t half : {10, 6}) ExpectRopeStored(20, half, kPad);
+  // Four pairs a thread, where rows and tables are aligned for it.
+  for (const int64_t half : {8, 12, 16}) {
+    ExpectRopeStored(32, half, 0);
+    ExpectRopeStored(32, half, kPad);
+  }
+  ExpectRopeStored(32, 6, 0);
 }
 
 TEST(CudaRowOpsTest, StoreKvInQ8StoresTheCpusBytes) {

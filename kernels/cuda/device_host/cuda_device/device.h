@@ -259,6 +259,9 @@ SLUICE_DEVICE Quad LoadQuad(const Shared<float>& from, int64_t at) {
 SLUICE_DEVICE void StoreQuad(float* to, const Quad& floats) {
   std::memcpy(__builtin_assume_aligned(to, 16), &floats, sizeof(floats));
 }
+SLUICE_DEVICE void StoreHalfTile(void* to, const TileB& words) {
+  std::memcpy(__builtin_assume_aligned(to, 8), &words, sizeof(words));
+}
 
 // The nearest BF16 numbers, ties to even; a NaN stays one.
 SLUICE_DEVICE uint32_t PackPair(float lower, float upper) {

@@ -197,9 +197,17 @@ SLUICE_DEVICE Quad LoadQuad(const float* from) {
 SLUICE_DEVICE Quad LoadQuad(const Shared<float>& from, int64_t at) {
   return LoadQuad(from.at(at));
 }
+// One instruction, which compilers do not mix with stores of other branches.
 SLUICE_DEVICE void StoreQuad(float* to, const Quad& floats) {
-  *reinterpret_cast<float4*>(to) = make_float4(
-      floats.values[0], floats.values[1], floats.values[2], floats.values[3]);
+  asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to),
+               "f"(floats.values[0]), "f"(floats.values[1]),
+               "f"(floats.values[2]), "f"(floats.values[3])
+               : "memory");
+}
+SLUICE_DEVICE void StoreHalfTile(void* to, const TileB& words) {
+  asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to),
+               "r"(words.words[0]), "r"(words.words[1])
+               : "memory");
 }
 
 SLUICE_DEVICE uint32_t PackPair(float lower, float upper) {
