@@ -59,11 +59,14 @@ struct RouteKernel {
       }
     }
     block.SyncWarp();
+    int32_t* const ids = a.ids + block.index() * k;
+    float* const to = a.weights + block.index() * k;
+    if (k <= kWarpLanes) return WeighFew(block, a.rule, row, ids, to);
     if (block.lane() == 0) Weigh(a.rule, row);
     block.SyncWarp();
     for (int32_t j = block.lane(); j < k; j += kWarpLanes) {
-      a.ids[block.index() * k + j] = chosen.Get(j);
-      a.weights[block.index() * k + j] = weights.Get(j);
+      ids[j] = chosen.Get(j);
+      to[j] = weights.Get(j);
     }
   }
 
@@ -156,6 +159,29 @@ struct RouteKernel {
     for (int32_t e = block.lane(); e < n; e += kWarpLanes) {
       if (row.taken.Get(e / size) == 0) row.choices.Set(e, 0.0f);
     }
+  }
+
+  // Stores the chosen and their weights by rising id, a lane each.
+  static SLUICE_DEVICE void WeighFew(Block& block, const RouterRule& rule,
+                                     const Row& row, int32_t* ids,
+                                     float* weights) {
+    const int32_t k = rule.per_token;
+    const bool selected = rule.score == RouterRule::Score::kSoftmaxOfSelected;
+    const bool own = block.lane() < k;
+    float weight = own ? row.weights.Get(block.lane()) : 0.0f;
+    const int32_t id = own ? row.chosen.Get(block.lane()) : 0;
+    if (selected) weight = Exp(weight - block.Shuffle(weight, 0));
+    float sum = 0.0f;
+    int32_t place = 0;
+    for (int32_t j = 0; j < k; ++j) {
+      sum = sum + block.Shuffle(weight, j);
+      if (block.Shuffle(id, j) < id) ++place;
+    }
+    if (!own) return;
+    if (!selected) sum = sum + 1e-20f;
+    const bool divides = selected || rule.normalise;
+    ids[place] = id;
+    weights[place] = (divides ? weight / sum : weight) * rule.scale;
   }
 
   // The weights of the chosen, which are sorted by id. One thread calls.

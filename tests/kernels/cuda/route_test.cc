@@ -52,6 +52,8 @@ TEST(CudaRouteTest, HasTheCpusIdsAndWeights) {
       {Score::kSoftmax, 15, 15, 1, 1, true, 1.0f},
       {Score::kSoftmaxOfSelected, 32, 4, 1, 1, false, 1.0f},
       {Score::kSoftmaxOfSelected, 70, 64, 1, 1, false, 1.5f},
+      {Score::kSoftmaxOfSelected, 40, 32, 1, 1, false, 1.5f},
+      {Score::kSigmoid, 40, 33, 1, 1, true, 1.5f},
       {Score::kSigmoid, 1, 1, 1, 1, true, 1.0f},
   };
   for (const RouterRule& rule : rules) {
