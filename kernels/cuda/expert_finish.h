@@ -4,6 +4,7 @@
 #include <cuda_device/device.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/own_four.h"
 #include "kernels/cuda/tree_sum.h"
@@ -21,14 +22,15 @@ struct FinishArgs {
   const float* weights;  // the same
   const int32_t* slots;  // the same; negative: remote
   int32_t per_row;
+  int32_t num_nodes;
   const float* outputs;  // [slots, hidden]
   int64_t hidden;
-  bool quads;  // outputs and all y have them
-  int32_t num_nodes;
+  int64_t quads;  // outputs and all y have them
   TreeNode nodes[kMostFinished];
   float* y[kMostFinished];
   int64_t stride[kMostFinished];
 };
+static_assert(std::has_unique_object_representations_v<FinishArgs>);
 
 // A block per piece of a row with at most kMost experts, whose outputs are all
 // on their way at once.
@@ -44,7 +46,7 @@ struct FinishFewKernel {
   };
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
     const auto piece = RowPiece<kThreads>::Of(block, a.hidden);
-    const Own own(block, piece.begin, a.hidden, a.quads);
+    const Own own(block, piece.begin, a.hidden, a.quads != 0);
     Pairs pairs = {};
     Load(a, piece.row, own, pairs);
     for (int32_t n = 0; n < a.num_nodes; ++n) {

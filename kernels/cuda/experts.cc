@@ -176,15 +176,16 @@ class ExpertCall {
     args.per_row = rows_.per_row;
     args.outputs = at_.outputs;
     args.hidden = shape_.hidden;
-    args.quads =
+    bool quads =
         HasQuads({at_.outputs, shape_.pairs(), shape_.hidden, shape_.hidden});
     args.num_nodes = static_cast<int32_t>(nodes.size());
     for (size_t i = 0; i < nodes.size(); ++i) {
       args.nodes[i] = nodes[i];
       args.y[i] = parts[i].data;
       args.stride[i] = parts[i].stride;
-      args.quads = args.quads && HasQuads(parts[i]);
+      quads = quads && HasQuads(parts[i]);
     }
+    args.quads = quads ? 1 : 0;
     FinishExperts(stream_, shape_.tokens, args);
   }
 

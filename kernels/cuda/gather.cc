@@ -22,11 +22,11 @@ struct TakeKernel {
     ConstMatrix x;
     const int32_t* rows;
     Matrix y;
-    bool quads;
+    int64_t quads;
   };
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
     const Piece piece = Piece::Of(block, a.y.cols);
-    const Own own(block, piece.begin, a.y.cols, a.quads);
+    const Own own(block, piece.begin, a.y.cols, a.quads != 0);
     const int64_t from = a.rows == nullptr ? piece.row : a.rows[piece.row];
     own.Store(a.y.data + piece.row * a.y.stride,
               own.Load(a.x.data + from * a.x.stride));
@@ -58,7 +58,7 @@ struct JoinNodesKernel {
     int32_t num_outs;
     int64_t begin;
     int64_t cols;
-    bool quads;
+    int64_t quads;
     int32_t leaves[kParts];
     const float* parts[kParts];
     int64_t part_strides[kParts];
@@ -67,7 +67,7 @@ struct JoinNodesKernel {
   };
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
     const Piece piece = Piece::Of(block, a.cols);
-    const Own own(block, piece.begin, a.cols, a.quads);
+    const Own own(block, piece.begin, a.cols, a.quads != 0);
     const Quad root = a.num_parts == 1         ? Part(a, piece, own, 0)
                       : a.num_parts <= kAtOnce ? FewRoot(a, piece, own)
                                                : Root(a, piece, own);
@@ -122,7 +122,7 @@ void StartJoin(Stream stream, std::span<const NodeRows> parts, int64_t begin,
   args.num_outs = static_cast<int32_t>(outs.size());
   args.begin = begin;
   args.cols = end - begin;
-  args.quads = begin % 4 == 0 && args.cols % 4 == 0;
+  bool quads = begin % 4 == 0 && args.cols % 4 == 0;
   int32_t leaf = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     SLUICE_CHECK(parts[i].node.begin == leaf);
@@ -130,13 +130,14 @@ void StartJoin(Stream stream, std::span<const NodeRows> parts, int64_t begin,
     args.leaves[i] = parts[i].node.begin;
     args.parts[i] = parts[i].rows.data;
     args.part_strides[i] = parts[i].rows.stride;
-    args.quads = args.quads && AreAligned(parts[i].rows);
+    quads = quads && AreAligned(parts[i].rows);
   }
   for (size_t o = 0; o < outs.size(); ++o) {
     args.outs[o] = outs[o].data;
     args.out_strides[o] = outs[o].stride;
-    args.quads = args.quads && AreAligned(outs[o]);
+    quads = quads && AreAligned(outs[o]);
   }
+  args.quads = quads ? 1 : 0;
   Launch<JoinNodesKernel<kParts>>(
       stream, Piece::Blocks(outs[0].rows, args.cols), 0, args);
 }

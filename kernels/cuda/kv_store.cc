@@ -35,19 +35,23 @@ SLUICE_DEVICE void TurnPair(float cos, float sin, float& a, float& b) {
 template <typename T>
 struct RopeStoreArgs {
   Matrix qkv;
-  RopeStore rope;
+  int64_t q_heads;
+  int64_t half_split;
+  RopeTable table;
+  const int32_t* positions;
+  const int64_t* slots;
   T* keys;
   T* values;
   int64_t kv_heads;
   int64_t block_tokens;
   int64_t head_dim;
-  uint32_t pieces;  // of a token, a block each
+  int64_t pieces;  // of a token, a block each
 };
 
 // A slot, of fewer than 2^32.
 template <typename T>
 SLUICE_DEVICE uint32_t SlotOf(const RopeStoreArgs<T>& a, int64_t token) {
-  return static_cast<uint32_t>(a.rope.slots[token]);
+  return static_cast<uint32_t>(a.slots[token]);
 }
 // Where the caches have a slot's head.
 template <typename T>
@@ -81,9 +85,9 @@ struct RopeStoreKernel {
   };
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
     const auto index = static_cast<uint32_t>(block.index());
-    const int64_t token = index / a.pieces;
-    const uint32_t begin = index % a.pieces * kPiece;
-    const int64_t position = a.rope.positions[token];
+    const int64_t token = index / static_cast<uint32_t>(a.pieces);
+    const uint32_t begin = index % static_cast<uint32_t>(a.pieces) * kPiece;
+    const int64_t position = a.positions[token];
     const uint32_t slot = SlotOf(a, token);
     Pair pairs[kPairs];
     SLUICE_UNROLL
@@ -96,7 +100,7 @@ struct RopeStoreKernel {
     for (int i = 0; i < kPairs; ++i) {
       if (!pairs[i].exists) continue;
       Turn(pairs[i]);
-      const int64_t kv_head = pairs[i].head - a.rope.num_heads;
+      const int64_t kv_head = pairs[i].head - a.q_heads;
       if (kv_head < 0) continue;
       const bool is_key = kv_head < a.kv_heads;
       const int64_t own = is_key ? kv_head : kv_head - a.kv_heads;
@@ -114,17 +118,17 @@ struct RopeStoreKernel {
     const auto of_head = static_cast<uint32_t>(a.head_dim / 2);
     pair.head = n / of_head;
     const int64_t own = n % of_head;
-    const int64_t half = a.rope.table.half;
-    pair.rotates = pair.head < a.rope.num_heads + a.kv_heads && own < half;
-    const bool split = pair.rotates && a.rope.style == RopeStyle::kHalfSplit;
+    const int64_t half = a.table.half;
+    pair.rotates = pair.head < a.q_heads + a.kv_heads && own < half;
+    const bool split = pair.rotates && a.half_split != 0;
     pair.first = split ? own : 2 * own;
     pair.second = split ? own + half : pair.first + 1;
     pair.x = a.qkv.data + token * a.qkv.stride + pair.head * a.head_dim;
     pair.x1 = pair.x[pair.first];
     pair.x2 = pair.x[pair.second];
     if (pair.rotates) {
-      pair.cos = a.rope.table.cos[position * half + own];
-      pair.sin = a.rope.table.sin[position * half + own];
+      pair.cos = a.table.cos[position * half + own];
+      pair.sin = a.table.sin[position * half + own];
     }
     return pair;
   }
@@ -145,20 +149,20 @@ struct RopeStoreQuadsKernel {
   using Args = RopeStoreArgs<T>;
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
     const auto index = static_cast<uint32_t>(block.index());
-    const int64_t token = index / a.pieces;
-    const uint32_t n =
-        index % a.pieces * kThreads + static_cast<uint32_t>(block.thread());
-    const int64_t position = a.rope.positions[token];
+    const int64_t token = index / static_cast<uint32_t>(a.pieces);
+    const uint32_t n = index % static_cast<uint32_t>(a.pieces) * kThreads +
+                       static_cast<uint32_t>(block.thread());
+    const int64_t position = a.positions[token];
     const uint32_t slot = SlotOf(a, token);
     const auto head_dim = static_cast<uint32_t>(a.head_dim);
-    const auto half = static_cast<uint32_t>(a.rope.table.half);
-    const auto q_heads = static_cast<uint32_t>(a.rope.num_heads);
+    const auto half = static_cast<uint32_t>(a.table.half);
+    const auto q_heads = static_cast<uint32_t>(a.q_heads);
     const auto kv_heads = static_cast<uint32_t>(a.kv_heads);
     const uint32_t head = n / (head_dim / 8);
     const uint32_t own = n % (head_dim / 8) * 4;  // the first pair
     if (head >= q_heads + 2 * kv_heads) return;
     const bool rotates = head < q_heads + kv_heads && own < half;
-    const bool split = rotates && a.rope.style == RopeStyle::kHalfSplit;
+    const bool split = rotates && a.half_split != 0;
     const uint32_t first = split ? own : 2 * own;
     const uint32_t second = split ? own + half : first + 4;
     float* const x = a.qkv.data + token * a.qkv.stride + head * head_dim;
@@ -166,8 +170,8 @@ struct RopeStoreQuadsKernel {
     Quad x2 = LoadQuad(x + second);
     if (rotates) {
       const int64_t from = position * half + own;
-      const Quad cos = LoadQuad(a.rope.table.cos + from);
-      const Quad sin = LoadQuad(a.rope.table.sin + from);
+      const Quad cos = LoadQuad(a.table.cos + from);
+      const Quad sin = LoadQuad(a.table.sin + from);
       Turn(cos, sin, split, x1, x2);
       StoreQuad(x + first, x1);
       StoreQuad(x + second, x2);
@@ -203,8 +207,7 @@ struct RopeStoreQuadsKernel {
 template <typename Kernel, typename T>
 void StartRopeStore(Stream stream, RopeStoreArgs<T> args) {
   const int64_t pairs = args.qkv.cols / 2;
-  args.pieces =
-      static_cast<uint32_t>((pairs + Kernel::kPiece - 1) / Kernel::kPiece);
+  args.pieces = (pairs + Kernel::kPiece - 1) / Kernel::kPiece;
   Launch<Kernel>(stream, args.qkv.rows * args.pieces, 0, args);
 }
 
@@ -212,7 +215,11 @@ template <typename T>
 void RopeStoreAs(Stream stream, Matrix qkv, const RopeStore& rope,
                  const KvView& kv) {
   const RopeStoreArgs<T> args = {qkv,
-                                 rope,
+                                 rope.num_heads,
+                                 rope.style == RopeStyle::kHalfSplit ? 1 : 0,
+                                 rope.table,
+                                 rope.positions,
+                                 rope.slots,
                                  static_cast<T*>(kv.keys),
                                  static_cast<T*>(kv.values),
                                  kv.num_kv_heads,

@@ -15,7 +15,7 @@ struct NormArgs {
   int64_t cols;  // of a head
   const float* weight;
   float eps;
-  bool quads;
+  int32_t quads;
 };
 
 // A block per head of a row; a row may be one head. All threads bring a piece
@@ -71,7 +71,7 @@ struct NormKernel {
   }
   static SLUICE_DEVICE Own OwnOf(const Block& block, const Args& a,
                                  int64_t begin, int j) {
-    return Own(block, begin + j * Own::kCols, a.cols, a.quads);
+    return Own(block, begin + j * Own::kCols, a.cols, a.quads != 0);
   }
   static SLUICE_DEVICE void LoadPiece(const Block& block, const Args& a,
                                       const float* from, int64_t begin,
@@ -84,7 +84,7 @@ struct NormKernel {
   // A thread's own elements of a piece, which others see behind a barrier.
   static SLUICE_DEVICE void Stage(Block& block, const Args& a, const float* x,
                                   int64_t begin, const Shared<float>& piece) {
-    if (a.quads) {
+    if (a.quads != 0) {
       SLUICE_UNROLL
       for (int j = 0; j < kQuads; ++j) {
         const Own own = OwnOf(block, a, begin, j);
@@ -115,7 +115,7 @@ struct NormKernel {
       const Own own = OwnOf(block, a, begin, j);
       if (!own.Has(0)) continue;
       Quad values = {};
-      if (a.quads) {
+      if (a.quads != 0) {
         values = LoadQuad(piece, own.Column(0) - begin);
       } else {
         SLUICE_UNROLL
@@ -164,8 +164,9 @@ void StartNorm(Stream stream, int64_t rows, NormArgs args) {
   const auto cut = [&](const float* x, int64_t stride) {
     return HasQuads({x, rows, args.cols, stride});
   };
-  args.quads = cut(args.x, args.x_stride) && cut(args.y, args.y_stride) &&
-               cut(args.weight, 0);
+  const bool quads = cut(args.x, args.x_stride) && cut(args.y, args.y_stride) &&
+                     cut(args.weight, 0);
+  args.quads = quads ? 1 : 0;
   const auto start = [&](auto kernel) {
     using Kernel = decltype(kernel);
     Launch<Kernel>(stream, rows * args.heads, Kernel::SharedBytes(args.cols),
@@ -181,9 +182,8 @@ void StartNorm(Stream stream, int64_t rows, NormArgs args) {
 void RmsNorm(Stream stream, ConstMatrix x, const float* weight, float eps,
              Matrix y) {
   SLUICE_CHECK(x.rows == y.rows && x.cols == y.cols);
-  StartNorm(
-      stream, x.rows,
-      {x.data, x.stride, y.data, y.stride, 1, x.cols, weight, eps, false});
+  StartNorm(stream, x.rows,
+            {x.data, x.stride, y.data, y.stride, 1, x.cols, weight, eps, 0});
 }
 
 void RmsNormHeads(Stream stream, Matrix x, int64_t head_dim,
@@ -191,7 +191,7 @@ void RmsNormHeads(Stream stream, Matrix x, int64_t head_dim,
   SLUICE_CHECK(head_dim > 0 && x.cols % head_dim == 0);
   StartNorm(stream, x.rows,
             {x.data, x.stride, x.data, x.stride, x.cols / head_dim, head_dim,
-             weight, eps, false});
+             weight, eps, 0});
 }
 
 }  // namespace sluice::kernels::cuda

@@ -18,7 +18,7 @@ struct RopeKernel {
   struct Args {
     Matrix x;
     int64_t head_dim;
-    bool split;
+    int64_t split;
     RopeTable table;
     const int32_t* positions;
   };
@@ -50,11 +50,11 @@ struct GateKernel {
     ConstMatrix x;
     Matrix y;
     float limit;
-    bool quads;
+    int32_t quads;
   };
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
     const Piece piece = Piece::Of(block, a.y.cols);
-    const Own own(block, piece.begin, a.y.cols, a.quads);
+    const Own own(block, piece.begin, a.y.cols, a.quads != 0);
     const float* const x = a.x.data + piece.row * a.x.stride;
     const Quad g = own.Load(x);
     const Quad u = own.Load(x + a.y.cols);
@@ -74,11 +74,11 @@ struct AddKernel {
   struct Args {
     ConstMatrix y;
     Matrix x;
-    bool quads;
+    int64_t quads;
   };
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
     const Piece piece = Piece::Of(block, a.x.cols);
-    const Own own(block, piece.begin, a.x.cols, a.quads);
+    const Own own(block, piece.begin, a.x.cols, a.quads != 0);
     float* const row = a.x.data + piece.row * a.x.stride;
     const Quad y = own.Load(a.y.data + piece.row * a.y.stride);
     Quad x = own.Load(row);
@@ -96,11 +96,11 @@ struct EmbedKernel {
     const void* table;
     const int32_t* ids;
     Matrix y;
-    bool quads;
+    int64_t quads;
   };
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
     const Piece piece = Piece::Of(block, a.y.cols);
-    const Own own(block, piece.begin, a.y.cols, a.quads);
+    const Own own(block, piece.begin, a.y.cols, a.quads != 0);
     const int64_t from = a.ids[piece.row] * a.y.cols;
     Quad y = {};
     SLUICE_UNROLL

@@ -1,6 +1,7 @@
 #include "kernels/cuda/tile_products.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "common/base/check.h"
 #include "kernels/cuda/own_four.h"
@@ -71,21 +72,21 @@ struct TileEmbedKernel {
   static constexpr int kThreads = 128;
   using Piece = RowPiece<kThreads>;
   struct Args {
-    WeightView table;
+    const void* table;
     const int32_t* ids;
     Matrix y;
-    bool quads;
+    int64_t quads;
   };
+  static_assert(std::has_unique_object_representations_v<Args>);
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
     const Piece piece = Piece::Of(block, a.y.cols);
-    const OwnFour<kThreads> own(block, piece.begin, a.y.cols, a.quads);
+    const OwnFour<kThreads> own(block, piece.begin, a.y.cols, a.quads != 0);
     const int64_t row = a.ids[piece.row];
     Quad y = {};
     SLUICE_UNROLL
     for (int i = 0; i < 4; ++i) {
       if (!own.Has(i)) continue;
-      y.values[i] =
-          TileElement<kType>(a.table.data, a.table.cols, row, own.Column(i));
+      y.values[i] = TileElement<kType>(a.table, a.y.cols, row, own.Column(i));
     }
     own.Store(a.y.data + piece.row * a.y.stride, y);
   }
@@ -257,7 +258,7 @@ void TileEmbed(Stream stream, const WeightView& table, const int32_t* ids,
   const auto start = [&](auto kernel) {
     using Kernel = decltype(kernel);
     Launch<Kernel>(stream, Kernel::Piece::Blocks(y.rows, y.cols), 0,
-                   {table, ids, y, HasQuads(y)});
+                   {table.data, ids, y, HasQuads(y)});
   };
   switch (table.type) {
     case WeightType::kBf16:
