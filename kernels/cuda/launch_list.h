@@ -17,9 +17,8 @@ struct DeviceLimits {
 };
 
 // Launches in order, as bytes that can be compared: two lists that are equal do
-// the same with the same memory. The bytes between the members of arguments are
-// compared too, so that two lists that do the same may differ: that costs a
-// graph, and no result is wrong. A value.
+// the same with the same memory. Bytes between the members of arguments are
+// compared too: AddOf has zeros there. A value.
 class LaunchList {
  public:
   struct One {
@@ -34,6 +33,14 @@ class LaunchList {
 
   // Adds a launch but for its place in the bytes, and copies its arguments.
   void Add(One one, const void* args, size_t bytes);
+  // The same of a struct, whose bytes between members become zero.
+  template <typename Args>
+  void AddOf(One one, Args args) {
+#if __has_builtin(__builtin_clear_padding)
+    __builtin_clear_padding(&args);
+#endif
+    Add(one, &args, sizeof(args));
+  }
   void Clear();
 
   const std::vector<One>& launches() const { return launches_; }

@@ -30,7 +30,7 @@ namespace {
 constexpr int kTooLarge = 3;
 constexpr int32_t kStepTokens = 2048;
 constexpr int kWarmSteps = 8;
-constexpr int kPrefills = 5;
+constexpr int kPrefills = 3;
 
 struct Flags {
   StageOptions stage;

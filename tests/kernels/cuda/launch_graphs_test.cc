@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -140,6 +141,27 @@ TEST(LaunchGraphsTest, ListsThatComeOnceLeaveGraphsAlone) {
   EXPECT_EQ(graphs.counts().captured, 1u);
   EXPECT_EQ(graphs.counts().replayed, 1u);
   EXPECT_EQ(graphs.counts().started, 20000u);
+}
+
+// Bytes between members do not make another list.
+TEST(LaunchListTest, ArgumentsAreTheirMembers) {
+  struct Arguments {
+    int64_t first;
+    bool second;
+    int32_t third;
+  };
+  LaunchList lists[2];
+  for (int i = 0; i < 2; ++i) {
+    Arguments arguments;
+    std::memset(static_cast<void*>(&arguments), i == 0 ? 0 : 0xA5,
+                sizeof(arguments));
+    arguments.first = 1;
+    arguments.second = true;
+    arguments.third = 2;
+    lists[i].AddOf({nullptr, 1, 32, 0}, arguments);
+  }
+  EXPECT_EQ(lists[0].Hash(), lists[1].Hash());
+  EXPECT_TRUE(lists[0] == lists[1]);
 }
 
 TEST(LaunchGraphsTest, ShortListsAreLaunched) {

@@ -304,9 +304,9 @@ template <typename K>
 void Launch(Stream stream, int64_t blocks, size_t shared_bytes,
             const typename K::Args& args) {
   if (launch_sink != nullptr && launch_sink->stream == stream) {
-    launch_sink->list.Add({reinterpret_cast<const void*>(&RunBlocks<K>), blocks,
-                           K::kThreads, shared_bytes},
-                          &args, sizeof(args));
+    launch_sink->list.AddOf({reinterpret_cast<const void*>(&RunBlocks<K>),
+                             blocks, K::kThreads, shared_bytes},
+                            args);
     return;
   }
   stream->Enqueue([=] { RunBlocks<K>(stream, blocks, shared_bytes, &args); });

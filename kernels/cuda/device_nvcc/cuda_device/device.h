@@ -304,9 +304,9 @@ void Launch(Stream stream, int64_t blocks, size_t shared_bytes,
   if (blocks == 0) return;
   PrepareKernel<K>();
   if (launch_sink != nullptr && launch_sink->stream == stream) {
-    launch_sink->list.Add({reinterpret_cast<const void*>(&Launched<K>), blocks,
-                           K::kThreads, shared_bytes},
-                          &args, sizeof(args));
+    launch_sink->list.AddOf({reinterpret_cast<const void*>(&Launched<K>),
+                             blocks, K::kThreads, shared_bytes},
+                            args);
     return;
   }
   Launched<K>
