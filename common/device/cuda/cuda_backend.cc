@@ -8,6 +8,7 @@
 #include "common/base/cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/device/cpu/weight_products.h"
 #include "common/device/cuda/cuda_memory.h"
 #include "common/device/cuda/cuda_products.h"
@@ -101,7 +102,13 @@ class CudaBackend final : public Backend {
         scratch_(runtime_.get()),
         attention_(runtime_.get()),
         experts_(runtime_.get()) {}
-  ~CudaBackend() override { runtime_->Sync(); }
+  ~CudaBackend() override {
+    runtime_->Sync();
+    const cuda::GraphCounts& lists = runtime_->graph_counts();
+    LogInfo(info_.device, ": of a step's lists of launches ", lists.started,
+            " were begun one by one, ", lists.captured, " became graphs, ",
+            lists.replayed, " were replayed");
+  }
 
   const BackendInfo& info() const override { return info_; }
   uint64_t AvailableMemory() override {
