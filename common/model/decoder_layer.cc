@@ -25,7 +25,7 @@ DeviceMatrix GateMlp(Backend& device, const StageLayer& layer, DeviceMatrix x,
 }
 
 // Returns the weighted sum of the experts of each row of a.normed, plus the
-// shared expert's output.
+// shared expert's output, until the next layer's.
 DeviceMatrix MixExperts(const RankContext& rank, const StageLayer& layer,
                         const LayerActivations& a) {
   Backend& device = rank.backend;
@@ -63,11 +63,13 @@ DeviceMatrix MixExperts(const RankContext& rank, const StageLayer& layer,
       rank.failed.push_back(std::move(row));
     }
   }
-  device.ReduceTree(layer.share.num_experts, join.nodes, join.sums, a.mixed);
+  // The first node's rows take the sum; a rank alone has it there already.
+  const DeviceMatrix mixed = join.sums.empty() ? a.mixed : join.sums[0];
+  device.ReduceTree(layer.share.num_experts, join.nodes, join.sums, mixed);
   if (has_shared) {
-    device.Add(shared, /*bias=*/nullptr, NormSpec(), a.mixed);
+    device.Add(shared, /*bias=*/nullptr, NormSpec(), mixed);
   }
-  return a.mixed;
+  return mixed;
 }
 
 }  // namespace
