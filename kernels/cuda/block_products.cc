@@ -1,104 +1,43 @@
 #include <cuda_device/device.h>
 
 #include "common/base/check.h"
+#include "kernels/cuda/block_formats.h"
+#include "kernels/cuda/block_rows.h"
+#include "kernels/cuda/block_single.h"
 #include "kernels/cuda/math.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/products_shards.h"
 #include "kernels/cuda/products_tiles.h"
 
-#define SLUICE_INLINE SLUICE_DEVICE
-
 namespace sluice::kernels::cuda {
 namespace {
 
-//
-#include "kernels/cuda/block_vec_device.inc"
-//
-#include "kernels/cpu/block_formats_body.inc"
-
-// A block per row; a warp per block of its elements.
-struct QuantizeKernel {
-  static constexpr int kThreads = 1024;
-  static constexpr int kWarps = kThreads / kWarpLanes;
-  static constexpr size_t kSharedBytes = sizeof(int32_t) * kWarps;
-  struct Args {
-    ConstMatrix x;
-    QuantizedRows to;
-    bool* finite;
-  };
-  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    const int64_t row = block.index();
-    const int64_t blocks = a.x.cols / a.to.block;
-    const auto shared = block.Allocate<int32_t>(kWarps);
-    bool finite = true;
-    for (int64_t b = block.warp(); b < blocks; b += kWarps) {
-      finite = QuantizeBlock(block, a, row, b) && finite;
-    }
-    if (block.lane() == 0) shared.Set(block.warp(), finite ? 1 : 0);
-    block.Sync();
-    if (block.thread() != 0) return;
-    int32_t all = 1;
-    for (int w = 0; w < kWarps; ++w) all &= shared.Get(w);
-    a.finite[row] = all != 0;
-  }
-  static SLUICE_DEVICE bool QuantizeBlock(Block& block, const Args& a,
-                                          int64_t row, int64_t b) {
-    const int64_t at = b * a.to.block;
-    const float* x = a.x.data + row * a.x.stride + at;
-    int32_t largest = 0;
-    for (int k = block.lane(); k < a.to.block; k += kWarpLanes) {
-      const int32_t own = MagnitudeOf(x[k]);
-      largest = own > largest ? own : largest;
-    }
-    const EightBits bits = EightBitsOf(LargestOf(block, largest));
-    if (block.lane() == 0) {
-      a.to.scales[row * (a.x.cols / a.to.block) + b] = bits.scale;
-    }
-    for (int k = block.lane(); k < a.to.block; k += kWarpLanes) {
-      const int32_t code = bits.Code(x[k]);
-      a.to.codes[row * a.x.cols + at + k] = static_cast<int8_t>(code);
-      int32_t sum = code;
-      for (int mask = 8; mask > 0; mask /= 2) {
-        sum += block.ShuffleXor(sum, mask);
-      }
-      if (block.lane() % 16 == 0) {
-        a.to.sums[(row * a.x.cols + at + k) / 16] = static_cast<int16_t>(sum);
-      }
-    }
-    return bits.finite;
-  }
-};
+using blocks::B;
+using blocks::Blocks;
+using blocks::Place;
 
 // A thread per row: a warp has two groups of packed rows. Every warp finds the
-// integer sums of kEach blocks of elements, whose loads are begun together;
-// then a warp per token adds all of them in rising k. kTokens: of a tile, at
-// most.
-template <BlockFormat kFormat, int kTokens>
+// integer sums of a block of elements; then a warp per token adds all of them
+// in rising k.
+template <BlockFormat kFormat>
 struct BlockKernel {
   using T = Blocks<kFormat>;
   static constexpr int kThreads = 512;
   static constexpr int kWarps = kThreads / kWarpLanes;
   static constexpr int kElements = T::kStored.elements;
-  static constexpr int kEach = kTokens == 1 && !T::kLong ? 4 : 1;
-  static constexpr int kSlots = kWarps * kEach;
+  static constexpr int kTokens = kTileTokens;
+  static constexpr int kSlots = kWarps;
   // Values of a block's sum, and factors: of codes, and of minima.
   static constexpr int kTerms = T::kMinima ? 2 : 1;
   static constexpr int kTermFloats = kSlots * kTokens * kTerms * 2 * kWarpLanes;
-  struct Args {
-    QuantizedRows x;
-    const uint8_t* packed;
-    int64_t rows;
-    const float* bias;
-    ShardArgs shards;
-    GroupedRows grouped;
-  };
+  using Args = BlockArgs;
 
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
     const int64_t tiles = (a.rows + kWarpLanes - 1) / kWarpLanes;
     const int64_t row = block.index() % tiles * kWarpLanes + block.lane();
     ProductTile tile;
-    if (!FindTile(a.grouped, block.index() / tiles, a.x.rows, a.packed, a.bias,
-                  a.rows, tile)) {
+    if (!FindTile(a.grouped, block.index() / tiles, a.x.rows.rows, a.packed,
+                  a.bias, a.rows, tile)) {
       return;
     }
     const auto terms = block.Allocate<float>(kTermFloats);
@@ -108,12 +47,8 @@ struct BlockKernel {
       float sum = 0.0f;
       const int64_t end = a.shards.bounds[s + 1];
       for (int64_t b = a.shards.bounds[s]; b < end; b += kSlots) {
-        SLUICE_UNROLL
-        for (int i = 0; i < kEach; ++i) {
-          const int slot = i * kWarps + block.warp();
-          if (b + slot < end && row < a.rows) {
-            FindTerms(block, a, tile, {row, b + slot, slot}, terms);
-          }
+        if (b + block.warp() < end && row < a.rows) {
+          FindTerms(block, a, tile, {row, b + block.warp()}, terms);
         }
         block.Sync();
         if (block.warp() < tile.tokens && row < a.rows) {
@@ -126,11 +61,13 @@ struct BlockKernel {
         partials.Set(s * kTokens * kWarpLanes + block.thread(), sum);
       }
     }
-    if (block.warp() >= tile.tokens || row >= a.rows) return;
-    StoreNodes(
+    if (block.warp() >= tile.tokens) return;
+    const bool finite = IsFinite(block, a.x, tile.In(block.warp()));
+    if (row >= a.rows) return;
+    StoreFinite(
         a.shards, partials,
         {kTokens * kWarpLanes, block.thread(), tile.out + block.warp(), row},
-        tile.bias);
+        tile.bias, finite);
   }
 
   // Where the terms of block `slot` and a token stand for this lane.
@@ -138,11 +75,10 @@ struct BlockKernel {
     return (slot * kTokens + t) * kTerms * 2 * kWarpLanes + block.lane();
   }
 
-  // Block b of a row, whose terms stand at `slot`.
+  // Block b of a row.
   struct Part {
     int64_t row;
     int64_t b;
-    int slot;
   };
   // The part's terms for all tokens.
   static SLUICE_DEVICE void FindTerms(Block& block, const Args& a,
@@ -151,7 +87,7 @@ struct BlockKernel {
                                       const Shared<float>& terms) {
     const int64_t row = part_at.row;
     const int64_t b = part_at.b;
-    const int64_t blocks = a.x.cols / kElements;
+    const int64_t blocks = a.x.rows.cols / kElements;
     const Place at = {static_cast<const uint8_t*>(tile.w) +
                           (row / kGroupRows * blocks + b) * T::kBytes,
                       static_cast<int>(row % kGroupRows)};
@@ -181,8 +117,8 @@ struct BlockKernel {
     if constexpr (T::kMinima) minimum = T::Minimum(at);
     for (int t = 0; t < kTokens; ++t) {
       if (t >= tile.tokens) continue;
-      const float one = a.x.scales[tile.In(t) * blocks + b];
-      const int to = At(block, part_at.slot, t);
+      const float one = a.x.rows.scales[tile.In(t) * blocks + b];
+      const int to = At(block, block.warp(), t);
       terms.Set(to, static_cast<float>(whole[t]));
       terms.Set(to + kWarpLanes, scale * one);
       if constexpr (T::kMinima) {
@@ -195,7 +131,8 @@ struct BlockKernel {
   // The sum of the activations' codes of sub-block s.
   static SLUICE_DEVICE int32_t SubSum(const Args& a, int64_t token, int64_t b,
                                       int s) {
-    const int16_t* sums = a.x.sums + (token * a.x.cols + b * kElements) / 16;
+    const int16_t* sums =
+        a.x.rows.sums + (token * a.x.rows.cols + b * kElements) / 16;
     if constexpr (T::kGroups == 4) return sums[s];
     return sums[2 * s] + sums[2 * s + 1];
   }
@@ -212,7 +149,7 @@ struct BlockKernel {
           b * kElements + (s * T::kGroups + kStep * T::kPerVector) * 4;
       for (int t = 0; t < kTokens; ++t) {
         if (t >= tile.tokens) continue;
-        const int8_t* x = a.x.codes + tile.In(t) * a.x.cols + from;
+        const int8_t* x = a.x.rows.codes + tile.In(t) * a.x.rows.cols + from;
         for (int p = 0; p < T::kPerVector; ++p) {
           part[t] = DotBytes(part[t], codes[p], LoadWord(x + 4 * p));
         }
@@ -297,43 +234,26 @@ struct EmbedBlocksKernel {
   }
 };
 
-// A block per row.
-struct FailKernel {
-  static constexpr int kThreads = 128;
-  struct Args {
-    const bool* finite;
-    Matrix y;
-  };
-  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    if (a.finite[block.index()]) return;
-    float* y = a.y.data + block.index() * a.y.stride;
-    for (int64_t i = block.thread(); i < a.y.cols; i += kThreads) {
-      y[i] = NotANumber();
-    }
-  }
-};
-
 // What a format has kernels for.
 struct Starters {
-  void (*multiply)(Stream, const QuantizedRows&, const BlockWeight&,
-                   const float*, const ShardArgs&, const ExpertRun&);
+  void (*multiply)(Stream, const FlaggedRows&, const BlockWeight&, const float*,
+                   const ShardArgs&, const ExpertRun&);
   void (*embed)(Stream, const BlockWeight&, const int32_t*, Matrix);
 };
 template <BlockFormat kFormat>
-void StartProduct(Stream stream, const QuantizedRows& x, const BlockWeight& w,
+void StartProduct(Stream stream, const FlaggedRows& x, const BlockWeight& w,
                   const float* bias, const ShardArgs& shards,
                   const ExpertRun& run) {
-  const int64_t groups = run.grouped.groups != nullptr
-                             ? run.max_groups
-                             : (x.rows + kTileTokens - 1) / kTileTokens;
-  const auto start = [&](auto kernel) {
-    kernel.Start(stream, {x, w.packed, w.rows, bias, shards, run.grouped},
-                 groups);
-  };
-  if (run.grouped.groups == nullptr && x.rows == 1) {
-    return start(BlockKernel<kFormat, 1>());
+  const bool grouped = run.grouped.groups != nullptr;
+  const int64_t rows = x.rows.rows;
+  const BlockArgs args = {x, w.packed, w.rows, bias, shards, run.grouped};
+  if (grouped ? run.grouped.tile_rows == 1 : rows == 1) {
+    return BlockSingleKernel<kFormat>::Start(stream, args,
+                                             grouped ? run.max_groups : 1);
   }
-  start(BlockKernel<kFormat, kTileTokens>());
+  BlockKernel<kFormat>::Start(
+      stream, args,
+      grouped ? run.max_groups : (rows + kTileTokens - 1) / kTileTokens);
 }
 template <BlockFormat kFormat>
 void StartEmbed(Stream stream, const BlockWeight& table, const int32_t* ids,
@@ -353,50 +273,38 @@ constexpr Starters kStarters[kNumBlockFormats] = {
     kStartersOf<BlockFormat::kQ5K>,   kStartersOf<BlockFormat::kQ6K>,
     kStartersOf<BlockFormat::kIq4Xs>};
 
-void MultiplyBlocks(Stream stream, const QuantizedRows& x, const BlockWeight& w,
+void MultiplyBlocks(Stream stream, const FlaggedRows& x, const BlockWeight& w,
                     const float* bias, const ShardArgs& shards,
                     const ExpertRun& run = {}) {
-  SLUICE_CHECK(x.cols == w.cols);
-  SLUICE_CHECK(x.block == LayoutOf(w.format).elements);
+  SLUICE_CHECK(x.rows.cols == w.cols);
+  SLUICE_CHECK(x.rows.block == LayoutOf(w.format).elements);
   kStarters[static_cast<int>(w.format)].multiply(stream, x, w, bias, shards,
                                                  run);
 }
 
 }  // namespace
 
-void QuantizeRows(Stream stream, ConstMatrix x, const QuantizedRows& to,
-                  bool* finite) {
-  SLUICE_CHECK(x.rows == to.rows && x.cols == to.cols);
-  SLUICE_CHECK(x.cols % to.block == 0);
-  Launch<QuantizeKernel>(stream, x.rows, QuantizeKernel::kSharedBytes,
-                         {x, to, finite});
-}
-
-void BlockMatMul(Stream stream, const QuantizedRows& x, const BlockWeight& w,
+void BlockMatMul(Stream stream, const FlaggedRows& x, const BlockWeight& w,
                  const float* bias, Matrix y) {
   const int32_t bounds[2] = {0, static_cast<int32_t>(w.cols)};
   const TreeNode node = {0, 1};
   MultiplyBlocks(stream, x, w, bias,
-                 ShardArgsOf({bounds, {&node, 1}}, {&y, 1}, x.block));
+                 ShardArgsOf({bounds, {&node, 1}}, {&y, 1}, x.rows.block));
 }
 
-void BlockMatMulSharded(Stream stream, const QuantizedRows& x,
+void BlockMatMulSharded(Stream stream, const FlaggedRows& x,
                         const BlockWeight& w, const ShardedCols& shards,
                         std::span<const Matrix> y) {
-  MultiplyBlocks(stream, x, w, nullptr, ShardArgsOf(shards, y, x.block));
+  MultiplyBlocks(stream, x, w, nullptr, ShardArgsOf(shards, y, x.rows.block));
 }
 
-void BlockMatMulGroups(Stream stream, const QuantizedRows& x,
+void BlockMatMulGroups(Stream stream, const FlaggedRows& x,
                        const BlockWeight& like, const float* bias,
                        const ExpertRun& run, Matrix y) {
   const int32_t bounds[2] = {0, static_cast<int32_t>(like.cols)};
   const TreeNode node = {0, 1};
   MultiplyBlocks(stream, x, like, bias,
-                 ShardArgsOf({bounds, {&node, 1}}, {&y, 1}, x.block), run);
-}
-
-void FailRows(Stream stream, const bool* finite, Matrix y) {
-  Launch<FailKernel>(stream, y.rows, 0, {finite, y});
+                 ShardArgsOf({bounds, {&node, 1}}, {&y, 1}, x.rows.block), run);
 }
 
 void EmbedBlocks(Stream stream, const BlockWeight& table, const int32_t* ids,

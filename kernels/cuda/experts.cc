@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/check.h"
+#include "kernels/cuda/block_rows.h"
 #include "kernels/cuda/expert_finish.h"
 #include "kernels/cuda/expert_plan.h"
 #include "kernels/cuda/math.h"
@@ -24,8 +25,8 @@ struct ExpertLayout {
   int32_t* num_groups = nullptr;
   int32_t* slots = nullptr;    // [pairs]; negative: remote
   int32_t* rows = nullptr;     // [pairs]: a slot's row
-  bool* finite = nullptr;      // [tokens]
-  bool* mid_finite = nullptr;  // [pairs]
+  bool* finite = nullptr;      // [tokens, kFinitePieces]
+  bool* mid_finite = nullptr;  // [pairs, kFinitePieces]
   int8_t* codes = nullptr;     // [max(tokens H, pairs F)]
   float* scales = nullptr;     // a 32nd of it
   int16_t* sums = nullptr;     // a 16th of it
@@ -55,8 +56,8 @@ int64_t LayOut(const ExpertShape& shape, void* data, ExpertLayout& layout) {
   take(layout.num_groups, 1);
   take(layout.slots, pairs);
   take(layout.rows, pairs);
-  take(layout.finite, shape.tokens);
-  take(layout.mid_finite, pairs);
+  take(layout.finite, shape.tokens * kFinitePieces);
+  take(layout.mid_finite, pairs * kFinitePieces);
   take(layout.codes, most);
   take(layout.scales, most / 32);
   take(layout.sums, most / 16);
@@ -72,8 +73,7 @@ struct FailSlotsKernel {
   static constexpr int kThreads = kExpertThreads;
   struct Args {
     GroupedRows grouped;
-    const bool* finite;      // of rows, or null
-    const bool* mid_finite;  // of slots, or null
+    FlaggedRows x;
     float* outputs;
     int64_t hidden;
   };
@@ -84,10 +84,7 @@ struct FailSlotsKernel {
     }
     for (int t = 0; t < tile.tokens; ++t) {
       const int64_t slot = tile.out + t;
-      if ((a.finite == nullptr || a.finite[tile.In(t)]) &&
-          (a.mid_finite == nullptr || a.mid_finite[slot])) {
-        continue;
-      }
+      if (IsFinite(block, a.x, tile.In(t))) continue;
       for (int64_t i = block.thread(); i < a.hidden; i += kThreads) {
         a.outputs[slot * a.hidden + i] = NotANumber();
       }
@@ -113,17 +110,17 @@ WeightView TileView(const ExpertWeight& w) {
           w.blocks.rows, w.blocks.cols};
 }
 bool IsTiled(const ExpertWeight& w) { return HasTiles(TileView(w).type); }
-// The rows of a group at most: those of the product that takes the fewest.
+// The rows of a group at most: those of the product that takes the fewest. A
+// token has an expert once: no group has more rows than there are tokens.
 int32_t TileRowsOf(Stream stream, const ExpertsView& experts,
                    const ExpertTable& table, const ExpertShape& shape) {
   if (!table.tiles ||
       !std::all_of(experts.gate_up.begin(), experts.gate_up.end(), IsTiled) ||
       !std::all_of(experts.down.begin(), experts.down.end(), IsTiled)) {
-    return kTileTokens;
+    return static_cast<int32_t>(std::min<int64_t>(kTileTokens, shape.tokens));
   }
   const int32_t rows =
       TileGroupRows(stream, shape.pairs(), shape.experts, table.tile_memory);
-  // A token has an expert once: no group has more rows than there are tokens.
   return rows <= kFewTokens
              ? static_cast<int32_t>(std::min<int64_t>(rows, shape.tokens))
              : rows;
@@ -202,15 +199,18 @@ class ExpertCall {
     MultiplyGated(gate_up, run, middle);
     run.grouped.rows = nullptr;
     run.grouped.weights = table_.down;
-    Multiply(middle, down, experts_.down_bias, run, at_.mid_finite,
+    FlaggedRows flags;
+    flags.finite = at_.mid_finite;
+    if (IsQuantized(gate_up)) {
+      flags.source_finite = at_.finite;
+      flags.sources = at_.rows;
+    }
+    Multiply(middle, down, experts_.down_bias, run, flags,
              {at_.outputs, pairs, shape_.hidden, shape_.hidden});
-    const bool* finite = IsQuantized(gate_up) ? at_.finite : nullptr;
-    const bool* mid_finite = IsQuantized(down) ? at_.mid_finite : nullptr;
-    if (finite == nullptr && mid_finite == nullptr) return;
-    run.grouped.rows = at_.rows;
-    Launch<FailSlotsKernel>(
-        stream_, run.max_groups, 0,
-        {run.grouped, finite, mid_finite, at_.outputs, shape_.hidden});
+    if (!IsQuantized(gate_up) || IsQuantized(down)) return;
+    flags.finite = nullptr;
+    Launch<FailSlotsKernel>(stream_, run.max_groups, 0,
+                            {run.grouped, flags, at_.outputs, shape_.hidden});
   }
 
   // middle = the activation of the rows' products.
@@ -228,7 +228,9 @@ class ExpertCall {
     }
     const Matrix both = {at_.gate_up, middle.rows, 2 * middle.cols,
                          2 * middle.cols};
-    Multiply(rows_.x, like, experts_.gate_up_bias, run, at_.finite, both);
+    FlaggedRows flags;
+    flags.finite = at_.finite;
+    Multiply(rows_.x, like, experts_.gate_up_bias, run, flags, both);
     if (clamps) {
       return ClampedSwiGlu(stream_, both, experts_.swiglu_limit, middle);
     }
@@ -240,9 +242,9 @@ class ExpertCall {
     return !w.is_plain() && !(table_.tiles && IsTiled(w));
   }
 
-  // Size: a product, its rows and what it says of them.
+  // Size: a product, its rows and where the flags of them are.
   void Multiply(ConstMatrix x, const ExpertWeight& like, const float* bias,
-                const ExpertRun& run, bool* finite, Matrix y) {
+                const ExpertRun& run, FlaggedRows flags, Matrix y) {
     if (table_.tiles && IsTiled(like)) {
       return TileMatMulGroups(stream_, x, TileView(like), bias, run, y,
                               table_.tile_memory);
@@ -250,10 +252,10 @@ class ExpertCall {
     if (like.is_plain()) {
       return MatMulGroups(stream_, x, like.plain, bias, run, y);
     }
-    const QuantizedRows quantized = {at_.codes, at_.scales, at_.sums,
-                                     x.rows,    x.cols,     BlockOf(like)};
-    QuantizeRows(stream_, x, quantized, finite);
-    BlockMatMulGroups(stream_, quantized, like.blocks, bias, run, y);
+    flags.rows = {at_.codes, at_.scales, at_.sums,
+                  x.rows,    x.cols,     BlockOf(like)};
+    QuantizeRows(stream_, x, flags);
+    BlockMatMulGroups(stream_, flags, like.blocks, bias, run, y);
   }
 
   const Stream stream_;

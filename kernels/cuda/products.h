@@ -22,17 +22,26 @@ void MatMul(Stream stream, ConstMatrix x, const WeightView& w,
 void MatMulSharded(Stream stream, ConstMatrix x, const WeightView& w,
                    const ShardedCols& shards, std::span<const Matrix> y);
 
-// finite [rows] of the device.
-void QuantizeRows(Stream stream, ConstMatrix x, const QuantizedRows& to,
-                  bool* finite);
-void BlockMatMul(Stream stream, const QuantizedRows& x, const BlockWeight& w,
+// Pieces of a row that are quantised apart, with a flag each.
+inline constexpr int kFinitePieces = 16;
+
+// Quantised rows and what is known of them: products make outputs of rows that
+// are not finite NaN. Codes and sums are 16-byte aligned.
+struct FlaggedRows {
+  QuantizedRows rows;
+  bool* finite = nullptr;  // [rows, kFinitePieces]; null: all are
+  // A row fails with the one that it was computed from, too: row sources[r]
+  // of these flags. Null: none does.
+  const bool* source_finite = nullptr;
+  const int32_t* sources = nullptr;
+};
+
+void QuantizeRows(Stream stream, ConstMatrix x, const FlaggedRows& to);
+void BlockMatMul(Stream stream, const FlaggedRows& x, const BlockWeight& w,
                  const float* bias, Matrix y);
-void BlockMatMulSharded(Stream stream, const QuantizedRows& x,
+void BlockMatMulSharded(Stream stream, const FlaggedRows& x,
                         const BlockWeight& w, const ShardedCols& shards,
                         std::span<const Matrix> y);
-
-// NaN to the rows of y whose activations are not finite.
-void FailRows(Stream stream, const bool* finite, Matrix y);
 
 // Rows of a table of blocks, with block_pack.h's WidenRow's bits: y[t] = row
 // ids[t].
@@ -43,7 +52,7 @@ void EmbedBlocks(Stream stream, const BlockWeight& table, const int32_t* ids,
 // y's rows are slots. bias [experts, rows of w] or null.
 void MatMulGroups(Stream stream, ConstMatrix x, const WeightView& like,
                   const float* bias, const ExpertRun& run, Matrix y);
-void BlockMatMulGroups(Stream stream, const QuantizedRows& x,
+void BlockMatMulGroups(Stream stream, const FlaggedRows& x,
                        const BlockWeight& like, const float* bias,
                        const ExpertRun& run, Matrix y);
 

@@ -21,24 +21,25 @@ kernels::WeightView CudaProducts::TileView(const WeightPart& part,
   return {part.data.data(), part.type, part.rows, cols};
 }
 
-kernels::QuantizedRows CudaProducts::Quantize(ConstMatrix x, int32_t block) {
-  const kernels::QuantizedRows rows = {
-      codes_.AtLeast<int8_t>(x.rows * x.cols),
-      scales_.AtLeast<float>(x.rows * (x.cols / block)),
-      sums_.AtLeast<int16_t>(x.rows * (x.cols / 16)),
-      x.rows,
-      x.cols,
-      block};
-  kernels::cuda::QuantizeRows(runtime_.stream(), x, rows,
-                              finite_.AtLeast<bool>(x.rows));
-  return rows;
+kernels::cuda::FlaggedRows CudaProducts::Quantize(ConstMatrix x,
+                                                  int32_t block) {
+  kernels::cuda::FlaggedRows to;
+  to.rows = {codes_.AtLeast<int8_t>(x.rows * x.cols),
+             scales_.AtLeast<float>(x.rows * (x.cols / block)),
+             sums_.AtLeast<int16_t>(x.rows * (x.cols / 16)),
+             x.rows,
+             x.cols,
+             block};
+  to.finite = finite_.AtLeast<bool>(x.rows * kernels::cuda::kFinitePieces);
+  kernels::cuda::QuantizeRows(runtime_.stream(), x, to);
+  return to;
 }
 
 void CudaProducts::Multiply(ConstMatrix x, const Weight& w, const float* bias,
                             Matrix y) {
   int64_t begin = 0;
-  kernels::QuantizedRows quantized = {};
-  quantized.block = 0;
+  kernels::cuda::FlaggedRows quantized;
+  quantized.rows.block = 0;
   for (const WeightPart& part : w.parts) {
     const int64_t rows = std::min(part.rows, y.cols - begin);
     if (rows <= 0) continue;
@@ -60,11 +61,9 @@ void CudaProducts::Multiply(ConstMatrix x, const Weight& w, const float* bias,
     }
     view.blocks.rows = rows;
     const int32_t block = kernels::ActivationBlock(view.blocks.format);
-    if (quantized.block != block) quantized = Quantize(x, block);
+    if (quantized.rows.block != block) quantized = Quantize(x, block);
     kernels::cuda::BlockMatMul(runtime_.stream(), quantized, view.blocks,
                                own_bias, out);
-    kernels::cuda::FailRows(runtime_.stream(), finite_.AtLeast<bool>(x.rows),
-                            out);
   }
 }
 
@@ -84,10 +83,6 @@ void CudaProducts::MultiplySharded(ConstMatrix x, const Weight& w,
   const int32_t block = kernels::ActivationBlock(view.blocks.format);
   kernels::cuda::BlockMatMulSharded(runtime_.stream(), Quantize(x, block),
                                     view.blocks, shards, y);
-  for (const Matrix& out : y) {
-    kernels::cuda::FailRows(runtime_.stream(), finite_.AtLeast<bool>(x.rows),
-                            out);
-  }
 }
 
 bool CudaProducts::IsStream(ConstMatrix x, const Weight& w) const {

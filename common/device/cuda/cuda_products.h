@@ -57,7 +57,7 @@ class CudaProducts {
   // Whether the product is one of tiles with few rows of x.
   bool IsStream(kernels::ConstMatrix x, const Weight& w) const;
   kernels::WeightView TileView(const WeightPart& part, int64_t cols) const;
-  kernels::QuantizedRows Quantize(kernels::ConstMatrix x, int32_t block);
+  kernels::cuda::FlaggedRows Quantize(kernels::ConstMatrix x, int32_t block);
 
   kernels::cuda::Runtime& runtime_;
   const bool fast_;

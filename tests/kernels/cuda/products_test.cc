@@ -1,5 +1,6 @@
 #include "kernels/cuda/products.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -149,7 +150,9 @@ TEST(CudaMatMulTest, ShardsAreJoinedInTheTree) {
 TEST(CudaQuantizeTest, RowsHaveTheCpusCodesScalesAndSums) {
   const DotContext cpu = {nullptr, &BlockOpsFor(DotIsaFor(Isa::kPortable))};
   for (const int32_t block : {32, 256}) {
-    for (const int64_t cols : {int64_t{block}, int64_t{5} * block}) {
+    // Fewer blocks than pieces, and pieces of several blocks for a warp.
+    for (const int64_t count : {1, 5, 140}) {
+      const int64_t cols = count * block;
       auto x = SpreadActivations(9, 4, cols);
       x[static_cast<size_t>(cols) + 3] = INFINITY;
       x[static_cast<size_t>(2 * cols) + 31] = NAN;
@@ -159,13 +162,19 @@ TEST(CudaQuantizeTest, RowsHaveTheCpusCodesScalesAndSums) {
         std::vector<int8_t> codes(4 * cols, 99);
         std::vector<float> scales(4 * cols / block, -1);
         std::vector<int16_t> sums(4 * cols / 16, 77);
-        const auto finite = std::make_unique<bool[]>(4);
-        QuantizeRows(stream, input.view(),
-                     {codes.data(), scales.data(), sums.data(), 4, cols, block},
-                     finite.get());
+        const auto finite = std::make_unique<bool[]>(4 * kFinitePieces);
+        FlaggedRows to;
+        to.rows = {codes.data(), scales.data(), sums.data(), 4, cols, block};
+        to.finite = finite.get();
+        QuantizeRows(stream, input.view(), to);
         EXPECT_EQ(codes, want.codes());
         EXPECT_EQ(sums, want.sums());
-        for (int t = 0; t < 4; ++t) EXPECT_EQ(finite[t], want.finite(t));
+        for (int t = 0; t < 4; ++t) {
+          const bool* const own = finite.get() + t * kFinitePieces;
+          const bool all =
+              std::all_of(own, own + kFinitePieces, [](bool f) { return f; });
+          EXPECT_EQ(all, want.finite(t));
+        }
         EXPECT_TRUE(SameBits(scales, want.scales()));
         return scales;
       });
@@ -173,18 +182,37 @@ TEST(CudaQuantizeTest, RowsHaveTheCpusCodesScalesAndSums) {
   }
 }
 
+// A flag of any piece fails its row, in a tile and alone, in all outputs.
 TEST(CudaQuantizeTest, OutputsOfRowsThatAreNotFiniteBecomeNaN) {
-  const auto finite = std::make_unique<bool[]>(3);
-  finite[0] = finite[2] = true;
-  BothWays([&](Stream stream) {
-    OwnedMatrix y(3, 200, std::vector<float>(600, 1.5f));
-    FailRows(stream, finite.get(), y.view());
-    const auto values = y.values();
-    for (int64_t i = 0; i < 600; ++i) {
-      EXPECT_EQ(std::isnan(values[i]), i / 200 == 1);
+  const DotContext cpu = {nullptr, &BlockOpsFor(DotIsaFor(Isa::kPortable))};
+  const OwnedBlocks w(BlockFormat::kQ4_0,
+                      RandomBlockRows(BlockFormat::kQ4_0, 21, 19, 1280), 19,
+                      1280);
+  for (const int64_t tokens : {1, 3}) {
+    const OwnedRows x(cpu, SpreadActivations(22, tokens, 1280), tokens, 1280,
+                      32);
+    for (const int64_t flag : {0, 1, kFinitePieces - 1}) {
+      const auto finite = std::make_unique<bool[]>(tokens * kFinitePieces);
+      std::fill_n(finite.get(), tokens * kFinitePieces, true);
+      const int64_t failed = tokens - 1;
+      finite[failed * kFinitePieces + flag] = false;
+      BothWays([&](Stream stream) {
+        OwnedMatrix y(tokens, 19, 0);
+        OwnedMatrix part(tokens, 19, 0);
+        const std::vector<Matrix> outputs = {y.view(), part.view()};
+        BlockMatMulSharded(stream, {x.view(), finite.get()}, w.view(),
+                           {kBounds, kNodes}, outputs);
+        std::vector<float> values = y.values();
+        for (const OwnedMatrix* of : {&y, &part}) {
+          const auto all = of->values();
+          for (int64_t i = 0; i < tokens * 19; ++i) {
+            EXPECT_EQ(std::isnan(all[i]), i / 19 == failed);
+          }
+        }
+        return values;
+      });
     }
-    return values;
-  });
+  }
 }
 
 class CudaBlockTest : public testing::TestWithParam<BlockFormat> {
@@ -205,7 +233,7 @@ TEST_P(CudaBlockTest, ProductsHaveTheCpusBitsAtEveryBoundary) {
     ExpectSameProducts(
         shape, 1,
         [&](Stream stream, std::vector<Matrix>& y) {
-          BlockMatMul(stream, x.view(), w.view(), bias.data(), y[0]);
+          BlockMatMul(stream, {x.view()}, w.view(), bias.data(), y[0]);
         },
         [&](std::vector<Matrix>& y) {
           kernels::BlockMatMul(cpu_, x.view(), w.view(), bias.data(), y[0]);
@@ -222,12 +250,58 @@ TEST_P(CudaBlockTest, ShardsAreJoinedInTheTree) {
   ExpectSameProducts(
       shape, 2,
       [&](Stream stream, std::vector<Matrix>& y) {
-        BlockMatMulSharded(stream, x.view(), w.view(), {kBounds, kNodes}, y);
+        BlockMatMulSharded(stream, {x.view()}, w.view(), {kBounds, kNodes}, y);
       },
       [&](std::vector<Matrix>& y) {
         kernels::BlockMatMulSharded(cpu_, x.view(), w.view(), {kBounds, kNodes},
                                     y);
       });
+}
+
+// Blocks fewer than a pass of a single token's kernel has, as many and more.
+TEST_P(CudaBlockTest, SingleTokensHaveTheCpusBitsAtEveryPass) {
+  const int64_t block = BlockElements(GetParam());
+  for (const int64_t count : {15, 16, 17, 31, 32, 33, 63, 64, 65, 130}) {
+    if (block == kLongBlock && count > 33) break;
+    SCOPED_TRACE(count);
+    const int64_t cols = count * block;
+    const OwnedBlocks w(GetParam(), RandomBlockRows(GetParam(), 17, 17, cols),
+                        17, cols);
+    const OwnedRows x(cpu_, SpreadActivations(18, 1, cols), 1, cols,
+                      static_cast<int32_t>(block));
+    const auto bias = RandomFloats(19, 17);
+    ExpectSameProducts(
+        {1, 17, cols}, 1,
+        [&](Stream stream, std::vector<Matrix>& y) {
+          BlockMatMul(stream, {x.view()}, w.view(), bias.data(), y[0]);
+        },
+        [&](std::vector<Matrix>& y) {
+          kernels::BlockMatMul(cpu_, x.view(), w.view(), bias.data(), y[0]);
+        });
+  }
+}
+
+// Shards that end within passes and at their ends.
+TEST_P(CudaBlockTest, ASingleTokensShardsAreJoinedInTheTree) {
+  const auto block = static_cast<int32_t>(BlockElements(GetParam()));
+  for (const std::vector<int32_t>& ends :
+       {std::vector<int32_t>{1, 4, 4, 32, 64, 67}, {16, 32, 48, 64, 64, 64}}) {
+    std::vector<int32_t> bounds = {0};
+    for (const int32_t end : ends) bounds.push_back(end * block);
+    const int64_t cols = bounds.back();
+    const OwnedBlocks w(GetParam(), RandomBlockRows(GetParam(), 17, 17, cols),
+                        17, cols);
+    const OwnedRows x(cpu_, SpreadActivations(18, 1, cols), 1, cols, block);
+    ExpectSameProducts(
+        {1, 17, cols}, 2,
+        [&](Stream stream, std::vector<Matrix>& y) {
+          BlockMatMulSharded(stream, {x.view()}, w.view(), {bounds, kNodes}, y);
+        },
+        [&](std::vector<Matrix>& y) {
+          kernels::BlockMatMulSharded(cpu_, x.view(), w.view(),
+                                      {bounds, kNodes}, y);
+        });
+  }
 }
 
 TEST_P(CudaBlockTest, EmbeddedRowsAreTheCpusWidenedOnes) {

@@ -219,6 +219,17 @@ SLUICE_DEVICE uint32_t LowerHalves(uint32_t a, uint32_t b) {
 SLUICE_DEVICE uint32_t UpperHalves(uint32_t a, uint32_t b) {
   return a >> 16 | (b & 0xFFFF0000u);
 }
+// Byte i of the result: the one of a, then b, that four bits from 4 * i on of
+// `places` name, which are at most 7.
+SLUICE_DEVICE uint32_t PickBytes(uint32_t a, uint32_t b, uint32_t places) {
+  const uint64_t bytes = a | static_cast<uint64_t>(b) << 32;
+  uint32_t picked = 0;
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t place = places >> (4 * i) & 7u;
+    picked |= static_cast<uint32_t>(bytes >> (8 * place) & 255u) << (8 * i);
+  }
+  return picked;
+}
 // The larger; the other if one is NaN.
 SLUICE_DEVICE float Larger(float a, float b) { return __builtin_fmaxf(a, b); }
 

@@ -168,6 +168,9 @@ SLUICE_DEVICE uint32_t LowerHalves(uint32_t a, uint32_t b) {
 SLUICE_DEVICE uint32_t UpperHalves(uint32_t a, uint32_t b) {
   return __byte_perm(a, b, 0x7632);
 }
+SLUICE_DEVICE uint32_t PickBytes(uint32_t a, uint32_t b, uint32_t places) {
+  return __byte_perm(a, b, places);
+}
 SLUICE_DEVICE float Larger(float a, float b) { return fmaxf(a, b); }
 
 SLUICE_DEVICE uint32_t LoadWord(const void* from) {
