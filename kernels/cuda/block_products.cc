@@ -22,7 +22,7 @@ using blocks::Place;
 template <BlockFormat kFormat>
 struct BlockKernel {
   using T = Blocks<kFormat>;
-  static constexpr int kThreads = 512;
+  static constexpr int kThreads = 256;
   static constexpr int kWarps = kThreads / kWarpLanes;
   static constexpr int kElements = T::kStored.elements;
   static constexpr int kTokens = kTileTokens;
@@ -98,16 +98,23 @@ struct BlockKernel {
     } else {
       scales[0] = 1;
     }
+    // Loads have no branches: the last token stands for those that are not.
+    int64_t in[kTokens];
+    SLUICE_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      in[t] = tile.In(t < tile.tokens ? t : tile.tokens - 1);
+    }
     int32_t whole[kTokens] = {};
     int32_t least[kTokens] = {};
+    SLUICE_UNROLL
     for (int s = 0; s < T::kSubs; ++s) {
       int32_t part[kTokens] = {};
-      AddSteps<0>(a, at, s, tile, b, part);
+      AddSubBlock(a, at, s, in, b, part);
       const int32_t minimum =
           T::kLong ? minima[s / 2] >> (s % 2 * 16) & 0xFFFF : 1;
+      SLUICE_UNROLL
       for (int t = 0; t < kTokens; ++t) {
-        if (t >= tile.tokens) continue;
-        const int32_t sum = SubSum(a, tile.In(t), b, s);
+        const int32_t sum = SubSum(a, in[t], b, s);
         whole[t] += (part[t] - T::kZero * sum) * scales[s];
         least[t] += minimum * sum;
       }
@@ -115,9 +122,9 @@ struct BlockKernel {
     const float scale = T::Scale(at);
     float minimum = 0.0f;
     if constexpr (T::kMinima) minimum = T::Minimum(at);
+    SLUICE_UNROLL
     for (int t = 0; t < kTokens; ++t) {
-      if (t >= tile.tokens) continue;
-      const float one = a.x.rows.scales[tile.In(t) * blocks + b];
+      const float one = a.x.rows.scales[in[t] * blocks + b];
       const int to = At(block, block.warp(), t);
       terms.Set(to, static_cast<float>(whole[t]));
       terms.Set(to + kWarpLanes, scale * one);
@@ -137,24 +144,39 @@ struct BlockKernel {
     return sums[2 * s] + sums[2 * s + 1];
   }
 
-  // Adds the products of steps kStep and up of sub-block s.
+  // Adds the products of sub-block s with the tokens `in`.
+  static SLUICE_DEVICE void AddSubBlock(const Args& a, const Place& at, int s,
+                                        const int64_t* in, int64_t b,
+                                        int32_t* part) {
+    uint32_t x[kTokens][T::kGroups];
+    SLUICE_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      const int8_t* const codes = a.x.rows.codes + in[t] * a.x.rows.cols +
+                                  b * kElements + s * T::kGroups * 4;
+      SLUICE_UNROLL
+      for (int i = 0; i < T::kGroups; ++i) {
+        x[t][i] = LoadWritten(codes + i / 4 * 16).words[i % 4];
+      }
+    }
+    AddSteps<0>(at, s, x, part);
+  }
+  // Adds the products of steps kStep and up.
   template <int kStep>
-  static SLUICE_DEVICE void AddSteps(const Args& a, const Place& at, int s,
-                                     const ProductTile& tile, int64_t b,
+  static SLUICE_DEVICE void AddSteps(const Place& at, int s,
+                                     const uint32_t (&x)[kTokens][T::kGroups],
                                      int32_t* part) {
     if constexpr (kStep * T::kPerVector < T::kGroups) {
       B codes[T::kPerVector];
       T::template Unpack<kStep>(at, s, codes);
-      const int64_t from =
-          b * kElements + (s * T::kGroups + kStep * T::kPerVector) * 4;
+      SLUICE_UNROLL
       for (int t = 0; t < kTokens; ++t) {
-        if (t >= tile.tokens) continue;
-        const int8_t* x = a.x.rows.codes + tile.In(t) * a.x.rows.cols + from;
+        SLUICE_UNROLL
         for (int p = 0; p < T::kPerVector; ++p) {
-          part[t] = DotBytes(part[t], codes[p], LoadWord(x + 4 * p));
+          part[t] =
+              DotBytes(part[t], codes[p], x[t][kStep * T::kPerVector + p]);
         }
       }
-      AddSteps<kStep + 1>(a, at, s, tile, b, part);
+      AddSteps<kStep + 1>(at, s, x, part);
     }
   }
 

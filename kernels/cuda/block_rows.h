@@ -21,6 +21,11 @@ struct BlockArgs {
   GroupedRows grouped;
 };
 
+// Sixteen bytes, aligned, that a kernel before this one wrote.
+SLUICE_DEVICE TileA LoadWritten(const void* from) {
+  return BitCast<TileA>(LoadQuad(static_cast<const float*>(from)));
+}
+
 // Whether a row is finite. A whole warp calls.
 SLUICE_DEVICE bool IsFinite(Block& block, const FlaggedRows& x, int64_t row) {
   const int piece = block.lane() % kFinitePieces;

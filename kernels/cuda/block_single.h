@@ -157,10 +157,6 @@ struct BlockSingleKernel {
     }
   }
 
-  // Sixteen bytes, aligned, that a kernel before this one wrote.
-  static SLUICE_DEVICE TileA LoadWritten(const void* from) {
-    return BitCast<TileA>(LoadQuad(static_cast<const float*>(from)));
-  }
   // The sum of the codes of sub-block s, from pairs of sums of sixteen.
   static SLUICE_DEVICE int32_t SubSum(const uint32_t* pairs, int s) {
     const uint32_t pair = pairs[T::kGroups == 4 ? s / 2 : s];
