@@ -241,6 +241,7 @@ bool TileGatedMatMul(Stream stream, ConstMatrix x, const WeightView& w,
   return TileGatedGroups(stream, x, w, nullptr, activation, {}, y);
 }
 
+// Size: a product, its bias, how it ends, and its groups.
 bool TileGatedGroups(Stream stream, ConstMatrix x, const WeightView& like,
                      const float* bias, const Activation& activation,
                      const ExpertRun& run, Matrix y) {
