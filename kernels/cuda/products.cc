@@ -90,9 +90,12 @@ struct MatMulKernel {
   static SLUICE_DEVICE void PrefetchRows(Block& block, const Args& a,
                                          int64_t row) {
     if (a.row_bytes == 0 || block.thread() != 0) return;
+    // All resident blocks' bytes fit a cache.
+    constexpr int64_t kMost = 32 * 1024;
     const int64_t count = a.rows - row < kRows ? a.rows - row : kRows;
+    const int64_t bytes = count * a.row_bytes;
     block.Prefetch(static_cast<const uint8_t*>(a.w) + row * a.row_bytes,
-                   static_cast<int>(count * a.row_bytes));
+                   static_cast<int>(bytes < kMost ? bytes : kMost));
   }
   // A lane's columns of a shard. The last few are loaded at once, too.
   static SLUICE_DEVICE void AddShard(const Args& a, const Cell& cell, int32_t s,

@@ -245,7 +245,7 @@ struct LeafDecodeKernel {
       SLUICE_UNROLL
       for (int n = 0; n < 4; ++n) {
         float& sum = sums[n / 2].values[n % 2];
-        sum = Fma(sum, factors.of_leaf[leaf], 0.0f);
+        sum = Fma(sum, factors.of_leaf[leaf], -0.0f);
       }
       const int first = leaf * kLeafSteps;
       if (!at.seen.Meets(first * kStepPositions,

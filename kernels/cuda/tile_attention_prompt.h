@@ -242,7 +242,7 @@ struct LeafPromptKernel {
     for (TileC& tile : node.tiles) {
       SLUICE_UNROLL
       for (int v = 2 * r; v < 2 * r + 2; ++v) {
-        tile.values[v] = Fma(tile.values[v], factor, 0.0f);
+        tile.values[v] = Fma(tile.values[v], factor, -0.0f);
       }
     }
   }

@@ -113,7 +113,7 @@ void StartProduct(Stream stream, TileArgs& args, const ExpertRun& run) {
   SLUICE_CHECK(wide || !grouped || rows <= 8);
   SLUICE_CHECK(!grouped || rows <= kTileGroupRows);
   if (!grouped) args.grouped.tile_rows = wide ? 32 : 8;
-  if (!wide && CanStream(args, kType, {})) {
+  if (!wide && CanStream(stream, args, kType, {})) {
     return StartStream(stream, args, kType, {}, run.max_groups);
   }
   const int64_t per_tile = args.grouped.tile_rows;
@@ -142,7 +142,8 @@ bool StreamInto(Stream stream, TileArgs args, WeightType type,
                 const StreamEnd& end, int64_t max_groups) {
   const bool grouped = args.grouped.groups != nullptr;
   if (!grouped) args.grouped.tile_rows = kStreamTokens;
-  if (args.grouped.tile_rows > kStreamTokens || !CanStream(args, type, end)) {
+  if (args.grouped.tile_rows > kStreamTokens ||
+      !CanStream(stream, args, type, end)) {
     return false;
   }
   SLUICE_CHECK(grouped || args.x.rows <= kFewTokens);
@@ -208,8 +209,7 @@ void TileMatMulSharded(Stream stream, ConstMatrix x, const WeightView& w,
 
 int32_t TileGroupRows(Stream stream, int64_t pairs, int64_t experts,
                       const TileMemory& memory) {
-  constexpr int64_t kFewRows = 8;
-  if (pairs <= kFewRows * experts) return kFewRows;
+  if (pairs <= kFewTokens * experts) return kFewTokens;
   // Half of a large group's rows are there, and its operands and levels fit.
   constexpr int64_t kManyRows = kLargeGroupRows / 2;
   constexpr size_t kLargeShared = 128 * 1024;

@@ -1,5 +1,7 @@
 #include "kernels/cuda/tile_stream.h"
 
+#include <algorithm>
+
 #include "common/base/check.h"
 #include "kernels/cuda/gate.h"
 #include "kernels/cuda/tile_stream_units.h"
@@ -148,6 +150,20 @@ bool HasWholeUnits(const ShardArgs& shards) {
 }
 
 template <typename Unit, bool kGated, int kTokens>
+size_t SharedBytes(const TileArgs& args) {
+  using Kernel = StreamKernel<Unit, kGated, kTokens>;
+  return sizeof(float) * kCells * Kernel::kTiles *
+             static_cast<size_t>(args.shards.num_shards) +
+         UnitStream<Unit, Kernel::kTiles, kTokens>::SharedBytes(kStreamWarps);
+}
+
+template <typename Unit, bool kGated>
+size_t MostSharedBytes(const TileArgs& args) {
+  return std::max(SharedBytes<Unit, kGated, 1>(args),
+                  SharedBytes<Unit, kGated, kStreamTokens>(args));
+}
+
+template <typename Unit, bool kGated, int kTokens>
 void StartUnits(Stream stream, const StreamArgs& args, int64_t max_groups) {
   using Kernel = StreamKernel<Unit, kGated, kTokens>;
   const int64_t tiles =
@@ -156,26 +172,44 @@ void StartUnits(Stream stream, const StreamArgs& args, int64_t max_groups) {
       args.tile.grouped.groups != nullptr
           ? max_groups
           : (args.tile.x.rows + kStreamTokens - 1) / kStreamTokens;
-  const size_t partials = sizeof(float) * kCells * Kernel::kTiles *
-                          static_cast<size_t>(args.tile.shards.num_shards);
-  Launch<Kernel>(
-      stream, tiles * groups,
-      partials +
-          UnitStream<Unit, Kernel::kTiles, kTokens>::SharedBytes(kStreamWarps),
-      args);
+  Launch<Kernel>(stream, tiles * groups,
+                 SharedBytes<Unit, kGated, kTokens>(args.tile), args);
+}
+
+// Calls `with` with a type's unit.
+template <typename With>
+auto WithUnit(WeightType type, const With& with) {
+  switch (type) {
+    case WeightType::kBf16:
+      return with(Bf16Unit());
+    case WeightType::kE4m3:
+      return with(RunUnit<E4m3Codes>());
+    case WeightType::kQ8_0:
+      return with(RunUnit<Q8Codes>());
+    case WeightType::kQ4_0:
+      return with(RunUnit<Q4Codes>());
+    default:
+      return with(RunUnit<Mxfp4Codes>());
+  }
 }
 
 }  // namespace
 
-bool CanStream(const TileArgs& args, WeightType type, const StreamEnd& end) {
+bool CanStream(Stream stream, const TileArgs& args, WeightType type,
+               const StreamEnd& end) {
   if (end.gated && args.rows % (2 * kTileSide) != 0) return false;
-  return args.aligned &&
-         (type != WeightType::kBf16 || HasWholeUnits<Bf16Unit>(args.shards));
+  return args.aligned && WithUnit(type, [&](auto unit) {
+           using Unit = decltype(unit);
+           // Of any count of tokens: it chooses no other path.
+           const size_t most = end.gated ? MostSharedBytes<Unit, true>(args)
+                                         : MostSharedBytes<Unit, false>(args);
+           return HasWholeUnits<Unit>(args.shards) &&
+                  most <= LimitsOf(stream).shared_bytes;
+         });
 }
 
 void StartStream(Stream stream, const TileArgs& args, WeightType type,
                  const StreamEnd& end, int64_t max_groups) {
-  SLUICE_CHECK(CanStream(args, type, end));
   SLUICE_CHECK(!end.adds || args.shards.num_outputs == 1);
   const StreamArgs all = {args, end};
   const bool alone = args.grouped.groups != nullptr
@@ -191,18 +225,7 @@ void StartStream(Stream stream, const TileArgs& args, WeightType type,
     return alone ? StartUnits<Unit, false, 1>(stream, all, max_groups)
                  : StartUnits<Unit, false, kMost>(stream, all, max_groups);
   };
-  switch (type) {
-    case WeightType::kBf16:
-      return start(Bf16Unit());
-    case WeightType::kE4m3:
-      return start(RunUnit<E4m3Codes>());
-    case WeightType::kQ8_0:
-      return start(RunUnit<Q8Codes>());
-    case WeightType::kQ4_0:
-      return start(RunUnit<Q4Codes>());
-    default:
-      return start(RunUnit<Mxfp4Codes>());
-  }
+  WithUnit(type, start);
 }
 
 }  // namespace sluice::kernels::cuda

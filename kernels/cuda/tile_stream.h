@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/tile_chains.h"
+#include "kernels/cuda/tile_products.h"
 #include "kernels/elementwise.h"
 #include "kernels/weight_type.h"
 
@@ -14,7 +15,7 @@ namespace sluice::kernels::cuda {
 // lane's next weights always on their way. The first of them are asked for
 // before the activations are there.
 
-inline constexpr int kStreamTokens = 8;
+inline constexpr int kStreamTokens = kFewTokens;
 
 // What is done with an output's sum.
 struct StreamEnd {
@@ -24,8 +25,9 @@ struct StreamEnd {
 };
 
 // Whether the weight's leaves are whole steps of its tiles, and gated rows
-// whole tiles: what the kernels take.
-bool CanStream(const TileArgs& args, WeightType type, const StreamEnd& end);
+// whole tiles, and the device has enough shared memory: what the kernels take.
+bool CanStream(Stream stream, const TileArgs& args, WeightType type,
+               const StreamEnd& end);
 
 // Starts the product, in tiles of kStreamTokens tokens or, with groups of
 // experts, at most `max_groups` of them.

@@ -108,11 +108,14 @@ struct RunUnit {
 
 // A warp's chains of one leaf for kTiles tiles of 16 rows, of at most kTokens
 // tokens. kStages units of each are on their way at once: every lane copies to
-// shared memory what it will read itself, so no lane waits for another.
+// shared memory what it will read itself, so no lane waits for another; what it
+// has read it has multiplied before it copies to the same place again.
 template <typename Unit, int kTiles, int kTokens>
 class UnitStream {
  public:
-  static constexpr int kStages = 8 / kTiles;
+  // Two quads of eight tokens would leave a multiprocessor one block.
+  static constexpr int kStages =
+      (kTokens > 1 && Unit::kQuads == 2 ? 4 : 8) / kTiles;
   static constexpr int kUnitWords = Unit::kWords * kWarpLanes;
   static constexpr int kStageWords = kTiles * kUnitWords;
   static constexpr int kQuadWords = kTokens * kTileSide;

@@ -19,6 +19,20 @@ void Check(cudaError_t error, const char* what) {
   std::abort();
 }
 
+__global__ void Probe() {}
+
+// Whether the code that this device runs waits for its inputs
+// (Block::WaitForInputs): compiled for sm_90 and later, not for an older
+// architecture and then by the driver.
+bool CodeWaits() {
+  cudaFuncAttributes code = {};
+  if (cudaFuncGetAttributes(&code, Probe) != cudaSuccess) {
+    cudaGetLastError();
+    return false;
+  }
+  return code.ptxVersion >= 90;
+}
+
 class GpuRuntime final : public Runtime, LaunchGraphs::Device {
  public:
   GpuRuntime(int index, DeviceFacts facts)
@@ -291,7 +305,7 @@ std::unique_ptr<Runtime> Runtime::Open(int index, std::string* error) {
           cudaSuccess) {
     device.bytes_per_second = 2e3 * kilohertz * bits / 8;  // two a clock
   }
-  device.launches_early = facts.major >= 9;
+  device.launches_early = facts.major >= 9 && CodeWaits();
   device.free_memory = free_bytes;
   device.total_memory = total_bytes;
   return std::make_unique<GpuRuntime>(index, std::move(device));

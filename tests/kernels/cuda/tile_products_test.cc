@@ -7,6 +7,7 @@
 
 #include "common/tensor/weight_format.h"
 #include "gtest/gtest.h"
+#include "kernels/cuda/row_ops.h"
 #include "kernels/elementwise.h"
 #include "kernels/matmul.h"
 #include "tests/kernels/cuda/both_ways.h"
@@ -243,6 +244,40 @@ TEST_P(TileProductsTest, RowsAreGatedAtOnce) {
       });
       EXPECT_TRUE(SameBits(got, want)) << clamps << grouped;
     }
+  }
+}
+
+// Blocks of small devices have less shared memory: other kernels, or the same
+// ones, and the same bits.
+TEST_P(TileProductsTest, SmallDevicesHaveTheSameBits) {
+  const TiledWeights w(GetParam(), 24, 64, 320);
+  const std::vector<int32_t> bounds = {0, 64, 96, 224, 320};
+  const TreeNode root = {0, 4};
+  for (const int64_t tokens : {1, 2, 8}) {
+    const OwnedMatrix x(tokens, 320, RandomFloats(25, tokens * 320));
+    std::vector<std::vector<float>> got;
+    for (const size_t shared : {227, 99, 48}) {
+      Machine machine(Schedule::kForward);
+      machine.Limit({shared * 1024, 1});
+      OwnedMatrix plain(tokens, 64);
+      TileMatMul(&machine, x.view(), w.view(), nullptr, plain.view());
+      OwnedMatrix sums(tokens, 64);
+      const Matrix out = sums.view();
+      TileMatMulSharded(&machine, x.view(), w.view(), {bounds, {&root, 1}},
+                        {&out, 1});
+      OwnedMatrix gated(tokens, 32);
+      if (!TileGatedMatMul(&machine, x.view(), w.view(), {}, gated.view())) {
+        SiluMul(&machine, plain.view(), gated.view());
+      }
+      EXPECT_THAT(machine.faults(), testing::IsEmpty()) << shared;
+      std::vector<float>& all = got.emplace_back(plain.values());
+      for (const OwnedMatrix* more : {&sums, &gated}) {
+        const std::vector<float> values = more->values();
+        all.insert(all.end(), values.begin(), values.end());
+      }
+    }
+    EXPECT_TRUE(SameBits(got[1], got[0])) << tokens;
+    EXPECT_TRUE(SameBits(got[2], got[0])) << tokens;
   }
 }
 
