@@ -27,7 +27,8 @@ struct NormKernel {
   static constexpr int kPiece = kQuads * 4 * kThreads;
   static constexpr bool kWaitsItself = true;
   // Of a multiprocessor: 64 registers a thread.
-  static constexpr int kLeastBlocks = 1024 / kThreads;
+  // A multiprocessor has room for sixteen blocks at least.
+  static constexpr int kLeastBlocks = kThreads < 64 ? 16 : 1024 / kThreads;
   using Own = OwnFour<kThreads>;
   using Args = NormArgs;
   static size_t SharedBytes(int64_t cols) {
