@@ -9,7 +9,7 @@
 namespace sluice::kernels::cuda {
 namespace {
 
-// Rows of x from which on this is worth it: fewer are TileKernel's.
+// Rows of x from which on this is worth it: fewer are tile_stream.h's.
 constexpr int64_t kGemmFrom = kFewTokens + 1;
 // Pieces of an output, at most.
 constexpr int kMostPieces = 16;

@@ -10,9 +10,9 @@
 
 namespace sluice::kernels::cuda {
 
-// Products of tile_products.h for up to eight tokens at once, whose time is
-// that of reading the weights: a block per 16 rows, a warp per leaf, and every
-// lane's next weights always on their way. The first of them are asked for
+// Products of tile_products.h for up to eight tokens at once. Reading the
+// weights takes their time, so every lane's next weights are always on their
+// way. A block has 16 rows, a warp a leaf. The first of them are asked for
 // before the activations are there.
 
 inline constexpr int kStreamTokens = kFewTokens;

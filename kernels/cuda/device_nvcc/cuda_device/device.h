@@ -265,20 +265,24 @@ __global__ void __launch_bounds__(K::kThreads, LeastBlocks<K>())
   K::Run(block, args);
 }
 
-// Of the current device.
+// Of the current device. Every product asks, so a thread keeps the answer.
 inline DeviceLimits LimitsOf(Stream) {
+  thread_local int known = -1;
+  thread_local DeviceLimits limits;
   int device = 0;
+  if (cudaGetDevice(&device) == cudaSuccess && device == known) return limits;
   int bytes = 0;
   int count = 0;
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin,
+  if (cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin,
                              device) != cudaSuccess ||
       cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) !=
           cudaSuccess) {
     cudaGetLastError();
     return {};
   }
-  return {static_cast<size_t>(bytes), count};
+  known = device;
+  limits = {static_cast<size_t>(bytes), count};
+  return limits;
 }
 
 // Lets a kernel's blocks have as much shared memory as the device has for one:
