@@ -12,8 +12,8 @@ namespace sluice::kernels::cuda {
 
 // Products of tile_products.h for up to eight tokens at once. Reading the
 // weights takes their time, so every lane's next weights are always on their
-// way. A block has 16 rows, a warp a leaf. The first of them are asked for
-// before the activations are there.
+// way; the first ones are asked for before the activations are there. A block
+// has 16 rows, a warp a leaf.
 
 inline constexpr int kStreamTokens = kFewTokens;
 
