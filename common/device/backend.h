@@ -40,6 +40,8 @@ struct BackendInfo {
   // The NUMA node of the threads that compute, where they are pinned to CPUs
   // of one node.
   int memory_node = kAnyNode;
+  // A step may begin before the one before it has ended: see SubmitStep.
+  bool overlaps_steps = false;
   // Device addresses are host addresses, so no copies are needed.
   bool shares_host_memory = false;
 };
@@ -121,7 +123,13 @@ class Backend {
   // Returns when all enqueued operations are done. For results that the host
   // needs within a step: rows for remote experts.
   virtual void Sync() = 0;
-  // Returns when all operations of the step are done.
+  // The step is enqueued whole. If the backend overlaps steps, one more may
+  // begin now, before EndStep; what is copied from the host and to it stays in
+  // place until EndStep of its own step.
+  virtual void SubmitStep() {}
+  // Whether the oldest step that has not ended is done: EndStep does not wait.
+  virtual bool StepIsDone() { return true; }
+  // Returns when all operations of the oldest step that has not ended are done.
   virtual StepTimes EndStep() = 0;
 
   // x[t] = table[token_ids[t]] on every rank. Only one rank has the table;

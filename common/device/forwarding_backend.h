@@ -37,6 +37,8 @@ class ForwardingBackend : public Backend {
   }
   void BeginStep(const StepInputs& step) override { inner_->BeginStep(step); }
   void Sync() override { inner_->Sync(); }
+  void SubmitStep() override { inner_->SubmitStep(); }
+  bool StepIsDone() override { return inner_->StepIsDone(); }
   StepTimes EndStep() override { return inner_->EndStep(); }
   void Embed(const Weight* table, DeviceMatrix x) override {
     inner_->Embed(table, x);

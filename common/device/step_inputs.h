@@ -55,6 +55,8 @@ struct StepInputs {
   StepHeader header;
   int32_t num_tokens = 0;       // T
   int32_t num_logits_rows = 0;  // how many of the rows want logits
+  // Below 0: the token that the step before, which is not done yet, draws from
+  // its logits row -1 - id.
   std::vector<int32_t> token_ids;
   std::vector<int32_t> positions;
   std::vector<int32_t> logits_rows;  // rising rows of the step

@@ -34,9 +34,12 @@ StageSteps::StageSteps(Stage* stage, int count, int length,
     state.blocks.assign(static_cast<size_t>(limits.num_kv_groups), blocks);
     chunks_[static_cast<size_t>(i)].sequence = SequenceId(i + 1);
   }
+  older_chunks_ = chunks_;
 }
 
-double StageSteps::Step(int tokens) {
+std::vector<Stage::ChunkInput> StageSteps::Prepare(int tokens,
+                                                   bool takes_drawn) {
+  std::swap(chunks_, older_chunks_);
   const auto ids =
       static_cast<size_t>(std::min(250, stage_.info().limits.vocab_size));
   std::vector<Stage::ChunkInput> inputs;
@@ -57,13 +60,35 @@ double StageSteps::Step(int tokens) {
     }
     chunk.logits = LogitsWanted::kLast;
     chunk.samples = true;
-    inputs.push_back({&chunk, &states_[i]});
+    inputs.push_back({&chunk, &states_[i], takes_drawn});
   }
+  return inputs;
+}
+
+double StageSteps::Step(int tokens) {
+  const auto inputs = Prepare(tokens, /*takes_drawn=*/false);
   HiddenStates out;
   std::vector<SequenceResult> results;
   const TimePoint start = Clock::now();
   stage_.Run(inputs, {}, out, results);
   return Seconds(Clock::now() - start);
+}
+
+std::vector<double> StageSteps::StepsAhead(int count) {
+  SLUICE_CHECK(stage_.overlaps_steps());
+  HiddenStates out;
+  std::vector<SequenceResult> results;
+  std::vector<double> seconds;
+  stage_.Begin(Prepare(1, /*takes_drawn=*/false), {});
+  TimePoint start = Clock::now();
+  for (int i = 1; i <= count; ++i) {
+    if (i < count) stage_.Begin(Prepare(1, /*takes_drawn=*/true), {});
+    stage_.Finish(out, results);
+    const TimePoint stop = Clock::now();
+    seconds.push_back(Seconds(stop - start));
+    start = stop;
+  }
+  return seconds;
 }
 
 void StageSteps::Rewind(int length) {

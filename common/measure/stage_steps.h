@@ -26,14 +26,24 @@ class StageSteps {
   // Returns the seconds of one step of `tokens` more tokens of every sequence.
   double Step(int tokens);
 
+  // Returns the seconds of each of `count` steps of one token more of every
+  // sequence, from result to result. All but the first continue the token that
+  // the step before draws, and begin before it is done. The stage overlaps
+  // steps; no penalties.
+  std::vector<double> StepsAhead(int count);
+
   // Forgets every sequence's tokens from position `length` on: the next step
   // computes there again. Not for sampling with penalties.
   void Rewind(int length);
 
  private:
+  std::vector<Stage::ChunkInput> Prepare(int tokens, bool takes_drawn);
+
   Stage& stage_;
   std::vector<Stage::SequenceState> states_;
+  // Of the present step and of the one before, which may be in flight.
   std::vector<Chunk> chunks_;
+  std::vector<Chunk> older_chunks_;
 };
 
 }  // namespace sluice::measure

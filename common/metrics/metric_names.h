@@ -215,6 +215,7 @@ inline constexpr Name kStageGpuBusy = "sluice_stage_gpu_busy_ratio";
 inline constexpr Name kStageGpuEccErrors = "sluice_stage_gpu_ecc_errors_total";
 inline constexpr Name kStageGpuXidErrors = "sluice_stage_gpu_xid_errors_total";
 inline constexpr Name kStageSteps = "sluice_stage_steps_total";
+inline constexpr Name kStageStepsAhead = "sluice_stage_steps_ahead_total";
 inline constexpr Name kStageTokens = "sluice_stage_tokens_total";
 // A stage's remote experts: host (a name of the placement).
 inline constexpr Name kStageExpertUp = "sluice_stage_expert_up";

@@ -173,7 +173,7 @@ void StageModel::SetRows(int32_t num_tokens) {
   }
 }
 
-StepTimes StageModel::Run(const StepInputs& step, const StepIo& io) {
+void StageModel::Begin(const StepInputs& step, const StepIo& io) {
   backend_.BeginStep(step);
   SetRows(step.num_tokens);
   // The other ranks have copied the rows before rank 0 changes them: the first
@@ -201,7 +201,7 @@ StepTimes StageModel::Run(const StepInputs& step, const StepIo& io) {
   } else if (plan_.rank == 0 && !in_place) {
     backend_.CopyOut(x, io.hidden);
   }
-  return backend_.EndStep();
+  backend_.SubmitStep();
 }
 
 void StageModel::RunLogits(const StepInputs& step, const StepIo& io,

@@ -65,9 +65,18 @@ class StageModel {
   StageModel(StageModelShape shape, RankPlan plan, RankWeights weights,
              const Dependencies& dependencies);
 
-  // Runs one step and returns when it is done. Rank 0 alone brings tasks and
-  // raw logits, and writes to `hidden`.
-  StepTimes Run(const StepInputs& step, const StepIo& io);
+  // Enqueues one step. Rank 0 alone brings tasks and raw logits, and writes to
+  // `hidden`. `step` and what `io` points to stay in place until its End.
+  void Begin(const StepInputs& step, const StepIo& io);
+  // Whether one more step may begin before End.
+  bool overlaps_steps() const {
+    return backend_.info().overlaps_steps &&
+           activations_.remote_experts == nullptr;
+  }
+  // Whether End does not wait.
+  bool IsDone() { return backend_.StepIsDone(); }
+  // Returns when the oldest step that was begun is done.
+  StepTimes End() { return backend_.EndStep(); }
 
   // Rows of the last step whose remote experts gave no answer; a row may be
   // listed for several layers. Their results, keys and values have no meaning.

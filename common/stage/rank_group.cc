@@ -29,7 +29,8 @@ RankGroup::~RankGroup() {
   threads_.clear();
 }
 
-void RankGroup::RunStep(const StepInputs& step, const StepIo& io) {
+void RankGroup::Begin(const StepInputs& step, const StepIo& io) {
+  if (overlaps_steps()) return ranks_[0].model->Begin(step, io);
   step_ = &step;
   io_ = io;
   Meet();
@@ -37,9 +38,18 @@ void RankGroup::RunStep(const StepInputs& step, const StepIo& io) {
   Meet();
 }
 
+void RankGroup::End() {
+  if (overlaps_steps()) EndRank(0);
+}
+
 void RankGroup::RunRank(size_t rank) {
   const StepIo io = rank == 0 ? io_ : StepIo{.hidden = io_.hidden};
-  const StepTimes times = ranks_[rank].model->Run(*step_, io);
+  ranks_[rank].model->Begin(*step_, io);
+  EndRank(rank);
+}
+
+void RankGroup::EndRank(size_t rank) {
+  const StepTimes times = ranks_[rank].model->End();
   if (!times_.empty()) times_[rank] = times.collectives;
   if (rank == 0) sampling_ = times.sampling;
 }

@@ -13,7 +13,7 @@
 namespace sluice {
 
 // The tensor-parallel ranks of one stage: threads of this process, each with
-// its own backend and slice of the model. The thread that calls RunStep is rank
+// its own backend and slice of the model. The thread that calls Begin is rank
 // 0; the others sleep between steps.
 class RankGroup {
  public:
@@ -28,8 +28,16 @@ class RankGroup {
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
 
-  // Runs one step on all ranks and returns when all are done.
-  void RunStep(const StepInputs& step, const StepIo& io);
+  // Whether a step may begin before the one before it has ended.
+  bool overlaps_steps() const {
+    return threads_.empty() && ranks_[0].model->overlaps_steps();
+  }
+  // Begins one step on all ranks: if they do not overlap steps, runs it.
+  void Begin(const StepInputs& step, const StepIo& io);
+  // Whether End does not wait.
+  bool IsDone() { return !overlaps_steps() || ranks_[0].model->IsDone(); }
+  // Returns when the oldest step that was begun is done on all ranks.
+  void End();
 
   // Failed rows of the last step: see StageModel. Rank 0 reports for all.
   const std::vector<RowFailure>& failed_rows() const {
@@ -45,6 +53,7 @@ class RankGroup {
 
  private:
   void RunRank(size_t rank);
+  void EndRank(size_t rank);
   // Waits for all ranks; a single rank goes on.
   void Meet() {
     if (!threads_.empty()) meeting_.Arrive();

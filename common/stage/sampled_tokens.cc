@@ -25,9 +25,11 @@ bool SampledTokens::HasAll(const StepPlan& plan) const {
 }
 
 Status SampledTokens::Resolve(StepPlan& plan,
-                              std::vector<SequenceResult>& failed) const {
+                              std::vector<SequenceResult>& failed,
+                              std::optional<StepId> in_flight) const {
   for (Chunk& chunk : plan.chunks) {
     if (!chunk.sampled_by.has_value()) continue;
+    if (chunk.sampled_by == in_flight) continue;
     const auto step = steps_.find(*chunk.sampled_by);
     if (step == steps_.end() || !step->second.contains(chunk.sequence)) {
       return FailedPrecondition("chunk of sequence ", chunk.sequence,

@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_STAGE_SAMPLED_TOKENS_H_
 
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -21,10 +22,12 @@ class SampledTokens {
   // Whether this has had the results of all steps that `plan`'s chunks name.
   bool HasAll(const StepPlan& plan) const;
 
-  // Sets the tokens of the chunks that name a step. A sequence that failed in
-  // its step keeps the placeholder and joins `failed`, with its status.
-  // FAILED_PRECONDITION if a step sampled no token for its sequence.
-  Status Resolve(StepPlan& plan, std::vector<SequenceResult>& failed) const;
+  // Sets the tokens of the chunks that name a step, but for those of
+  // `in_flight`. A sequence that failed in its step keeps the placeholder and
+  // joins `failed`, with its status. FAILED_PRECONDITION if a step sampled no
+  // token for its sequence.
+  Status Resolve(StepPlan& plan, std::vector<SequenceResult>& failed,
+                 std::optional<StepId> in_flight = {}) const;
 
   void Clear() { steps_.clear(); }
 

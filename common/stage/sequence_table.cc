@@ -12,14 +12,15 @@ SequenceTable::SequenceTable(const PlanLimits& limits, bool knows_sampled)
       block_users_(limits.num_blocks, 0),
       block_group_(limits.num_blocks, 0) {}
 
-Status SequenceTable::Apply(const StepPlan& plan) {
+Status SequenceTable::Apply(const StepPlan& plan,
+                            std::optional<StepId> in_flight) {
   LeaveBehind();
   for (SequenceId id : plan.ended) SLUICE_RETURN_IF_ERROR(End(id));
   for (const StartedSequence& started : plan.started) {
     SLUICE_RETURN_IF_ERROR(StartOne(started));
   }
   for (const Chunk& chunk : plan.chunks) {
-    SLUICE_RETURN_IF_ERROR(TakeChunk(chunk));
+    SLUICE_RETURN_IF_ERROR(TakeChunk(chunk, in_flight));
   }
   return OkStatus();
 }
@@ -28,7 +29,8 @@ void SequenceTable::LetGo(BlockId block) {
   if (--block_users_[block.value()] == 0) --blocks_alive_;
 }
 
-// The last plan has run, so a sequence's next query is where that plan ended.
+// The last plan runs before the next one, so a sequence's next query is where
+// that plan ended.
 void SequenceTable::LeaveBehind() {
   for (SequenceId id : advanced_) {
     const auto found = sequences_.find(id);
@@ -145,7 +147,8 @@ Status SequenceTable::AppendBlocks(
   return OkStatus();
 }
 
-Status SequenceTable::TakeChunk(const Chunk& chunk) {
+Status SequenceTable::TakeChunk(const Chunk& chunk,
+                                std::optional<StepId> in_flight) {
   const auto found = sequences_.find(chunk.sequence);
   if (found == sequences_.end()) {
     return FailedPrecondition("chunk of sequence ", chunk.sequence,
@@ -177,6 +180,7 @@ Status SequenceTable::TakeChunk(const Chunk& chunk) {
     }
   }
   SLUICE_RETURN_IF_ERROR(TakeTokens(chunk, entry));
+  entry.awaits_token = chunk.sampled_by && chunk.sampled_by == in_flight;
   entry.num_drafts = chunk.num_draft_tokens;
   entry.computed = end - entry.num_drafts;
   advanced_.push_back(chunk.sequence);
@@ -225,15 +229,30 @@ std::vector<Stage::ChunkInput> SequenceTable::Inputs(
   std::vector<Stage::ChunkInput> inputs;
   inputs.reserve(plan.chunks.size());
   for (const Chunk& chunk : plan.chunks) {
-    inputs.push_back({&chunk, &sequences_.at(chunk.sequence).state});
+    const Entry& entry = sequences_.at(chunk.sequence);
+    inputs.push_back({&chunk, &entry.state, entry.awaits_token});
   }
   return inputs;
 }
 
+bool SequenceTable::CountsTokens(SequenceId id) const {
+  const auto found = sequences_.find(id);
+  return found != sequences_.end() && found->second.state.counts.has_value();
+}
+
 void SequenceTable::Append(const std::vector<SequenceResult>& results) {
   for (const SequenceResult& result : results) {
-    Entry& entry = sequences_.at(result.sequence);
+    const auto found = sequences_.find(result.sequence);
+    if (found == sequences_.end()) continue;
+    Entry& entry = found->second;
     Stage::SequenceState& state = entry.state;
+    if (std::exchange(entry.awaits_token, false)) {
+      // A failure leaves the placeholder.
+      if (!result.sampled.empty()) {
+        state.tokens.back() = result.sampled.back().token;
+      }
+      continue;
+    }
     if (entry.num_drafts > 0) {
       Accept(0, entry);
       // All but the last were drafts, and are computed.

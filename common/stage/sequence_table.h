@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_STAGE_SEQUENCE_TABLE_H_
 
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -29,14 +30,20 @@ class SequenceTable {
   // first: behind the prefix hits, or where their replay starts) nor behind
   // drafts of that one; a replay that is not within the hits; tokens that
   // differ from the history's; a block table that is too short; a block in two
-  // KV groups. After an error the table must be cleared.
-  Status Apply(const StepPlan& plan);
+  // KV groups. After an error the table must be cleared. Chunks that
+  // `in_flight` samples for bring a placeholder, which Append replaces.
+  Status Apply(const StepPlan& plan, std::optional<StepId> in_flight = {});
 
   // Returns the plan's chunks with their sequences, after Apply; valid until
   // the next Apply or Clear.
   std::vector<Stage::ChunkInput> Inputs(const StepPlan& plan) const;
 
-  // Appends the sampled tokens to the histories, in the place of drafts.
+  // Whether a token that is drawn for the sequence depends on the counts of
+  // those before.
+  bool CountsTokens(SequenceId id) const;
+
+  // Appends the sampled tokens to the histories, in the place of drafts and
+  // placeholders. A sequence that a later plan ended has none.
   void Append(const std::vector<SequenceResult>& results);
 
   void Clear();
@@ -57,6 +64,8 @@ class SequenceTable {
     // The last chunk's drafts, at the end of the history until the next chunk
     // or the result tells how many are accepted.
     int32_t num_drafts = 0;
+    // The history's last token is a placeholder.
+    bool awaits_token = false;
     // Per KV group: the number of blocks at the front that are behind its
     // window. Their entries are 0 and not read.
     std::vector<int32_t> evicted;
@@ -66,7 +75,7 @@ class SequenceTable {
   void LetGo(BlockId block);
   Status End(SequenceId id);
   Status StartOne(const StartedSequence& started);
-  Status TakeChunk(const Chunk& chunk);
+  Status TakeChunk(const Chunk& chunk, std::optional<StepId> in_flight);
   static void Accept(int32_t num_accepted, Entry& entry);
   Status TakeTokens(const Chunk& chunk, Entry& entry) const;
   Status TakeHits(const StartedSequence& started, Entry& entry);

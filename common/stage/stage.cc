@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -11,6 +12,15 @@
 #include "common/stage/step_sampler.h"
 
 namespace sluice {
+
+struct Stage::Flight {
+  explicit Flight(const StepLimits& limits) : inputs(limits) {}
+  StepInputs inputs;
+  HiddenStates hidden;
+  std::vector<ChunkInput> chunks;
+  std::optional<StepSampler> sampler;
+  bool ran = false;  // has tokens
+};
 
 Stage::Stage() = default;
 Stage::~Stage() = default;
@@ -23,8 +33,8 @@ TraceSpan Stage::sampling() const {
   return ran_ ? ranks_->sampling() : TraceSpan();
 }
 
-void Stage::FillInputs(const std::vector<ChunkInput>& chunks) {
-  StepInputs& step = *inputs_;
+void Stage::FillInputs(const std::vector<ChunkInput>& chunks,
+                       StepInputs& step) {
   step.num_tokens = 0;
   std::vector<int64_t> table_ends(step.kv_groups.size(), 0);
   for (const ChunkInput& input : chunks) {
@@ -34,6 +44,9 @@ void Stage::FillInputs(const std::vector<ChunkInput>& chunks) {
     for (int32_t i = 0; i < count; ++i) {
       step.token_ids[first + i] = chunk.tokens[i];
       step.positions[first + i] = chunk.start + i;
+    }
+    if (input.takes_drawn) {
+      step.token_ids[first] = -1 - Oldest().sampler->DrawnRow(chunk.sequence);
     }
     for (size_t g = 0; g < step.kv_groups.size(); ++g) {
       KvGroupInputs& group = step.kv_groups[g];
@@ -74,39 +87,65 @@ void Stage::NoteFailures(const std::vector<ChunkInput>& chunks) {
   }
 }
 
-void Stage::Run(const std::vector<ChunkInput>& chunks, HiddenStates in,
-                HiddenStates& out, std::vector<SequenceResult>& results,
-                const StepHeader& header) {
-  results.clear();
-  failed_.clear();
-  ran_ = false;
+void Stage::MakeFlights(const StepLimits& limits) {
+  for (int i = 0; i < (overlaps_steps() ? 2 : 1); ++i) {
+    flights_.push_back(std::make_unique<Flight>(limits));
+  }
+}
+
+bool Stage::overlaps_steps() const {
+  return info_.is_first() && info_.is_last() && ranks_->overlaps_steps();
+}
+
+bool Stage::Draws(SequenceId sequence) const {
+  return Oldest().sampler->DrawnRow(sequence) >= 0;
+}
+
+bool Stage::IsDone() const { return !Oldest().ran || ranks_->IsDone(); }
+
+void Stage::Begin(const std::vector<ChunkInput>& chunks, HiddenStates in,
+                  const StepHeader& header) {
+  SLUICE_CHECK(begun_ - finished_ < (overlaps_steps() ? 2u : 1u));
   if (step_delay_ > Duration::zero()) std::this_thread::sleep_for(step_delay_);
-  out = HiddenStates();
-  FillInputs(chunks);
-  StepInputs& step = *inputs_;
+  Flight& flight = Next();
+  StepInputs& step = flight.inputs;
+  FillInputs(chunks, step);
+  ++begun_;
   SLUICE_CHECK(info_.is_first() || in.rows == step.num_tokens);
   step.header = header;
   step.num_logits_rows = 0;
   if (info_.is_first() && !info_.is_last()) {
     in = HiddenStates(step.num_tokens, info_.hidden_size);
   }
+  flight.chunks = chunks;
+  flight.hidden = std::move(in);
+  flight.sampler.emplace(chunks, info_.limits.vocab_size);
+  flight.ran = step.num_tokens > 0;  // else a plan that only starts or ends
   StepIo io;
-  io.hidden = in.values();
+  io.hidden = flight.hidden.values();
   io.layers_done = &layers_done_;
-  StepSampler sampler(chunks, info_.limits.vocab_size);
   if (info_.is_last()) {
-    step.num_logits_rows = static_cast<int32_t>(sampler.rows().size());
-    std::copy(sampler.rows().begin(), sampler.rows().end(),
-              step.logits_rows.begin());
-    sampler.Request(io);
-  } else {
-    out = std::move(in);
+    const std::span<const int32_t> rows = flight.sampler->rows();
+    step.num_logits_rows = static_cast<int32_t>(rows.size());
+    std::copy(rows.begin(), rows.end(), step.logits_rows.begin());
+    flight.sampler->Request(io);
   }
-  if (step.num_tokens == 0) return;  // a plan that only starts or ends
-  ranks_->RunStep(step, io);
-  ran_ = true;
-  if (info_.is_last()) results = sampler.Finish();
-  NoteFailures(chunks);
+  if (flight.ran) ranks_->Begin(step, io);
+}
+
+void Stage::Finish(HiddenStates& out, std::vector<SequenceResult>& results) {
+  SLUICE_CHECK(finished_ < begun_);
+  Flight& flight = Oldest();
+  results.clear();
+  failed_.clear();
+  ran_ = flight.ran;
+  if (ran_) ranks_->End();
+  out = info_.is_last() ? HiddenStates() : std::move(flight.hidden);
+  if (ran_ && info_.is_last()) results = flight.sampler->Finish();
+  if (ran_) NoteFailures(flight.chunks);
+  flight.hidden = HiddenStates();
+  flight.chunks.clear();
+  ++finished_;
 }
 
 }  // namespace sluice

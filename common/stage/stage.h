@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -26,6 +27,8 @@ namespace sluice {
 
 class ExpertTransport;
 class RankGroup;
+struct StepInputs;
+struct StepLimits;
 
 struct StageOptions {
   std::string model_path;
@@ -112,6 +115,8 @@ class Stage {
   struct ChunkInput {
     const Chunk* chunk = nullptr;
     const SequenceState* state = nullptr;
+    // The chunk's only token is the one that the step in flight draws.
+    bool takes_drawn = false;
   };
 
   // Runs the stage's layers over `chunks`, whose tokens together are the rows
@@ -121,33 +126,58 @@ class Stage {
   // `header`: for expert hosts.
   void Run(const std::vector<ChunkInput>& chunks, HiddenStates in,
            HiddenStates& out, std::vector<SequenceResult>& results,
-           const StepHeader& header = {});
+           const StepHeader& header = {}) {
+    Begin(chunks, std::move(in), header);
+    Finish(out, results);
+  }
 
-  // Sequences of the last Run that failed on this stage because remote experts
-  // gave no answer, each once. Their hidden states and results have no meaning.
+  // Run in two parts. One more step may begin before the first one's Finish,
+  // which is then the first one's, if the stage overlaps steps: one that is
+  // both first and last, on a GPU. `chunks` stay valid until Finish.
+  void Begin(const std::vector<ChunkInput>& chunks, HiddenStates in,
+             const StepHeader& header = {});
+  void Finish(HiddenStates& out, std::vector<SequenceResult>& results);
+  bool overlaps_steps() const;
+  // Whether the step in flight draws one token for the sequence, which the next
+  // one may take.
+  bool Draws(SequenceId sequence) const;
+  // Whether Finish does not wait.
+  bool IsDone() const;
+
+  // Sequences of the last finished step that failed on this stage because
+  // remote experts gave no answer, each once. Their hidden states and results
+  // have no meaning.
   const std::vector<SequenceResult>& failed() const { return failed_; }
 
   // Layers computed so far, in all Runs. Any thread.
   uint64_t layers_done() const { return layers_done_; }
 
-  // The ranks' times in collectives in the last Run with tokens, if several.
+  // The ranks' times in collectives in the last step with tokens, if several.
   const std::vector<CollectiveTimes>& collective_times() const;
 
-  // The time of sampling in the last Run; only the last stage samples. (For a
-  // prompt's logits in several pieces: of the last piece.)
+  // The time of sampling in the last finished step; only the last stage
+  // samples. (For a prompt's logits in several pieces: of the last piece.)
   TraceSpan sampling() const;
 
  private:
+  struct Flight;  // a step between Begin and Finish
+
   Stage();
-  void FillInputs(const std::vector<ChunkInput>& chunks);
+  void MakeFlights(const StepLimits& limits);
+  // Of the step that begins next, and of the one whose Finish is next.
+  Flight& Next() const { return *flights_[begun_ % flights_.size()]; }
+  Flight& Oldest() const { return *flights_[finished_ % flights_.size()]; }
+  void FillInputs(const std::vector<ChunkInput>& chunks, StepInputs& step);
   void NoteFailures(const std::vector<ChunkInput>& chunks);
 
   StageInfo info_;
   Duration step_delay_{};
   std::atomic<uint64_t> layers_done_{0};
-  bool ran_ = false;  // the last Run had tokens
+  bool ran_ = false;  // the last finished step had tokens
   std::vector<SequenceResult> failed_;
-  std::unique_ptr<StepInputs> inputs_;
+  std::vector<std::unique_ptr<Flight>> flights_;
+  uint64_t begun_ = 0;
+  uint64_t finished_ = 0;
   std::unique_ptr<RankGroup> ranks_;
 };
 

@@ -421,7 +421,7 @@ StatusOr<std::unique_ptr<Stage>> Stage::Load(const StageOptions& options) {
   stage->step_delay_ = options.debug_step_delay;
   StageLoader loader(options, *model.file, model.config, info.model_digest);
   SLUICE_ASSIGN_OR_RETURN(stage->ranks_, loader.Load(info));
-  stage->inputs_ = std::make_unique<StepInputs>(loader.limits());
+  stage->MakeFlights(loader.limits());
   info.bytes_read = model.file->bytes_read();
   // Returns to the system the memory of making weights, beside the weights.
   malloc_trim(0);

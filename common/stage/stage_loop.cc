@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <map>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "common/base/check.h"
@@ -165,9 +168,28 @@ class StageLoop::Impl {
     return OkStatus();
   }
 
+  // A step between Stage::Begin and Stage::Finish.
+  struct Running {
+    Queued step;
+    int64_t start = 0;
+    bool is_ahead = false;  // began before the step before was done
+    std::vector<Stage::ChunkInput> chunks;
+    const StepPlan& plan() const { return step.input.plan; }
+  };
+
   void Loop() {
     Queued step;
-    while (Take(step)) RunOne(step);
+    while (true) {
+      if (running_.empty()) {
+        if (!Take(step)) return;
+        Begin(step);
+      } else if (running_.size() == 1 && stage_.overlaps_steps() &&
+                 TakeAhead(step)) {
+        Begin(step);
+      } else {
+        Finish();
+      }
+    }
   }
 
   // Waits for the next step of the epoch. Returns false when stopping.
@@ -184,12 +206,58 @@ class StageLoop::Impl {
     if (stopping_) return false;
     if (forget_) sequences_.Clear();
     forget_ = false;
+    TakeNext(step);
+    return true;
+  }
+
+  // Takes the next step if it can begin before the one in flight is done. Waits
+  // until there is one, or nothing to begin before.
+  bool TakeAhead(Queued& step) {
+    // A device's end wakes no thread: this one looks for it, as it does in
+    // Stage::Finish.
+    while (true) {
+      {
+        MutexLock lock(mutex_);
+        if (stopping_ || forget_) return false;
+        if (NextIsHere()) {
+          if (!CanGoAhead(queue_.begin()->second.input.plan)) return false;
+          TakeNext(step);
+          ++stats_.steps_ahead;
+          return true;
+        }
+      }
+      if (stage_.IsDone()) return false;
+      std::this_thread::yield();
+    }
+  }
+
+  void TakeNext(Queued& step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     step = std::move(queue_.extract(queue_.begin()).mapped());
     ++next_step_;
     if (knows_sampled_) {
-      step.resolved = sampled_.Resolve(step.input.plan, step.input.failed);
+      step.resolved =
+          sampled_.Resolve(step.input.plan, step.input.failed, InFlight());
     }
-    return true;
+  }
+
+  std::optional<StepId> InFlight() const {
+    if (running_.empty()) return std::nullopt;
+    return running_.front().plan().step_id;
+  }
+
+  // Whether nothing of the plan but single tokens depends on the result of the
+  // step in flight.
+  bool CanGoAhead(const StepPlan& plan) const {
+    const auto has_drafts = [](const Chunk& c) {
+      return c.num_draft_tokens > 0;
+    };
+    const auto can_go = [&](const Chunk& c) {
+      return c.sampled_by != InFlight() ||
+             (stage_.Draws(c.sequence) && !sequences_.CountsTokens(c.sequence));
+    };
+    return std::ranges::none_of(running_.front().plan().chunks, has_drafts) &&
+           std::ranges::none_of(plan.chunks, has_drafts) &&
+           std::ranges::all_of(plan.chunks, can_go);
   }
 
   // Whether the next step is here, and on the first stage also the tokens that
@@ -201,38 +269,66 @@ class StageLoop::Impl {
            sampled_.HasAll(queue_.begin()->second.input.plan);
   }
 
-  void RunOne(Queued& step) {
+  void Begin(Queued& queued) {
     const int64_t start = MonotonicNanos();
-    StepPlan& plan = step.input.plan;
-    Status applied = std::move(step.resolved);
-    if (applied.ok()) applied = log_.Check(plan);
-    if (applied.ok()) applied = sequences_.Apply(plan);
-    if (!applied.ok()) return Fail(plan, applied);
+    Status applied = std::move(queued.resolved);
+    const StepPlan& planned = queued.input.plan;
+    if (applied.ok()) applied = log_.Check(planned);
+    if (applied.ok()) applied = sequences_.Apply(planned, InFlight());
+    if (!applied.ok()) {
+      if (!running_.empty()) Finish();
+      return Fail(planned, applied);
+    }
+    Running& running = running_.emplace_back(
+        Running{std::move(queued), start, /*is_ahead=*/!running_.empty(), {}});
+    StepInput& input = running.step.input;
+    running.chunks = sequences_.Inputs(input.plan);
+    stage_.Begin(Computed(running.chunks, input.plan), std::move(input.hidden),
+                 {input.plan.replica, input.plan.epoch, input.plan.step_id});
+  }
+
+  // Finishes the oldest step.
+  void Finish() {
+    Running running = std::move(running_.front());
+    StepInput& input = running.step.input;
+    StepPlan& plan = input.plan;
     StepOutput output;
     std::vector<SequenceResult> results;
-    const std::vector<Stage::ChunkInput> chunks = sequences_.Inputs(plan);
-    stage_.Run(Computed(chunks, plan), std::move(step.input.hidden),
-               output.hidden, results,
-               {plan.replica, plan.epoch, plan.step_id});
+    stage_.Finish(output.hidden, results);
+    running_.pop_front();
     if (!stage_.info().is_last()) {
-      output.hidden = log_.HandOn(plan, chunks, std::move(output.hidden));
+      output.hidden =
+          log_.HandOn(plan, running.chunks, std::move(output.hidden));
     }
-    output.failed = std::move(step.input.failed);
+    if (running.is_ahead) ResolveLate(plan, input.failed);
+    output.failed = std::move(input.failed);
     AddFailures(stage_.failed(), output.failed);
     if (stage_.info().is_last() && !output.failed.empty()) {
       ReplaceFailed(std::exchange(output.failed, {}), results);
     }
+    // What a step waits for while another one computes is no time of its own.
+    const int64_t start = std::max(running.start, last_stop_ns_);
     const int64_t stop = MonotonicNanos();
+    last_stop_ns_ = stop;
     sequences_.Append(results);
     if (stage_.info().is_last()) {
       output.result = StepResult{plan.replica, plan.epoch, plan.step_id,
                                  std::move(results)};
     }
-    output.timing = {start - step.arrival_ns, stop - start};
+    const int64_t arrival = running.step.arrival_ns;
+    output.timing = {start - arrival, stop - start};
     if (Rows(plan) > 0) output.ranks = stage_.collective_times();
-    if (plan.trace) Stamp({step.arrival_ns, start}, stop, *plan.trace);
+    if (plan.trace) Stamp({arrival, start}, stop, *plan.trace);
     output.plan = std::move(plan);
     if (Count(output)) sink_.OnStep(std::move(output));
+  }
+
+  // Sets the tokens that were not drawn yet when the step began.
+  void ResolveLate(StepPlan& plan, Results& failed) {
+    MutexLock lock(mutex_);
+    // What an older epoch drew is forgotten, and its steps with it.
+    if (plan.epoch != epoch_ || stopping_) return;
+    SLUICE_CHECK(sampled_.Resolve(plan, failed).ok());
   }
 
   // Returns the chunks that this stage computes: all but other stages' replays.
@@ -303,9 +399,11 @@ class StageLoop::Impl {
   Stage& stage_;
   StepOutputSink& sink_;
   const uint64_t max_queued_steps_;
-  const bool knows_sampled_;  // the stages between first and last do not
-  SequenceTable sequences_;   // the loop's thread's own
-  BoundaryLog log_;           // likewise
+  const bool knows_sampled_;     // the stages between first and last do not
+  SequenceTable sequences_;      // the loop's thread's own
+  BoundaryLog log_;              // likewise
+  std::deque<Running> running_;  // likewise: at most two
+  int64_t last_stop_ns_ = 0;     // likewise
 
   mutable Mutex mutex_;
   CondVar wake_;

@@ -23,6 +23,7 @@ StepSampler::StepSampler(const std::vector<Stage::ChunkInput>& chunks,
     }
     first_row += count;
   }
+  std::ranges::sort(drawn_rows_);
 }
 
 // Adds the tasks on the logits of the token at `position`.
@@ -50,11 +51,20 @@ void StepSampler::AddRow(const Stage::ChunkInput& input, int32_t position,
                     counted ? &*state.counts : nullptr},
           .mask = chunk.masks.empty() ? nullptr : &chunk.masks[draw]}});
     places_.push_back({result, draw, state.tokens[position]});
+    if (draw == 0) drawn_rows_.push_back({chunk.sequence, row});
+    if (draw > 0) drawn_rows_.back().second = -1;
   }
   if (state.sampling.return_logits) {
     raw_rows_.push_back(row);
     raw_results_of_.push_back(result);
   }
+}
+
+int32_t StepSampler::DrawnRow(SequenceId sequence) const {
+  const auto found = std::ranges::lower_bound(
+      drawn_rows_, sequence, {}, [](const auto& drawn) { return drawn.first; });
+  return found != drawn_rows_.end() && found->first == sequence ? found->second
+                                                                : -1;
 }
 
 void StepSampler::Request(StepIo& io) {

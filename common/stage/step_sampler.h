@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "common/core/step_plan.h"
@@ -22,6 +23,10 @@ class StepSampler {
 
   // Rows of the step that want logits, rising.
   std::span<const int32_t> rows() const { return rows_; }
+
+  // The row, as an index into rows(), that a sequence's one token is drawn
+  // from; -1: it has none, or drafts.
+  int32_t DrawnRow(SequenceId sequence) const;
 
   // Adds the tasks to the step's inputs and outputs. Must outlive the step.
   void Request(StepIo& io);
@@ -51,6 +56,7 @@ class StepSampler {
   std::vector<size_t> raw_results_of_;  // per raw row: which of results_
   std::vector<RawLogits> raw_logits_;
   std::vector<SequenceResult> results_;
+  std::vector<std::pair<SequenceId, int32_t>> drawn_rows_;  // rising
 };
 
 }  // namespace sluice

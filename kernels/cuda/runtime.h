@@ -66,7 +66,8 @@ class Runtime {
   // Lets this device's kernels use the memory of device `index`. False if they
   // cannot.
   virtual bool ReachPeer(int index) = 0;
-  // Host memory is read or written until Sync returns.
+  // Host memory is read or written until Sync returns, or WaitFor of a later
+  // mark.
   virtual void CopyIn(const void* from, void* to, const ByteRows& rows) = 0;
   virtual void CopyOut(const void* from, void* to, const ByteRows& rows) = 0;
   // From here on this thread's launches on the stream are begun together, by
@@ -78,6 +79,12 @@ class Runtime {
   virtual const GraphCounts& graph_counts() const = 0;
   // Returns when all is done.
   virtual void Sync() = 0;
+  // Marks the end of what the stream was handed so far. Marks rise by one; a
+  // third one waits for the first of the two before.
+  virtual uint64_t Mark() = 0;
+  // Whether all before `mark` is done: WaitFor does not wait.
+  virtual bool HasReached(uint64_t mark) = 0;
+  virtual void WaitFor(uint64_t mark) = 0;
 };
 
 }  // namespace sluice::kernels::cuda

@@ -162,6 +162,21 @@ struct WeighKernel {
   }
 };
 
+// A thread per token.
+struct TakeDrawnKernel {
+  static constexpr int kThreads = kSampleThreads;
+  struct Args {
+    const int32_t* drawn;
+    int64_t count;
+    int32_t* tokens;
+  };
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const int64_t t = block.index() * kThreads + block.thread();
+    if (t >= a.count || a.tokens[t] >= 0) return;
+    a.tokens[t] = a.drawn[-1 - a.tokens[t]];
+  }
+};
+
 }  // namespace
 
 int64_t SampleBytes(int64_t rows, int64_t vocab) {
@@ -179,6 +194,13 @@ void Sample(Stream stream, const SampleTask* tasks, int64_t rows, int64_t vocab,
   Launch<ScanKernel>(stream, blocks, 0, args);
   Launch<WeighKernel>(stream, blocks, WeighKernel::kSharedBytes, args);
   FinishSampling(stream, args, rows);
+}
+
+void TakeDrawn(Stream stream, const int32_t* drawn, int64_t count,
+               int32_t* tokens) {
+  constexpr int64_t kEach = TakeDrawnKernel::kThreads;
+  Launch<TakeDrawnKernel>(stream, (count + kEach - 1) / kEach, 0,
+                          {drawn, count, tokens});
 }
 
 }  // namespace sluice::kernels::cuda

@@ -67,6 +67,7 @@ struct SampleTask {
   uint64_t seed = 0;
   uint32_t choice = 0;
   uint32_t position = 0;
+  int32_t* drawn = nullptr;  // of the device: gets the token, too, or 0
 };
 
 // What became of it.
@@ -88,6 +89,10 @@ int64_t SampleBytes(int64_t rows, int64_t vocab);
 // 64-byte aligned.
 void Sample(Stream stream, const SampleTask* tasks, int64_t rows, int64_t vocab,
             void* memory, SampleResult* results);
+
+// tokens[t] = drawn[-1 - tokens[t]] where tokens[t] is below 0, of the device.
+void TakeDrawn(Stream stream, const int32_t* drawn, int64_t count,
+               int32_t* tokens);
 
 }  // namespace sluice::kernels::cuda
 

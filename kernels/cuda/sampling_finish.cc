@@ -56,6 +56,7 @@ class RowFinisher {
         weights_(block.Allocate<float>(kLogitsPiece)) {}
 
   SLUICE_DEVICE void Run(SampleResult& result) {
+    if (block_.thread() == 0 && task_.drawn != nullptr) *task_.drawn = 0;
     const float raw_max = RowMax(block_, floats_, row_.raw_maxima, pieces_);
     if (raw_max != raw_max) return Fail(result);
     int32_t token = task_.token;
@@ -73,6 +74,7 @@ class RowFinisher {
     if (block_.thread() == 0) {
       result.outcome = SampleResult::Outcome::kToken;
       result.token = token;
+      if (task_.drawn != nullptr) *task_.drawn = token;
     }
     if (task_.num_top >= 0) Describe(token, raw_max, result);
   }

@@ -71,15 +71,24 @@ def lines_of(command, log):
 
 
 def by_what(lines):
-    """{"load": .., "decode": {"1": ..}, "prefill": ..} of a program's lines."""
-    found = {"decode": {}}
+    """{"load": .., "decode": {"1": ..}, "decode_ahead": {"1": ..},
+    "prefill": ..} of a program's lines."""
+    found = {"decode": {}, "decode_ahead": {}}
     for line in lines:
         what = line.pop("what")
-        if what == "decode":
-            found["decode"][str(line.pop("streams"))] = line
+        if what in ("decode", "decode_ahead"):
+            found[what][str(line.pop("streams"))] = line
         else:
             found[what] = line
     return found
+
+
+def decode_rate(found, streams):
+    """What the services do: steps ahead where the device overlaps them."""
+    ahead = found.get("decode_ahead", {}).get(str(streams), {})
+    if "tok_per_s" in ahead:
+        return ahead
+    return found.get("decode", {}).get(str(streams), {})
 
 
 def lengths(device):
@@ -118,7 +127,7 @@ def measure(name, program, device, out):
 def add_shares(found, read_gb_per_s):
     """Adds the share of the read bandwidth to decode at batch 1: of the weights
     that a token reads, and of the keys and values of its middle position."""
-    one = found["decode"].get("1", {})
+    one = decode_rate(found, 1)
     if "tok_per_s" not in one:
         return
     bytes_read = (found["active_bytes"]
@@ -137,8 +146,8 @@ def prefill_tflops(found):
 
 def ratio(results, name, streams):
     """Decode against PyTorch's of the same run; None without both."""
-    rates = [results.get(part, {}).get("decode", {}).get(str(streams), {})
-             .get("tok_per_s") for part in (name, f"pytorch_{name}")]
+    rates = [decode_rate(results.get(part, {}), streams).get("tok_per_s")
+             for part in (name, f"pytorch_{name}")]
     return rates[0] / rates[1] if None not in rates and rates[1] else None
 
 
@@ -149,7 +158,7 @@ def goal_rows(results):
     card = next((card for card in ("H200", "H100") if card in gpu), "")
     peaks = results.get("pytorch", {})
     for name, (_, _, _, goals) in MODELS.items():
-        one = results.get(name, {}).get("decode", {}).get("1", {})
+        one = decode_rate(results.get(name, {}), 1)
         for goal in goals.get(card, goals[""]):
             if goal < 1:
                 yield row(f"{name}: share of read bandwidth",
@@ -186,7 +195,8 @@ def print_tables(results):
         if "skipped" in found:
             print(f"{name:16} skipped: {found['skipped']}")
             continue
-        for streams, rate in found["decode"].items():
+        for streams in found["decode"]:
+            rate = decode_rate(found, streams)
             if "skipped" in rate:
                 print(f"{name:16} {streams:>4} streams skipped: "
                       f"{rate['skipped']}")

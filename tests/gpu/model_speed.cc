@@ -1,5 +1,6 @@
 // Speed of a model whose weights are made up, whole on one device: decode of
-// one and more sequences, and a prompt. For tests/gpu/run, which reads the JSON
+// one and more sequences, a step at a time and ahead of the results, and a
+// prompt. For tests/gpu/run, which reads the JSON
 // lines that this prints as it goes.
 //
 // usage: model_speed MODEL [--device D] [--numerics N] [--kv-type T]
@@ -125,7 +126,7 @@ Json Rates(std::vector<double> seconds, int64_t tokens) {
           {"ms_p99", seconds[seconds.size() * 99 / 100] * 1e3}};
 }
 
-Json Decode(Stage& stage, const Flags& flags, int32_t streams) {
+Json Decode(Stage& stage, const Flags& flags, int32_t streams, bool ahead) {
   measure::StageSteps sequences(&stage, streams, flags.prompt + flags.decode);
   const int32_t most = std::max(1, kStepTokens / streams);
   for (int32_t done = 0; done < flags.prompt; done += most) {
@@ -135,6 +136,7 @@ Json Decode(Stage& stage, const Flags& flags, int32_t streams) {
     sequences.Step(1);
   }
   sequences.Rewind(flags.prompt);
+  if (ahead) return Rates(sequences.StepsAhead(flags.decode), streams);
   std::vector<double> seconds;
   for (int32_t i = 0; i < flags.decode; ++i) {
     seconds.push_back(sequences.Step(1));
@@ -185,8 +187,12 @@ int Measure(Flags flags) {
     Print(what);
   };
   for (const int32_t streams : flags.streams) {
-    measure({{"what", "decode"}, {"streams", streams}},
-            [&] { return Decode(stage, flags, streams); });
+    for (const bool ahead : {false, true}) {
+      if (ahead && !stage.overlaps_steps()) continue;
+      measure(
+          {{"what", ahead ? "decode_ahead" : "decode"}, {"streams", streams}},
+          [&] { return Decode(stage, flags, streams, ahead); });
+    }
   }
   measure({{"what", "prefill"}, {"tokens", flags.prefill}},
           [&] { return Prefill(stage, flags); });

@@ -11,7 +11,7 @@ INK, OURS, TORCH, GOAL = "#333333", "#2b6cb0", "#a0aec0", "#c53030"
 def rows(results):
     """(name, tokens/s, share of bandwidth, PyTorch's share or None)."""
     for name in large_models.MODELS:
-        one = results.get(name, {}).get("decode", {}).get("1", {})
+        one = large_models.decode_rate(results.get(name, {}), 1)
         share = one.get("share_of_read_bandwidth")
         if not share:
             continue

@@ -1,5 +1,7 @@
 #include "tests/model/pipeline.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <random>
 #include <utility>
@@ -109,14 +111,31 @@ void Pipeline::Finish(Status status, StepResult result) {
 }
 
 StatusOr<StepResult> Pipeline::Run(StepPlan plan) {
+  SLUICE_RETURN_IF_ERROR(Send(std::move(plan)));
+  return Await();
+}
+
+Status Pipeline::Send(StepPlan plan) {
   plan.step_id = StepId(next_step_++);
-  SLUICE_RETURN_IF_ERROR(links_[0]->loop->Push({std::move(plan), {}}));
+  plan.epoch = epoch_;
+  return links_[0]->loop->Push({std::move(plan), {}});
+}
+
+StatusOr<StepResult> Pipeline::Await() {
   MutexLock lock(mutex_);
-  while (finished_.empty()) done_.Wait(mutex_);
-  const std::unique_ptr<Finished> finished = std::move(finished_.front());
-  finished_.pop_front();
-  SLUICE_RETURN_IF_ERROR(finished->status);
-  return std::move(finished->result);
+  while (true) {
+    while (finished_.empty()) done_.Wait(mutex_);
+    const std::unique_ptr<Finished> finished = std::move(finished_.front());
+    finished_.pop_front();
+    SLUICE_RETURN_IF_ERROR(finished->status);
+    if (finished->result.epoch == epoch_) return std::move(finished->result);
+  }
+}
+
+void Pipeline::Restart(Epoch epoch) {
+  for (auto& link : links_) link->loop->Reset(epoch);
+  epoch_ = epoch;
+  next_step_ = 0;
 }
 
 // Those behind the windows, or all.
@@ -187,6 +206,65 @@ void Pipeline::Start(const Ask& ask, Answer& answer, StepPlan& plan,
   running.push_back(std::move(sequence));
 }
 
+void Pipeline::Take(const StepResult& result, std::deque<Running>& running) {
+  for (const SequenceResult& outcome : result.sequences) {
+    const auto of = std::find_if(
+        running.begin(), running.end(),
+        [&](const Running& r) { return r.id == outcome.sequence; });
+    Answer& answer = *of->answer;
+    answer.status = outcome.status;
+    for (const auto& token : outcome.sampled) {
+      answer.tokens.push_back(token);
+      of->tokens.push_back(token.token);
+    }
+    answer.prompt.insert(answer.prompt.end(), outcome.prompt.begin(),
+                         outcome.prompt.end());
+    answer.logits.insert(answer.logits.end(), outcome.logits.begin(),
+                         outcome.logits.end());
+  }
+}
+
+std::vector<Answer> Pipeline::GenerateAhead(const std::vector<Ask>& asks,
+                                            size_t results) {
+  std::vector<Answer> answers(asks.size());
+  std::deque<Running> running;
+  std::vector<StepPlan> plans(1);
+  int32_t most = 0;
+  for (size_t i = 0; i < asks.size(); ++i) {
+    Start(asks[i], answers[i], plans[0], running);
+    plans[0].chunks.push_back(NextChunk(running.back(), {}));
+    most = std::max(most, asks[i].max_tokens);
+  }
+  for (int32_t made = 1; made < most; ++made) {
+    StepPlan& plan = plans.emplace_back();
+    for (Running& sequence : running) {
+      // The step before is the last one that the sequence is in.
+      if (sequence.ask->max_tokens == made) plan.ended.push_back(sequence.id);
+      if (sequence.ask->max_tokens <= made) continue;
+      Chunk& chunk = plan.chunks.emplace_back();
+      chunk.sequence = sequence.id;
+      chunk.start = sequence.computed++;
+      chunk.tokens = {0};
+      chunk.logits = LogitsWanted::kLast;
+      chunk.samples = true;
+      chunk.sampled_by = StepId(next_step_ + plans.size() - 2);
+      chunk.new_blocks = TakeBlocks(sequence, sequence.computed);
+    }
+  }
+  for (StepPlan& plan : plans) {
+    const Status sent = Send(std::move(plan));
+    EXPECT_TRUE(sent.ok()) << sent;
+    if (!sent.ok()) return answers;
+  }
+  for (size_t i = 0; i < std::min(results, plans.size()); ++i) {
+    const auto result = Await();
+    SLUICE_CHECK(result.ok());
+    Take(*result, running);
+  }
+  for (Running& sequence : running) GiveBack(sequence, /*all=*/true);
+  return answers;
+}
+
 std::vector<Answer> Pipeline::Generate(const std::vector<Ask>& asks,
                                        const Drive& drive) {
   std::vector<Answer> answers(asks.size());
@@ -209,21 +287,7 @@ std::vector<Answer> Pipeline::Generate(const std::vector<Ask>& asks,
       for (Running& left : running) left.answer->status = result.status();
       return answers;
     }
-    for (const SequenceResult& outcome : result->sequences) {
-      const auto of = std::find_if(
-          running.begin(), running.end(),
-          [&](const Running& r) { return r.id == outcome.sequence; });
-      Answer& answer = *of->answer;
-      answer.status = outcome.status;
-      for (const auto& token : outcome.sampled) {
-        answer.tokens.push_back(token);
-        of->tokens.push_back(token.token);
-      }
-      answer.prompt.insert(answer.prompt.end(), outcome.prompt.begin(),
-                           outcome.prompt.end());
-      answer.logits.insert(answer.logits.end(), outcome.logits.begin(),
-                           outcome.logits.end());
-    }
+    Take(*result, running);
     for (auto at = running.begin(); at != running.end();) {
       if (!at->done()) {
         ++at;

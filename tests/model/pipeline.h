@@ -60,8 +60,20 @@ class Pipeline {
   std::vector<Answer> Generate(const std::vector<Ask>& asks,
                                const Drive& drive = {});
 
+  // Runs `asks` side by side, one plan for all prompts and one for every token
+  // more, which are all sent at once: chunks name the step before, which
+  // samples their token. Awaits `results` of the plans, all by default.
+  std::vector<Answer> GenerateAhead(const std::vector<Ask>& asks,
+                                    size_t results = SIZE_MAX);
+
+  // Begins an epoch: of what was sent and not awaited nothing is left.
+  void Restart(Epoch epoch);
+
   // Sends one plan to the first stage and waits for its end at the last.
   StatusOr<StepResult> Run(StepPlan plan);
+  // Run in two parts.
+  Status Send(StepPlan plan);
+  StatusOr<StepResult> Await();
 
   const Stage& stage(int index) const;
   StageLoop& loop(int index);
@@ -76,6 +88,7 @@ class Pipeline {
     StepResult result;
   };
   void Finish(Status status, StepResult result = {});
+  static void Take(const StepResult& result, std::deque<Running>& running);
   void GiveBack(Running& sequence, bool all);
   std::vector<std::vector<BlockId>> TakeBlocks(Running& sequence, int32_t end);
   Chunk NextChunk(Running& sequence, const Drive& drive);
@@ -87,6 +100,7 @@ class Pipeline {
   std::vector<int32_t> free_blocks_;
   uint64_t next_sequence_ = 1;
   uint64_t next_step_ = 0;
+  Epoch epoch_;
 
   Mutex mutex_;
   CondVar done_;

@@ -2,6 +2,7 @@
 #include "common/device/cuda/cuda_backend.h"
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -82,6 +83,8 @@ BackendInfo InfoOf(const CudaBackendOptions& options) {
   info.memory = options.memory;
   info.device = NameOf(device);
   info.gpu = device.id;
+  // Ranks meet on the host.
+  info.overlaps_steps = options.alone;
   return info;
 }
 
@@ -154,22 +157,42 @@ class CudaBackend final : public Backend {
     upload_.Release();
     in_step_ = true;
     most_rows_ = static_cast<int64_t>(step.positions.size());
-    sampling_ = TraceSpan();
+    sampling_start_ns_ = 0;
     inputs_.Begin(step);
+    sampler_.Begin(std::ssize(step.logits_rows));
     // A step of a token for each sequence comes again, a prompt's does not.
     runtime_->GatherLaunches(inputs_.is_decode());
+    if (inputs_.takes_drawn()) {
+      sampler_.TakeDrawn(inputs_.token_ids(), step.num_tokens);
+    }
   }
   void Sync() override {
     runtime_->Sync();
     communicator_->OnSynced();
-    sampler_.Collect();
-    if (sampling_.start_ns != 0) sampling_.stop_ns = MonotonicNanos();
+    sampler_.Collect(sampler_.pending());
+    for (Submitted& step : submitted_) step.batches = 0;
   }
-  StepTimes EndStep() override {
-    Sync();
+  void SubmitStep() override {
     runtime_->GatherLaunches(false);
     in_step_ = false;
-    return {communicator_->TakeTimes(), sampling_, 0};
+    size_t before = 0;
+    for (const Submitted& step : submitted_) before += step.batches;
+    submitted_.push_back({runtime_->Mark(),
+                          sampler_.pending() - before,
+                          {sampling_start_ns_, 0}});
+  }
+  bool StepIsDone() override {
+    return runtime_->HasReached(submitted_.front().end);
+  }
+  StepTimes EndStep() override {
+    if (in_step_) SubmitStep();
+    Submitted step = submitted_.front();
+    submitted_.pop_front();
+    runtime_->WaitFor(step.end);
+    communicator_->OnSynced();
+    sampler_.Collect(step.batches);
+    if (step.sampling.start_ns != 0) step.sampling.stop_ns = MonotonicNanos();
+    return {communicator_->TakeTimes(), step.sampling, 0};
   }
 
   // The rank with the table gives its rows to all: the root of a one-leaf tree.
@@ -377,11 +400,18 @@ class CudaBackend final : public Backend {
   void Sample(DeviceMatrix logits, int32_t begin,
               std::span<const RowTask> tasks,
               std::span<StatusOr<TokenResult>> answers) override {
-    sampling_.start_ns = MonotonicNanos();
+    sampling_start_ns_ = MonotonicNanos();
     sampler_.Enqueue(View(logits), begin, tasks, answers);
   }
 
  private:
+  // A step that is enqueued whole.
+  struct Submitted {
+    uint64_t end = 0;    // a mark of the runtime
+    size_t batches = 0;  // of the sampler
+    TraceSpan sampling;
+  };
+
   // Returns a part's bytes as the products read them.
   DeviceMemory Upload(HostWeight part) {
     if (products_.HasTiles(part.type)) {
@@ -437,8 +467,9 @@ class CudaBackend final : public Backend {
   GrowingMemory attention_;
   GrowingMemory experts_;
   bool in_step_ = false;
-  int64_t most_rows_ = 0;  // of any step
-  TraceSpan sampling_;
+  int64_t most_rows_ = 0;            // of any step
+  int64_t sampling_start_ns_ = 0;    // of the present step; 0: it has none
+  std::deque<Submitted> submitted_;  // that have not ended, oldest first
   // Views of an operation's arguments, in memory that is kept.
   std::vector<Matrix> parts_;
   std::vector<kernels::ExpertWeight> gate_up_;

@@ -161,6 +161,7 @@ void CudaSampler::Enqueue(kernels::ConstMatrix logits, int32_t begin,
     SampleTask& to = upload.task(i);
     to.logits = logits.row(tasks[i].row - begin);
     if (tasks[i].task.params != nullptr) {
+      to.drawn = drawn_.AtLeast<int32_t>(0) + tasks[i].row;
       AddDraw(tasks[i].task, logits.cols, upload, to);
     } else {
       to.token = tasks[i].task.token;
@@ -193,15 +194,20 @@ void CudaSampler::Enqueue(kernels::ConstMatrix logits, int32_t begin,
   batches_.push_back(std::move(batch));
 }
 
-void CudaSampler::Collect() {
-  for (const auto& batch : batches_) {
+void CudaSampler::TakeDrawn(int32_t* token_ids, int64_t count) {
+  kernels::cuda::TakeDrawn(runtime_.stream(), drawn_.AtLeast<int32_t>(0), count,
+                           token_ids);
+}
+
+void CudaSampler::Collect(size_t count) {
+  for (; count > 0; --count, batches_.pop_front()) {
+    const auto& batch = batches_.front();
     const auto* tasks =
         reinterpret_cast<const SampleTask*>(batch->upload.data());
     for (size_t i = 0; i < batch->results.size(); ++i) {
       batch->answers[i] = ResultOf(batch->results[i], tasks[i].num_top);
     }
   }
-  batches_.clear();
 }
 
 }  // namespace sluice

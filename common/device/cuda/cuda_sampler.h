@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_DEVICE_CUDA_CUDA_SAMPLER_H_
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <vector>
@@ -21,14 +22,23 @@ class CudaSampler {
       : runtime_(*runtime),
         tasks_(runtime),
         rows_(runtime),
-        results_(runtime) {}
+        results_(runtime),
+        drawn_(runtime) {}
 
+  // Makes room for steps of `rows` logits rows.
+  void Begin(int64_t rows) { drawn_.AtLeast<int32_t>(rows); }
+  // Puts the tokens that the step before draws into those that name them; see
+  // StepInputs::token_ids.
+  void TakeDrawn(int32_t* token_ids, int64_t count);
   // Enqueues Backend::Sample. Answers are INTERNAL until Collect.
   void Enqueue(kernels::ConstMatrix logits, int32_t begin,
                std::span<const RowTask> tasks,
                std::span<StatusOr<TokenResult>> answers);
-  // Fills the answers of all Enqueues so far; the runtime has been synced.
-  void Collect();
+  // Enqueues whose answers are not filled.
+  size_t pending() const { return batches_.size(); }
+  // Fills the answers of the first `count` of those; the runtime has waited for
+  // them.
+  void Collect(size_t count);
 
  private:
   // One Enqueue: what the device reads and writes on the host.
@@ -42,7 +52,8 @@ class CudaSampler {
   GrowingMemory tasks_;  // an upload: tasks, then their lists
   GrowingMemory rows_;
   GrowingMemory results_;
-  std::vector<std::unique_ptr<Batch>> batches_;
+  GrowingMemory drawn_;  // the token of each logits row, of the latest step
+  std::deque<std::unique_ptr<Batch>> batches_;
 };
 
 }  // namespace sluice

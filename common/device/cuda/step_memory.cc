@@ -75,8 +75,10 @@ void StepMemory::Begin(const StepInputs& step) {
               *groups_[g].block_tables);
   }
   int32_t last = -1;
+  takes_drawn_ = false;
   for (int32_t t = 0; t < step.num_tokens; ++t) {
     last = std::max(last, step.positions[t]);
+    takes_drawn_ = takes_drawn_ || step.token_ids[t] < 0;
   }
   const int32_t runs = RunsOf(step);
   short_tokens_ = ShortOf(step);

@@ -32,7 +32,7 @@ class StepMemory {
   // Copies what `step` has, which stays unchanged until the step's end.
   void Begin(const StepInputs& step);
 
-  const int32_t* token_ids() { return token_ids_.AtLeast<int32_t>(0); }
+  int32_t* token_ids() { return token_ids_.AtLeast<int32_t>(0); }
   const int32_t* positions() { return positions_.AtLeast<int32_t>(0); }
   const int32_t* logits_rows() { return logits_rows_.AtLeast<int32_t>(0); }
   const int64_t* slots(int32_t group) {
@@ -44,6 +44,8 @@ class StepMemory {
   const int32_t* block_tables(int32_t group) {
     return groups_[group].block_tables->AtLeast<int32_t>(0);
   }
+  // Whether a token of the step is one that the step before draws.
+  bool takes_drawn() const { return takes_drawn_; }
   // Whether every token is of a sequence of its own.
   bool is_decode() const { return is_decode_; }
   // Chunks of kAttentionChunk that the step's longest sequence has.
@@ -94,6 +96,7 @@ class StepMemory {
   std::vector<Group> groups_;
   int32_t max_chunks_ = 0;
   int32_t short_tokens_ = 0;
+  bool takes_drawn_ = false;
   bool is_decode_ = false;
   RopeTables ropes_;
   std::vector<std::unique_ptr<DeviceRope>> device_ropes_;

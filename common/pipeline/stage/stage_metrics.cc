@@ -68,6 +68,8 @@ void StageMetrics::AddStepSeries() {
   batch_tokens_ = registry_->AddHistogram(
       names::kStageBatchTokens, "Tokens of a step.", buckets::BatchSize());
   steps_ = registry_->AddCounter(names::kStageSteps, "Steps computed.");
+  steps_ahead_ = registry_->AddCounter(
+      names::kStageStepsAhead, "Steps begun before the step before was done.");
   tokens_ = registry_->AddCounter(names::kStageTokens, "Tokens computed.");
 }
 
@@ -147,6 +149,7 @@ void StageMetrics::OnStats(const StageLoopStats& stats) {
   kv_blocks_peak_.Set(stats.kv_blocks_peak);
   epoch_.Set(static_cast<double>(stats.epoch.value()));
   steps_.AdvanceTo(static_cast<double>(stats.steps));
+  steps_ahead_.AdvanceTo(static_cast<double>(stats.steps_ahead));
   tokens_.AdvanceTo(static_cast<double>(stats.tokens));
 }
 

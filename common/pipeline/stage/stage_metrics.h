@@ -95,6 +95,7 @@ class StageMetrics : public rpc::RpcObserver {
   metrics::Gauge num_layers_;
   metrics::Gauge epoch_;
   metrics::Counter steps_;
+  metrics::Counter steps_ahead_;
   metrics::Counter tokens_;
   std::map<std::string, Gpu> gpus_;  // by id
 };

@@ -60,8 +60,12 @@ void Machine::Enqueue(std::function<void()> work) {
   enqueued_.push_back(std::move(work));
 }
 
-void Machine::RunEnqueued() {
-  for (const auto& work : std::exchange(enqueued_, {})) work();
+void Machine::RunEnqueued(size_t count) {
+  for (; count > 0; --count) {
+    const auto work = std::move(enqueued_.front());
+    enqueued_.pop_front();
+    work();
+  }
 }
 
 void Machine::Run(int64_t blocks, int threads, size_t shared_bytes,

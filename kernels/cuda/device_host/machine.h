@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -54,7 +55,10 @@ class Machine {
   // the calls, as a stream does.
   void Enqueue(std::function<void()> work);
   void RunLater() { later_ = true; }
-  void RunEnqueued();
+  void RunEnqueued() { RunEnqueued(enqueued()); }
+  // The first `count` of the work that is enqueued.
+  void RunEnqueued(size_t count);
+  size_t enqueued() const { return enqueued_.size(); }
 
   // Run's `shared_bytes` are within the limits.
   const DeviceLimits& limits() const { return limits_; }
@@ -106,7 +110,7 @@ class Machine {
   const Schedule schedule_;
   DeviceLimits limits_ = {227 * 1024, 2};
   bool later_ = false;
-  std::vector<std::function<void()>> enqueued_;
+  std::deque<std::function<void()>> enqueued_;
   std::vector<std::unique_ptr<Thread>> pool_;
   std::vector<std::string> faults_;
   int64_t block_ = 0;

@@ -100,15 +100,36 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
   const GraphCounts& graph_counts() const override { return graphs_.counts(); }
   void Sync() override {
     Submit();
-    machine_.RunEnqueued();
-    if (machine_.faults().empty()) return;
-    std::fprintf(stderr, "device code: %s\n", machine_.faults()[0].c_str());
-    std::abort();
+    RunAll(machine_.enqueued());
+  }
+  uint64_t Mark() override {
+    Submit();
+    if (marks_ >= kMarks) WaitFor(marks_ - kMarks);
+    EndOf(marks_) = done_ + machine_.enqueued();
+    return marks_++;
+  }
+  // Nothing runs by itself: what is asked for often has run.
+  bool HasReached(uint64_t mark) override {
+    constexpr int kPatience = 100;
+    if (++asked_ % kPatience == 0) WaitFor(mark);
+    return mark + kMarks < marks_ || EndOf(mark) <= done_;
+  }
+  void WaitFor(uint64_t mark) override {
+    if (mark + kMarks < marks_) return;  // another mark took its place
+    if (EndOf(mark) > done_) RunAll(EndOf(mark) - done_);
   }
 
  private:
   using RunKernel = void(Machine* machine, int64_t blocks, size_t shared_bytes,
                          const void* args);
+
+  void RunAll(size_t count) {
+    machine_.RunEnqueued(count);
+    done_ += count;
+    if (machine_.faults().empty()) return;
+    std::fprintf(stderr, "device code: %s\n", machine_.faults()[0].c_str());
+    std::abort();
+  }
 
   // The list's launches, with arguments of their own.
   void Start(const LaunchList& list) override { Replay(Capture(list)); }
@@ -136,6 +157,13 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
   Machine machine_;
   LaunchGraphs graphs_;
   LaunchSink sink_;
+  static constexpr uint64_t kMarks = 2;  // that are waited for
+  size_t& EndOf(uint64_t mark) { return ends_[mark % kMarks]; }
+
+  size_t done_ = 0;           // of what was enqueued
+  size_t ends_[kMarks] = {};  // what was enqueued before the last marks
+  uint64_t marks_ = 0;
+  int asked_ = 0;  // for marks
   size_t used_ = 0;
   std::map<void*, size_t> bytes_;  // of what is allocated
 };

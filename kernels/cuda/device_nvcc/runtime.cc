@@ -40,12 +40,19 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
     Adopt();
     Check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
           "making a stream");
+    for (Stretch& stretch : stretches_) {
+      Check(cudaEventCreateWithFlags(&stretch.end, cudaEventDisableTiming),
+            "making an event");
+    }
     sink_.stream = stream_;
   }
   ~GpuRuntime() override {
     if (launch_sink == &sink_) launch_sink = nullptr;
     cudaSetDevice(index_);
-    staging_.reset();
+    for (Stretch& stretch : stretches_) {
+      stretch.staging.reset();
+      cudaEventDestroy(stretch.end);
+    }
     cudaStreamDestroy(stream_);
   }
 
@@ -119,7 +126,7 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
     Submit();
     if (rows.rows == 1) {
       if (void* const staged = Stage(rows.bytes); staged != nullptr) {
-        arriving_.push_back({staged, to, rows.bytes});
+        Present().arriving.push_back({staged, to, rows.bytes});
         to = staged;
       }
     }
@@ -143,32 +150,75 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
     Submit();
     Check(cudaGetLastError(), "starting a kernel");
     Check(cudaStreamSynchronize(stream_), "running kernels");
-    for (const Arriving& one : arriving_) {
-      std::memcpy(one.to, one.staged, one.bytes);
-    }
-    arriving_.clear();
-    staged_bytes_ = 0;
+    for (Stretch& stretch : stretches_) HandOn(stretch);
+  }
+  uint64_t Mark() override {
+    Submit();
+    Check(cudaGetLastError(), "starting a kernel");
+    Check(cudaEventRecord(Present().end, stream_), "marking the stream");
+    // The next stretch takes the place of the oldest one.
+    if (marks_ + 1 >= kStretches) WaitFor(marks_ + 1 - kStretches);
+    return marks_++;
+  }
+  bool HasReached(uint64_t mark) override {
+    if (IsGone(mark)) return true;
+    const cudaError_t state = cudaEventQuery(Of(mark).end);
+    if (state == cudaErrorNotReady) return false;
+    Check(state, "running kernels");
+    return true;
+  }
+  void WaitFor(uint64_t mark) override {
+    if (IsGone(mark)) return;
+    Check(cudaEventSynchronize(Of(mark).end), "running kernels");
+    HandOn(Of(mark));
   }
 
  private:
-  // A small copy to the host, which is handed on by Sync.
+  // A small copy to the host, which is handed on behind its arrival.
   struct Arriving {
     const void* staged;
     void* to;
     size_t bytes;
   };
+  // What the stream is handed between two marks.
+  struct Stretch {
+    cudaEvent_t end = nullptr;
+    std::shared_ptr<void> staging;
+    size_t staged_bytes = 0;
+    std::vector<Arriving> arriving;
+  };
+  // Two that have ended, and the present one.
+  static constexpr uint64_t kStretches = 3;
   static constexpr size_t kStagedBytes = size_t{1} << 20;
   static constexpr size_t kMostStaged = size_t{64} << 10;  // of one copy
 
-  // Returns pinned memory until Sync, by which a small copy does not wait for
-  // the stream; null: there is none left, or the copy is large.
+  Stretch& Of(uint64_t mark) { return stretches_[mark % kStretches]; }
+  Stretch& Present() { return Of(marks_); }
+  // Whether the mark was waited for, and another stretch has its place.
+  bool IsGone(uint64_t mark) const { return mark + kStretches <= marks_; }
+
+  // Hands on what has arrived, and lets the staging memory be used again.
+  void HandOn(Stretch& stretch) {
+    for (const Arriving& one : stretch.arriving) {
+      std::memcpy(one.to, one.staged, one.bytes);
+    }
+    stretch.arriving.clear();
+    stretch.staged_bytes = 0;
+  }
+
+  // Returns pinned memory until the present stretch is handed on, by which a
+  // small copy does not wait for the stream; null: there is none left, or the
+  // copy is large.
   void* Stage(size_t bytes) {
     if (bytes > kMostStaged) return nullptr;
-    if (staging_ == nullptr) staging_ = AllocateHost(kStagedBytes);
-    const size_t at = (staged_bytes_ + 15) / 16 * 16;
-    if (staging_ == nullptr || at + bytes > kStagedBytes) return nullptr;
-    staged_bytes_ = at + bytes;
-    return static_cast<std::byte*>(staging_.get()) + at;
+    Stretch& stretch = Present();
+    if (stretch.staging == nullptr) {
+      stretch.staging = AllocateHost(kStagedBytes);
+    }
+    const size_t at = (stretch.staged_bytes + 15) / 16 * 16;
+    if (stretch.staging == nullptr || at + bytes > kStagedBytes) return nullptr;
+    stretch.staged_bytes = at + bytes;
+    return static_cast<std::byte*>(stretch.staging.get()) + at;
   }
 
   static bool IsPacked(const ByteRows& rows) {
@@ -220,9 +270,8 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
   const int index_;
   const DeviceFacts facts_;
   cudaStream_t stream_ = nullptr;
-  std::shared_ptr<void> staging_;
-  size_t staged_bytes_ = 0;
-  std::vector<Arriving> arriving_;
+  Stretch stretches_[kStretches];
+  uint64_t marks_ = 0;  // so far: the present stretch's number
   LaunchGraphs graphs_;
   LaunchSink sink_;
 };

@@ -60,7 +60,8 @@ struct Rows {
     const DeviceMatrix device = {memory.data(), count, vocab, vocab};
     backend->CopyIn(logits.data(), device);
     std::vector<StatusOr<TokenResult>> answers(tasks.size(), TokenResult());
-    static const auto* const kStep = new StepInputs(StepLimits());
+    static const auto* const kStep =
+        new StepInputs(StepLimits{.max_step_tokens = 64});
     backend->BeginStep(*kStep);
     backend->Sample(device, 0, tasks, answers);
     EXPECT_FALSE(answers[0].ok()) << "an answer before the step's end";
