@@ -82,6 +82,15 @@ struct ResidualAdd {
   DeviceMatrix x;
 };
 
+// Where the sum of all of a layer's experts goes: x += node + shared, node
+// first.
+struct ExpertAdd {
+  kernels::TreeNode node;  // over all experts
+  DeviceMatrix sum;        // room for the node
+  DeviceMatrix shared;     // no data: none
+  DeviceMatrix x;
+};
+
 // The device that one rank computes on. Operations are as large as is natural
 // on a CPU and on a GPU, and take a model's constants as arguments. Between
 // BeginStep and EndStep operations are enqueued: they take effect in call
@@ -199,6 +208,16 @@ class Backend {
                            const Activation& activation,
                            std::span<const kernels::TreeNode> nodes,
                            std::span<const DeviceMatrix> parts) = 0;
+  // ExpertNodes of one node, and Adds of `add`. A backend may do it at once.
+  virtual void AddExperts(DeviceMatrix x, const DeviceRouting& routing,
+                          const ExpertWeights& experts,
+                          const Activation& activation, const ExpertAdd& add) {
+    ExpertNodes(x, routing, experts, activation, {&add.node, 1}, {&add.sum, 1});
+    if (add.shared.data != nullptr) {
+      Add(add.shared, /*bias=*/nullptr, NormSpec(), add.sum);
+    }
+    Add(add.sum, /*bias=*/nullptr, NormSpec(), add.x);
+  }
   // out = RmsNorm of rows logits_rows[begin, begin + n) of x, times the first
   // M rows of head.
   virtual void Logits(DeviceMatrix x, int32_t begin, const NormSpec& norm,

@@ -24,10 +24,10 @@ DeviceMatrix GateMlp(Backend& device, const StageLayer& layer, DeviceMatrix x,
   return mlp;
 }
 
-// Returns the weighted sum of the experts of each row of a.normed, plus the
-// shared expert's output, until the next layer's.
-DeviceMatrix MixExperts(const RankContext& rank, const StageLayer& layer,
-                        const LayerActivations& a) {
+// x += the weighted sum of the experts of each row of a.normed, plus the shared
+// expert's output.
+void AddExperts(const RankContext& rank, const StageLayer& layer,
+                const LayerActivations& a, DeviceMatrix x) {
   Backend& device = rank.backend;
   const MoeWeights& weights = layer.weights.moe;
   const LayerSpec& spec = layer.spec;
@@ -56,6 +56,12 @@ DeviceMatrix MixExperts(const RankContext& rank, const StageLayer& layer,
     device.ReduceTree(shards.num_leaves, shards.nodes, sums, sums[0]);
     shared = sums[0];
   }
+  if (join.own.size() == 1 &&
+      a.own_experts->Add(
+          layer.index, a.normed, routing, spec.activation,
+          {{0, layer.share.num_experts}, join.own[0], shared, x})) {
+    return;
+  }
   a.own_experts->Run(layer.index, a.normed, routing, spec.activation, join.own);
 
   if (remote != nullptr) {
@@ -69,7 +75,7 @@ DeviceMatrix MixExperts(const RankContext& rank, const StageLayer& layer,
   if (has_shared) {
     device.Add(shared, /*bias=*/nullptr, NormSpec(), mixed);
   }
-  return mixed;
+  device.Add(mixed, /*bias=*/nullptr, NormSpec(), x);
 }
 
 }  // namespace
@@ -99,8 +105,7 @@ void RunDecoderLayer(const RankContext& rank, const StageLayer& layer,
   // x += experts(n), n = norm(x)
   if (weights.is_sparse()) {
     device.Norm(x, norm(weights.mlp_norm), a.normed);
-    device.Add(MixExperts(rank, layer, a), /*bias=*/nullptr, NormSpec(), x);
-    return;
+    return AddExperts(rank, layer, a, x);
   }
   // x += W_down (act(W_gate n) * W_up n), n = norm(x)
   const DeviceMatrix mlp = GateMlp(device, layer, x, norm(weights.mlp_norm), a);

@@ -31,4 +31,16 @@ void LocalExperts::Run(size_t index, DeviceMatrix x,
   }
 }
 
+bool LocalExperts::Add(size_t index, DeviceMatrix n,
+                       const DeviceRouting& routing,
+                       const Activation& activation, const ExpertAdd& add) {
+  const Layer& layer = layers_[index];
+  if (layer.runs.size() != 1 || layer.nodes.size() != 1 ||
+      layer.nodes[0] != add.node) {
+    return false;
+  }
+  backend_.AddExperts(n, routing, *layer.runs[0], activation, add);
+  return true;
+}
+
 }  // namespace sluice

@@ -29,6 +29,11 @@ class LocalExperts {
   void Run(size_t index, DeviceMatrix x, const DeviceRouting& routing,
            const Activation& activation, std::span<const DeviceMatrix> parts);
 
+  // x += the sum of all experts of rows n + shared, if one run has them all:
+  // returns whether it does.
+  bool Add(size_t index, DeviceMatrix n, const DeviceRouting& routing,
+           const Activation& activation, const ExpertAdd& add);
+
  private:
   struct Layer {
     std::vector<const ExpertWeights*> runs;

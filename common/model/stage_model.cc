@@ -97,7 +97,6 @@ void StageModel::AllocateSparse(ExpertTransport* expert_transport) {
   LayerActivations& a = activations_;
   a.normed = AllocateMatrix(tokens, shape_.hidden_size);
   a.router_logits = AllocateMatrix(tokens, experts);
-  a.mixed = AllocateMatrix(tokens, shape_.hidden_size);
   a.routing.weights = AllocateMatrix(tokens, per_token);
   a.routing.ids = AllocateMatrix(tokens, per_token, ElementType::kInt32);
   PlanExperts(expert_transport);
@@ -145,6 +144,10 @@ void StageModel::PlanExperts(ExpertTransport* expert_transport) {
     for (const auto& [node, of_node] : parts) {
       join.nodes.push_back(node);
       join.sums.push_back(of_node);
+    }
+    // A rank without experts has the sum of others' here.
+    if (parts.empty() && a.mixed.data == nullptr) {
+      a.mixed = AllocateMatrix(shape_.max_step_tokens, shape_.hidden_size);
     }
   }
   if (expert_transport == nullptr) return;

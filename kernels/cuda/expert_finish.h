@@ -25,7 +25,10 @@ struct FinishArgs {
   int32_t num_nodes;
   const float* outputs;  // [slots, hidden]
   int64_t hidden;
-  int64_t quads;  // outputs and all y have them
+  int64_t quads;      // outputs, all y and `more` have them
+  int64_t adds;       // y += the node's sum
+  const float* more;  // [tokens, hidden], which is added to the sum; null: none
+  int64_t more_stride;
   TreeNode nodes[kMostFinished];
   float* y[kMostFinished];
   int64_t stride[kMostFinished];
@@ -65,9 +68,16 @@ struct FinishFewKernel {
         sum.Add(id, value);
       }
       const Quad none = {{-0.0f, -0.0f, -0.0f, -0.0f}};
-      own.Store(a.y[n] + piece.row * a.stride[n],
-                sum.empty() ? none : sum.Root());
+      Store(a, n, piece.row, own, sum.empty() ? none : sum.Root());
     }
+  }
+  static SLUICE_DEVICE void Store(const Args& a, int32_t n, int64_t row,
+                                  const Own& own, Quad sum) {
+    float* const y = a.y[n] + row * a.stride[n];
+    if (a.more != nullptr) {
+      sum = AddQuads(sum, own.Load(a.more + row * a.more_stride));
+    }
+    own.Store(y, a.adds != 0 ? AddQuads(own.Load(y), sum) : sum);
   }
   static SLUICE_DEVICE void Load(const Args& a, int64_t row, const Own& own,
                                  Pairs& pairs) {
@@ -107,7 +117,12 @@ struct FinishKernel {
         const float output = a.outputs[a.slots[i] * a.hidden + column];
         sum.Add(id, output * a.weights[i]);
       }
-      a.y[n][row * a.stride[n] + column] = sum.empty() ? -0.0f : sum.Root();
+      float value = sum.empty() ? -0.0f : sum.Root();
+      if (a.more != nullptr) {
+        value = value + a.more[row * a.more_stride + column];
+      }
+      float& y = a.y[n][row * a.stride[n] + column];
+      y = a.adds != 0 ? y + value : value;
     }
   }
 };

@@ -184,6 +184,49 @@ struct PlanKernel {
   }
 };
 
+// The same of at most 32 pairs: one warp, a lane for each pair.
+struct PlanFewKernel {
+  static constexpr int kThreads = kWarpLanes;
+  using Args = PlanArgs;
+
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const auto pairs = static_cast<int32_t>(a.pairs);
+    const int32_t i = block.lane();
+    const int32_t own = i < pairs ? a.ids[i] - a.first : -1;
+    const bool local = own >= 0 && own < a.experts;
+    int32_t slot = 0;    // pairs of lower experts
+    int32_t before = 0;  // pairs of the same expert before this one
+    int32_t alike = 0;   // all of these
+    for (int32_t j = 0; j < pairs; ++j) {
+      const int32_t other = block.Shuffle(own, j);
+      if (other < 0 || other >= a.experts) continue;
+      slot += other < own ? 1 : 0;
+      alike += other == own ? 1 : 0;
+      before += other == own && j < i ? 1 : 0;
+    }
+    const bool leads = local && before == 0;
+    const int32_t tiles = leads ? (alike + a.tile_rows - 1) / a.tile_rows : 0;
+    int32_t group = 0;  // groups of lower experts
+    int32_t all = 0;
+    for (int32_t j = 0; j < pairs; ++j) {
+      const int32_t other = block.Shuffle(own, j);
+      const int32_t others = block.Shuffle(tiles, j);
+      group += other < own ? others : 0;
+      all += others;
+    }
+    if (i == 0) *a.num_groups = all;
+    if (i >= pairs) return;
+    a.slots[i] = local ? slot + before : -1;
+    if (!local) return;
+    a.rows[slot + before] = i / a.per_row;
+    for (int32_t n = 0; n < tiles; ++n) {
+      const int32_t left = alike - n * a.tile_rows;
+      a.groups[group + n] = {own, slot + n * a.tile_rows,
+                             left < a.tile_rows ? left : a.tile_rows};
+    }
+  }
+};
+
 template <int kThreads>
 void StartPlan(Stream stream, const PlanArgs& plan) {
   constexpr int64_t kMostCounts = 8192;
@@ -199,6 +242,9 @@ void StartPlan(Stream stream, const PlanArgs& plan) {
 
 inline void PlanExperts(Stream stream, const PlanArgs& plan) {
   constexpr int64_t kFewPairs = 256;
+  if (plan.pairs <= kWarpLanes) {
+    return Launch<PlanFewKernel>(stream, 1, 0, plan);
+  }
   if (plan.pairs <= kFewPairs) return StartPlan<128>(stream, plan);
   StartPlan<1024>(stream, plan);
 }

@@ -159,13 +159,22 @@ class ExpertCall {
   void Finish(std::span<const TreeNode> nodes, std::span<const Matrix> parts) {
     for (size_t i = 0; i < nodes.size(); i += kMostFinished) {
       const size_t count = std::min<size_t>(kMostFinished, nodes.size() - i);
-      FinishSome(nodes.subspan(i, count), parts.subspan(i, count));
+      FinishExperts(stream_, shape_.tokens,
+                    ArgsOf(nodes.subspan(i, count), parts.subspan(i, count)));
     }
+  }
+  void Add(const ExpertSum& sum) {
+    FinishArgs args = ArgsOf({&sum.node, 1}, {&sum.x, 1});
+    args.adds = 1;
+    args.more = sum.more.data;
+    args.more_stride = sum.more.stride;
+    if (args.more != nullptr && !HasQuads(sum.more)) args.quads = 0;
+    FinishExperts(stream_, shape_.tokens, args);
   }
 
  private:
-  void FinishSome(std::span<const TreeNode> nodes,
-                  std::span<const Matrix> parts) {
+  FinishArgs ArgsOf(std::span<const TreeNode> nodes,
+                    std::span<const Matrix> parts) const {
     FinishArgs args = {};
     args.ids = rows_.ids;
     args.weights = rows_.weights;
@@ -183,7 +192,7 @@ class ExpertCall {
       quads = quads && HasQuads(parts[i]);
     }
     args.quads = quads ? 1 : 0;
-    FinishExperts(stream_, shape_.tokens, args);
+    return args;
   }
 
   // Experts [begin, end), whose weights have one type.
@@ -267,6 +276,28 @@ class ExpertCall {
   const int32_t tile_rows_;  // of a group
 };
 
+ExpertShape ShapeOf(const ExpertsView& experts, const ExpertRows& rows) {
+  const auto count = static_cast<int32_t>(experts.gate_up.size());
+  SLUICE_CHECK(experts.down.size() == experts.gate_up.size() && count > 0);
+  const ExpertShape shape = {rows.x.rows, rows.per_row, count, rows.x.cols,
+                             experts.down[0].cols()};
+  for (int32_t e = 0; e < count; ++e) {
+    SLUICE_CHECK(experts.gate_up[e].cols() == shape.hidden &&
+                 experts.gate_up[e].rows() == 2 * shape.mlp);
+    SLUICE_CHECK(experts.down[e].rows() == shape.hidden &&
+                 experts.down[e].cols() == shape.mlp);
+  }
+  return shape;
+}
+
+void CheckNode(const ExpertsView& experts, const ExpertRows& rows,
+               const TreeNode& node, const Matrix& part) {
+  const auto count = static_cast<int32_t>(experts.gate_up.size());
+  SLUICE_CHECK(node.begin >= experts.first &&
+               node.end <= experts.first + count);
+  SLUICE_CHECK(part.rows == rows.x.rows && part.cols == rows.x.cols);
+}
+
 }  // namespace
 
 int64_t ExpertBytes(const ExpertShape& shape) {
@@ -278,27 +309,30 @@ void ExpertNodes(Stream stream, const ExpertsView& experts,
                  const ExpertTable& table, const ExpertRows& rows,
                  std::span<const TreeNode> nodes,
                  std::span<const Matrix> parts) {
-  const auto count = static_cast<int32_t>(experts.gate_up.size());
-  SLUICE_CHECK(experts.down.size() == experts.gate_up.size() && count > 0);
   SLUICE_CHECK(nodes.size() == parts.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
-    SLUICE_CHECK(nodes[i].begin >= experts.first &&
-                 nodes[i].end <= experts.first + count);
-    SLUICE_CHECK(parts[i].rows == rows.x.rows && parts[i].cols == rows.x.cols);
+    CheckNode(experts, rows, nodes[i], parts[i]);
   }
-  const ExpertShape shape = {rows.x.rows, rows.per_row, count, rows.x.cols,
-                             experts.down[0].cols()};
-  for (int32_t e = 0; e < count; ++e) {
-    SLUICE_CHECK(experts.gate_up[e].cols() == shape.hidden &&
-                 experts.gate_up[e].rows() == 2 * shape.mlp);
-    SLUICE_CHECK(experts.down[e].rows() == shape.hidden &&
-                 experts.down[e].cols() == shape.mlp);
-  }
+  const ExpertShape shape = ShapeOf(experts, rows);
   ExpertLayout layout;
   SLUICE_CHECK(LayOut(shape, table.memory, layout) <= table.bytes);
   ExpertCall call(stream, experts, table, rows, shape, layout);
   call.Run();
   call.Finish(nodes, parts);
+}
+
+void AddExperts(Stream stream, const ExpertsView& experts,
+                const ExpertTable& table, const ExpertRows& rows,
+                const ExpertSum& sum) {
+  CheckNode(experts, rows, sum.node, sum.x);
+  SLUICE_CHECK(sum.more.data == nullptr ||
+               (sum.more.rows == sum.x.rows && sum.more.cols == sum.x.cols));
+  const ExpertShape shape = ShapeOf(experts, rows);
+  ExpertLayout layout;
+  SLUICE_CHECK(LayOut(shape, table.memory, layout) <= table.bytes);
+  ExpertCall call(stream, experts, table, rows, shape, layout);
+  call.Run();
+  call.Add(sum);
 }
 
 }  // namespace sluice::kernels::cuda

@@ -47,6 +47,17 @@ void ExpertNodes(Stream stream, const ExpertsView& experts,
                  std::span<const TreeNode> nodes,
                  std::span<const Matrix> parts);
 
+// Where the sum over all of `experts` goes: x += node + more, node first.
+struct ExpertSum {
+  TreeNode node;
+  ConstMatrix more;  // no data: none
+  Matrix x;
+};
+// The same of one node, added at once.
+void AddExperts(Stream stream, const ExpertsView& experts,
+                const ExpertTable& table, const ExpertRows& rows,
+                const ExpertSum& sum);
+
 }  // namespace sluice::kernels::cuda
 
 #endif  // SLUICE_KERNELS_CUDA_EXPERTS_H_

@@ -19,6 +19,13 @@ inline bool AreAligned(ConstMatrix x) {
 // Whether rows may be read in aligned groups of four.
 inline bool HasQuads(ConstMatrix x) { return AreAligned(x) && x.cols % 4 == 0; }
 
+SLUICE_DEVICE Quad AddQuads(const Quad& a, const Quad& b) {
+  Quad sum = {};
+  SLUICE_UNROLL
+  for (int i = 0; i < 4; ++i) sum.values[i] = a.values[i] + b.values[i];
+  return sum;
+}
+
 // A thread's elements of a piece from column `begin` on of rows of `end`
 // columns: neighbours where there are quads, or kThreads apart.
 template <int kThreads>

@@ -362,29 +362,18 @@ class CudaBackend final : public Backend {
                    std::span<const kernels::TreeNode> nodes,
                    std::span<const DeviceMatrix> parts) override {
     if (nodes.empty()) return;
-    gate_up_.clear();
-    down_.clear();
-    for (const auto& weight : experts.gate_up) {
-      gate_up_.push_back(ViewOf(*weight));
-    }
-    for (const auto& weight : experts.down) down_.push_back(ViewOf(*weight));
-    kernels::ExpertsView view = {experts.first, gate_up_, down_,
-                                 Floats(experts.gate_up_bias.data()),
-                                 Floats(experts.down_bias.data())};
-    if (activation.kind == Activation::Kind::kClampedSwiGlu) {
-      view.swiglu_limit = activation.limit;
-    }
-    const auto per_row = static_cast<int32_t>(routing.ids.cols);
-    const kernels::ExpertRows rows = {
-        View(x), static_cast<const int32_t*>(routing.ids.data),
-        Floats(routing.weights.data), per_row};
-    cuda::ExpertTable table = inputs_.Experts(experts);
-    table.bytes = cuda::ExpertBytes(
-        {x.rows, per_row, experts.size(), x.cols, down_[0].cols()});
-    table.tiles = fast_;
-    table.tile_memory = products_.tile_memory();
-    table.memory = experts_.AtLeast(static_cast<size_t>(table.bytes));
-    cuda::ExpertNodes(stream_, view, table, rows, nodes, View(parts, parts_));
+    const ExpertArgs args = ArgsOf(x, routing, experts, activation);
+    cuda::ExpertNodes(stream_, args.view, args.table, args.rows, nodes,
+                      View(parts, parts_));
+  }
+
+  void AddExperts(DeviceMatrix x, const DeviceRouting& routing,
+                  const ExpertWeights& experts, const Activation& activation,
+                  const ExpertAdd& add) override {
+    const ExpertArgs args = ArgsOf(x, routing, experts, activation);
+    cuda::ExpertSum sum = {add.node, {}, View(add.x)};
+    if (add.shared.data != nullptr) sum.more = View(add.shared);
+    cuda::AddExperts(stream_, args.view, args.table, args.rows, sum);
   }
 
   void Logits(DeviceMatrix x, int32_t begin, const NormSpec& norm,
@@ -412,6 +401,39 @@ class CudaBackend final : public Backend {
     TraceSpan sampling;
   };
 
+  struct ExpertArgs {
+    kernels::ExpertsView view;
+    cuda::ExpertTable table;
+    kernels::ExpertRows rows;
+  };
+  // Valid until the next call.
+  ExpertArgs ArgsOf(DeviceMatrix x, const DeviceRouting& routing,
+                    const ExpertWeights& experts,
+                    const Activation& activation) {
+    gate_up_.clear();
+    down_.clear();
+    for (const auto& weight : experts.gate_up) {
+      gate_up_.push_back(ViewOf(*weight));
+    }
+    for (const auto& weight : experts.down) down_.push_back(ViewOf(*weight));
+    kernels::ExpertsView view = {experts.first, gate_up_, down_,
+                                 Floats(experts.gate_up_bias.data()),
+                                 Floats(experts.down_bias.data())};
+    if (activation.kind == Activation::Kind::kClampedSwiGlu) {
+      view.swiglu_limit = activation.limit;
+    }
+    const auto per_row = static_cast<int32_t>(routing.ids.cols);
+    const kernels::ExpertRows rows = {
+        View(x), static_cast<const int32_t*>(routing.ids.data),
+        Floats(routing.weights.data), per_row};
+    cuda::ExpertTable table = inputs_.Experts(experts);
+    table.bytes = cuda::ExpertBytes(
+        {x.rows, per_row, experts.size(), x.cols, down_[0].cols()});
+    table.tiles = fast_;
+    table.tile_memory = products_.tile_memory();
+    table.memory = experts_.AtLeast(static_cast<size_t>(table.bytes));
+    return {view, table, rows};
+  }
   // Returns a part's bytes as the products read them.
   DeviceMemory Upload(HostWeight part) {
     if (products_.HasTiles(part.type)) {

@@ -126,11 +126,48 @@ class Layer {
       });
     });
     EXPECT_TRUE(SameBits(got, want));
+    if (nodes.size() > 1 || end - begin < sizes_.experts) return;
+    const ExpertTable table = {gate_up.data(), down.data(), nullptr, bytes};
+    for (const bool has_more : {false, true}) {
+      ExpectAdded(view, table, rows, want, has_more);
+    }
   }
 
   std::vector<float> x;
 
  private:
+  // A residual plus `node` [tokens, hidden], the sum of all experts, and more.
+  void ExpectAdded(const ExpertsView& view, ExpertTable table,
+                   const ExpertRows& rows, const std::vector<float>& node,
+                   bool has_more) const {
+    const int64_t count = sizes_.tokens * sizes_.hidden;
+    const std::vector<float> residual = RandomFloats(31, count);
+    const std::vector<float> values = RandomFloats(32, count);
+    const OwnedMatrix more(sizes_.tokens, sizes_.hidden, values);
+    std::vector<float> want;
+    for (int64_t i = 0; i < count; ++i) {
+      const auto at = static_cast<size_t>(i);
+      const float sum = has_more ? node[at] + values[at] : node[at];
+      const float all = residual[at] + sum;
+      want.push_back(std::isnan(all) ? NAN : all);
+    }
+    const auto got = BothWays([&](Stream stream) {
+      OwnedMatrix to(sizes_.tokens, sizes_.hidden, residual);
+      std::vector<float> memory(static_cast<size_t>(table.bytes / 4), NAN);
+      ExpertTable own = table;
+      own.memory = memory.data();
+      ExpertSum sum = {{0, sizes_.experts}, {}, to.view()};
+      if (has_more) sum.more = more.view();
+      AddExperts(stream, view, own, rows, sum);
+      std::vector<float> all;
+      for (const float value : to.values()) {
+        all.push_back(std::isnan(value) ? NAN : value);
+      }
+      return all;
+    });
+    EXPECT_TRUE(SameBits(got, want)) << (has_more ? "with more" : "alone");
+  }
+
   ExpertWeight Make(WeightType type, uint64_t seed, int64_t rows,
                     int64_t cols) {
     if (type == WeightType::kE4m3) {
@@ -192,9 +229,10 @@ TEST(CudaExpertsTest, RowsMayHaveAnyNumberOfExperts) {
   }
 }
 
-// More pairs than a warp plans, and experts than counts of all warps.
+// Fewer and more pairs than a warp has lanes, more than a warp plans, and
+// experts than counts of all warps.
 TEST(CudaExpertsTest, ManyPairsArePlanned) {
-  for (const int64_t tokens : {11, 85, 86, 700}) {
+  for (const int64_t tokens : {1, 10, 11, 85, 86, 700}) {
     const Layer layer({5, 3, tokens, 8, 8}, {WeightType::kF32}, false);
     layer.Expect(0, 5, 0.0f);
     layer.Expect(1, 3, 0.0f);
