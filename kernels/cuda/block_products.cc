@@ -4,6 +4,7 @@
 #include "kernels/cuda/block_formats.h"
 #include "kernels/cuda/block_rows.h"
 #include "kernels/cuda/block_single.h"
+#include "kernels/cuda/block_tiles.h"
 #include "kernels/cuda/math.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/products_shards.h"
@@ -261,6 +262,7 @@ struct Starters {
   void (*multiply)(Stream, const FlaggedRows&, const BlockWeight&, const float*,
                    const ShardArgs&, const ExpertRun&);
   void (*embed)(Stream, const BlockWeight&, const int32_t*, Matrix);
+  bool (*tiles_fit)(Stream);
 };
 template <BlockFormat kFormat>
 void StartProduct(Stream stream, const FlaggedRows& x, const BlockWeight& w,
@@ -273,9 +275,28 @@ void StartProduct(Stream stream, const FlaggedRows& x, const BlockWeight& w,
     return BlockSingleKernel<kFormat>::Start(stream, args,
                                              grouped ? run.max_groups : 1);
   }
+  // Tiles have the same bits: the faster ones are taken.
+  constexpr int64_t kFew = 8;
+  using Tiles = BlockTileKernel<kFormat>;
+  if (grouped ? run.grouped.tile_rows == kBlockTileTokens
+              : rows > kFew && Tiles::Fits(stream, shards)) {
+    BlockArgs tiled = args;
+    tiled.grouped.tile_rows = kBlockTileTokens;
+    return Tiles::Start(stream, tiled,
+                        grouped
+                            ? run.max_groups
+                            : (rows + kBlockTileTokens - 1) / kBlockTileTokens);
+  }
   BlockKernel<kFormat>::Start(
       stream, args,
       grouped ? run.max_groups : (rows + kTileTokens - 1) / kTileTokens);
+}
+template <BlockFormat kFormat>
+bool TilesFit(Stream stream) {
+  ShardArgs alone = {};
+  alone.num_outputs = 1;
+  alone.nodes[0] = {0, 1};
+  return BlockTileKernel<kFormat>::Fits(stream, alone);
 }
 template <BlockFormat kFormat>
 void StartEmbed(Stream stream, const BlockWeight& table, const int32_t* ids,
@@ -283,7 +304,8 @@ void StartEmbed(Stream stream, const BlockWeight& table, const int32_t* ids,
   Launch<EmbedBlocksKernel<kFormat>>(stream, y.rows, 0, {table.packed, ids, y});
 }
 template <BlockFormat kFormat>
-constexpr Starters kStartersOf = {StartProduct<kFormat>, StartEmbed<kFormat>};
+constexpr Starters kStartersOf = {StartProduct<kFormat>, StartEmbed<kFormat>,
+                                  TilesFit<kFormat>};
 
 // By BlockFormat.
 constexpr Starters kStarters[kNumBlockFormats] = {
@@ -305,6 +327,10 @@ void MultiplyBlocks(Stream stream, const FlaggedRows& x, const BlockWeight& w,
 }
 
 }  // namespace
+
+bool BlockTilesFit(Stream stream, BlockFormat format) {
+  return kStarters[static_cast<int>(format)].tiles_fit(stream);
+}
 
 void BlockMatMul(Stream stream, const FlaggedRows& x, const BlockWeight& w,
                  const float* bias, Matrix y) {

@@ -114,9 +114,19 @@ bool IsTiled(const ExpertWeight& w) { return HasTiles(TileView(w).type); }
 // token has an expert once: no group has more rows than there are tokens.
 int32_t TileRowsOf(Stream stream, const ExpertsView& experts,
                    const ExpertTable& table, const ExpertShape& shape) {
-  if (!table.tiles ||
-      !std::all_of(experts.gate_up.begin(), experts.gate_up.end(), IsTiled) ||
-      !std::all_of(experts.down.begin(), experts.down.end(), IsTiled)) {
+  const auto all = [&](const auto& is) {
+    return std::all_of(experts.gate_up.begin(), experts.gate_up.end(), is) &&
+           std::all_of(experts.down.begin(), experts.down.end(), is);
+  };
+  if (!table.tiles || !all(IsTiled)) {
+    // Half of a tile of matrix units is at work, on average.
+    constexpr int64_t kLeast = kBlockTileTokens / 2;
+    const bool many = shape.pairs() >= kLeast * shape.experts;
+    const auto takes = [&](const ExpertWeight& w) {
+      return !w.is_plain() && !(table.tiles && IsTiled(w)) &&
+             BlockTilesFit(stream, w.blocks.format);
+    };
+    if (many && all(takes)) return kBlockTileTokens;
     return static_cast<int32_t>(std::min<int64_t>(kTileTokens, shape.tokens));
   }
   const int32_t rows =

@@ -37,6 +37,10 @@ struct FlaggedRows {
 };
 
 void QuantizeRows(Stream stream, ConstMatrix x, const FlaggedRows& to);
+// The tokens of a tile of integer matrix units (block_tiles.h). Groups of that
+// many rows are multiplied by those, if the device has enough shared memory.
+inline constexpr int kBlockTileTokens = 64;
+bool BlockTilesFit(Stream stream, BlockFormat format);
 void BlockMatMul(Stream stream, const FlaggedRows& x, const BlockWeight& w,
                  const float* bias, Matrix y);
 void BlockMatMulSharded(Stream stream, const FlaggedRows& x,

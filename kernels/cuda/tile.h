@@ -23,6 +23,17 @@ struct TileC {
   float values[4];
 };
 
+// The same of Block::MultiplyCodes: A [16, 32] of unsigned bytes, B [32, 8] of
+// signed ones, C of integers (PTX' mma.m16n8k32):
+//   A  words 0, 1: rows g, g + 8, columns 4t to 4t + 3; words 2, 3: the same
+//      rows, columns 16 behind
+//   B  word 0: rows 4t to 4t + 3 of column g; word 1: rows 16 behind
+//   C  as TileC
+// The lowest byte of a word is the lowest column of A, or row of B.
+struct TileI {
+  int32_t values[4];
+};
+
 // Four floats, 16-byte aligned in memory.
 struct Quad {
   float values[4];

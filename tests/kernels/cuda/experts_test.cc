@@ -246,6 +246,14 @@ TEST(CudaExpertsTest, ManyRowsOfAnExpertAreManyGroups) {
   layer.Expect(0, 2, 0.0f);
 }
 
+// Enough rows for tiles of matrix units, in more than one group.
+TEST(CudaExpertsTest, ManyRowsOfBlocksAreMultipliedInTiles) {
+  for (const WeightType type : {WeightType::kQ4_0, WeightType::kMxfp4}) {
+    const Layer layer({3, 2, 70, 32, 32}, {type}, true);
+    layer.Expect(0, 3, 0.0f);
+  }
+}
+
 TEST(CudaExpertsTest, ExpertsOfOneLayerMayHaveDifferentTypes) {
   const Layer layer({9, 4, 6, 256, 256},
                     {WeightType::kQ8_0, WeightType::kQ8_0, WeightType::kQ4K,

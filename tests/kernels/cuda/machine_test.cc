@@ -334,6 +334,46 @@ TEST_P(MachineTest, TileProductsHaveThePtxIsasFragments) {
   }
 }
 
+// The same of mma.m16n8k32 of unsigned and signed bytes.
+TEST_P(MachineTest, CodeProductsHaveThePtxIsasFragments) {
+  const auto a_at = [](int row, int k) { return (row * 37 + k * k) % 256; };
+  const auto b_at = [](int k, int column) {
+    return (k * 29 + column * 50) % 256 - 128;
+  };
+  std::vector<int32_t> got(16 * 8, -1);
+  const auto multiply = [&](Block& b) {
+    const int group = b.lane() >> 2;
+    const int in_group = b.lane() % 4;
+    TileA a = {};
+    for (int i = 0; i < 16; ++i) {
+      const int row = i < 4 || (i >= 8 && i < 12) ? group : group + 8;
+      const int k = in_group * 4 + (i & 3) + (i >= 8 ? 16 : 0);
+      a.words[i / 4] |= static_cast<uint32_t>(a_at(row, k)) << (i % 4 * 8);
+    }
+    TileB own = {};
+    for (int i = 0; i < 8; ++i) {
+      const int k = in_group * 4 + (i & 3) + (i >= 4 ? 16 : 0);
+      own.words[i / 4] |= static_cast<uint32_t>(b_at(k, group) & 255)
+                          << (i % 4 * 8);
+    }
+    TileI c = {{100, 200, 300, 400}};
+    b.MultiplyCodes(a, own, c);
+    if (b.warp() != 0) return;
+    for (int i = 0; i < 4; ++i) {
+      const int row = i < 2 ? group : group + 8;
+      got[row * 8 + in_group * 2 + (i & 1)] = c.values[i] - 100 * (i + 1);
+    }
+  };
+  EXPECT_THAT(FirstFault(GetParam(), multiply), IsEmpty());
+  for (int row = 0; row < 16; ++row) {
+    for (int column = 0; column < 8; ++column) {
+      int want = 0;
+      for (int k = 0; k < 32; ++k) want += a_at(row, k) * b_at(k, column);
+      EXPECT_EQ(got[row * 8 + column], want) << row << ", " << column;
+    }
+  }
+}
+
 TEST_P(MachineTest, ALaneThatMissesATileProductIsFound) {
   EXPECT_THAT(FirstFault(GetParam(),
                          [](Block& b) {

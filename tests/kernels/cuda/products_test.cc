@@ -223,7 +223,9 @@ class CudaBlockTest : public testing::TestWithParam<BlockFormat> {
 TEST_P(CudaBlockTest, ProductsHaveTheCpusBitsAtEveryBoundary) {
   const int64_t block = BlockElements(GetParam());
   for (const Shape& shape :
-       {Shape{1, 1, block}, Shape{3, 17, 3 * block}, Shape{5, 33, 9 * block}}) {
+       {Shape{1, 1, block}, Shape{3, 17, 3 * block}, Shape{5, 33, 9 * block},
+        // Tiles of matrix units: fewer blocks than a stage has, and more.
+        Shape{9, 17, block}, Shape{66, 67, 5 * block}}) {
     const OwnedBlocks w(GetParam(),
                         RandomBlockRows(GetParam(), 11, shape.rows, shape.cols),
                         shape.rows, shape.cols);
@@ -254,6 +256,29 @@ TEST_P(CudaBlockTest, ShardsAreJoinedInTheTree) {
       },
       [&](std::vector<Matrix>& y) {
         kernels::BlockMatMulSharded(cpu_, x.view(), w.view(), {kBounds, kNodes},
+                                    y);
+      });
+}
+
+// Every level of a tree whose sums wait, and a node of one leaf.
+TEST_P(CudaBlockTest, ManyTokensShardsAreJoinedInTheTree) {
+  const auto block = static_cast<int32_t>(BlockElements(GetParam()));
+  const std::vector<int32_t> bounds = {
+      0, block, block, 2 * block, 5 * block, 6 * block, 7 * block, 8 * block};
+  const std::vector<TreeNode> nodes = {{0, 6}, {6, 7}};
+  const Shape shape = {10, 16, 8 * block};
+  const OwnedBlocks w(GetParam(),
+                      RandomBlockRows(GetParam(), 14, 16, shape.cols), 16,
+                      shape.cols);
+  const OwnedRows x(cpu_, SpreadActivations(15, 10, shape.cols), 10, shape.cols,
+                    block);
+  ExpectSameProducts(
+      shape, 2,
+      [&](Stream stream, std::vector<Matrix>& y) {
+        BlockMatMulSharded(stream, {x.view()}, w.view(), {bounds, nodes}, y);
+      },
+      [&](std::vector<Matrix>& y) {
+        kernels::BlockMatMulSharded(cpu_, x.view(), w.view(), {bounds, nodes},
                                     y);
       });
 }

@@ -142,6 +142,30 @@ class Block {
     }
     machine_->SyncWarp(thread_, line);
   }
+  void MultiplyCodes(const TileA& a, const TileB& b, TileI& c,
+                     int line = __builtin_LINE()) {
+    machine_->Tile(thread_) = {a, b};
+    machine_->SyncWarp(thread_, line);
+    const int warp_begin = thread_ - lane();
+    const int g = lane() / 4;
+    const int t = lane() % 4;
+    for (int i = 0; i < 4; ++i) {
+      uint32_t sum = static_cast<uint32_t>(c.values[i]);
+      for (int k = 0; k < 32; ++k) {
+        const int place = k % 16 / 4;
+        const TileWords& of_row = machine_->Tile(warp_begin + g * 4 + place);
+        const TileWords& of_column =
+            machine_->Tile(warp_begin + (2 * t + i % 2) * 4 + place);
+        const uint32_t row = of_row.a.words[i / 2 + k / 16 * 2];
+        const uint32_t column = of_column.b.words[k / 16];
+        const int32_t product = static_cast<uint8_t>(row >> (k % 4 * 8)) *
+                                static_cast<int8_t>(column >> (k % 4 * 8));
+        sum += static_cast<uint32_t>(product);
+      }
+      c.values[i] = static_cast<int32_t>(sum);
+    }
+    machine_->SyncWarp(thread_, line);
+  }
   // kBytes (16, 8 or 4) of `from` to `to` from element `at` on, once WaitCopies
   // is called; both ends are aligned to them.
   template <int kBytes = 16, typename T>

@@ -106,6 +106,14 @@ class Block {
         : "r"(a.words[0]), "r"(a.words[1]), "r"(a.words[2]), "r"(a.words[3]),
           "r"(b.words[0]), "r"(b.words[1]));
   }
+  SLUICE_DEVICE void MultiplyCodes(const TileA& a, const TileB& b, TileI& c) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+r"(c.values[0]), "+r"(c.values[1]), "+r"(c.values[2]),
+          "+r"(c.values[3])
+        : "r"(a.words[0]), "r"(a.words[1]), "r"(a.words[2]), "r"(a.words[3]),
+          "r"(b.words[0]), "r"(b.words[1]));
+  }
   template <int kBytes = 16, typename T>
   SLUICE_DEVICE void CopyAsync(const Shared<T>& to, int64_t at, const T* from) {
     const auto address =
