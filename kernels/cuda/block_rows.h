@@ -5,9 +5,11 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/block_formats.h"
 #include "kernels/cuda/math.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/products_shards.h"
+#include "kernels/cuda/products_tiles.h"
 
 namespace sluice::kernels::cuda {
 
@@ -47,6 +49,27 @@ SLUICE_DEVICE void StoreFinite(const ShardArgs& a,
     a.y[o][cell.token * a.stride[o] + cell.row] = NotANumber();
   }
 }
+
+// What a block of many tokens multiplies: rows of a format T, from first_row
+// on.
+template <typename T>
+struct TileOperands {
+  const uint8_t* packed;
+  int64_t first_row;
+  int64_t groups;  // of rows, in all
+  int64_t blocks;  // of elements, in a row
+  ProductTile tile;
+  SLUICE_DEVICE int64_t In(int t) const {
+    return tile.In(t < tile.tokens ? t : tile.tokens - 1);
+  }
+  // Block b of a row of the tile, or of the last group's.
+  SLUICE_DEVICE blocks::Place At(int row, int64_t b) const {
+    const int64_t group = (first_row + row) / kGroupRows;
+    const int64_t last = groups - 1;
+    return {packed + ((group < last ? group : last) * blocks + b) * T::kBytes,
+            row % kGroupRows};
+  }
+};
 
 }  // namespace sluice::kernels::cuda
 

@@ -11,12 +11,13 @@
 #include "kernels/cuda/block_formats.h"
 #include "kernels/cuda/block_rows.h"
 #include "kernels/cuda/products_tiles.h"
+#include "kernels/cuda/waiting_sums.h"
 
 namespace sluice::kernels::cuda {
 
 // Products of many tokens on integer matrix units: a block per 64 rows and 64
 // tokens. Threads unpack the codes of a stage's columns to shared memory; a
-// warp multiplies 32 rows by 16 tokens, or by 8. The sums of a block of
+// warp multiplies 32 rows by 16 tokens, or 16. The sums of a block of
 // elements become terms that every lane adds in rising k, as the CPU does; sums
 // of shards that wait for their neighbour in the tree stand in shared memory.
 template <BlockFormat kFormat>
@@ -25,10 +26,11 @@ struct BlockTileKernel {
   static constexpr int kRows = 64;
   static constexpr int kTokens = kBlockTileTokens;
   // Of a warp: sixteen rows, eight tokens each.
-  static constexpr int kRowTiles = 2;
-  static constexpr int kTokenTiles = T::kLong ? 1 : 2;
+  static constexpr int kRowTiles = T::kLong ? 1 : 2;
+  static constexpr int kTokenTiles = 2;
+  static constexpr int kRowWarps = kRows / 16 / kRowTiles;
   static constexpr int kThreads =
-      kRows / 16 / kRowTiles * (kTokens / 8 / kTokenTiles) * kWarpLanes;
+      kRowWarps * (kTokens / 8 / kTokenTiles) * kWarpLanes;
   static constexpr int kLeastBlocks = 512 / kThreads;
   static constexpr int kElements = T::kStored.elements;
   // A stage has kParts parts of 32 columns: short blocks, or half a long one.
@@ -43,6 +45,8 @@ struct BlockTileKernel {
   static constexpr int kScales = T::kLong ? 1 : kParts;
   static constexpr int kCells = kRowTiles * kTokenTiles * 4;
   using Args = BlockArgs;
+  using Operands = TileOperands<T>;
+  using Waiting = WaitingSums<kThreads, kRowTiles, kTokenTiles>;
 
   struct Stage {
     Shared<uint32_t> codes;      // [kParts, kRows, kStride]
@@ -53,24 +57,6 @@ struct BlockTileKernel {
     Shared<int32_t> x_sums;      // [kParts kSubs, kTokens]: of sub-blocks
     Shared<int32_t> sub_scales;  // [T::kSubs, kRows]
     Shared<int32_t> sub_minima;  // [T::kSubs / 2, kRows]: pairs
-  };
-  // What a block multiplies.
-  struct Operands {
-    const uint8_t* packed;
-    int64_t first_row;
-    int64_t groups;  // of rows, in all
-    int64_t blocks;  // of elements, in a row
-    ProductTile tile;
-    SLUICE_DEVICE int64_t In(int t) const {
-      return tile.In(t < tile.tokens ? t : tile.tokens - 1);
-    }
-    // Block b of a row of the tile, or of the last group's.
-    SLUICE_DEVICE blocks::Place At(int row, int64_t b) const {
-      const int64_t group = (first_row + row) / kGroupRows;
-      const int64_t last = groups - 1;
-      return {packed + ((group < last ? group : last) * blocks + b) * T::kBytes,
-              row % kGroupRows};
-    }
   };
   // A lane's elements: 16 rows and 8 tokens of the warp's are a tile.
   using Sums = float[kRowTiles][kTokenTiles][4];
@@ -104,7 +90,7 @@ struct BlockTileKernel {
         block.Allocate<int32_t>(T::kLong ? T::kSubs * kRows : 1),
         block.Allocate<int32_t>(T::kLong ? T::kSubs / 2 * kRows : 1)};
     const auto waiting =
-        block.Allocate<float>(LevelsOf(a.shards) * kCells * kThreads);
+        block.Allocate<float>(Waiting::LevelsOf(a.shards) * kCells * kThreads);
     for (int t = block.warp(); t < kTokens; t += kThreads / kWarpLanes) {
       const bool is_finite = IsFinite(block, a.x, from.In(t));
       if (block.lane() == 0) finite.Set(t, is_finite ? 1 : 0);
@@ -122,7 +108,7 @@ struct BlockTileKernel {
           }
         }
         AddShard(block, a, from, stage, s, sums);
-        Join(block, waiting, s - node.begin, s + 1 == node.end, sums);
+        Waiting::Join(block, waiting, s - node.begin, s + 1 == node.end, sums);
       }
       Store(block, a, from, finite, o, sums);
     }
@@ -136,17 +122,20 @@ struct BlockTileKernel {
     for (int32_t b = a.shards.bounds[s]; b < end; b += kScales) {
       Counts whole = {};
       Counts least = {};
+      SLUICE_ROLL
       for (int half = 0; half < kStages; ++half) {
         const int left = end - b;
         const Place at = {b, T::kLong || left > kParts ? kParts : left, half};
         block.Sync();  // the stage before is read
-        LoadWeights(block, from, at, stage);
-        if constexpr (T::kLong) {
+        if (block.thread() < kParts * kRows) {
+          LoadWeights(block, from, at, stage);
+        } else if constexpr (T::kLong) {
           if (half == 0) LoadScales(block, from, at, stage);
         }
         LoadTokens(block, a, from, at, stage);
         block.WaitCopies();
         block.Sync();
+        SLUICE_ROLL
         for (int part = 0; part < at.count; ++part) {
           Multiply(block, stage, part, half, whole, least);
           if constexpr (!T::kLong)
@@ -167,6 +156,7 @@ struct BlockTileKernel {
     if (part < at.count) {
       const blocks::Place place = from.At(row, T::kLong ? at.b : at.b + part);
       const int to = block.thread() * kStride;
+      SLUICE_ROLL
       for (int i = 0; i < kSubs; ++i) {
         const int sub = T::kLong ? (at.half * kParts + part) * kSubs + i : 0;
         Unpack<0>(place, sub, stage.codes, to + i * T::kGroups);
@@ -252,10 +242,12 @@ struct BlockTileKernel {
 
   // A lane's first row in a tile of the block, and first token.
   static SLUICE_DEVICE int RowOf(const Block& block, int m) {
-    return block.warp() % 2 * 16 * kRowTiles + m * 16 + block.lane() / 4;
+    return block.warp() % kRowWarps * 16 * kRowTiles + m * 16 +
+           block.lane() / 4;
   }
   static SLUICE_DEVICE int TokenOf(const Block& block, int n) {
-    return block.warp() / 2 * 8 * kTokenTiles + n * 8 + block.lane() % 4 * 2;
+    return block.warp() / kRowWarps * 8 * kTokenTiles + n * 8 +
+           block.lane() % 4 * 2;
   }
 
   // Adds a part's products to the counts of the block of elements at hand.
@@ -267,7 +259,7 @@ struct BlockTileKernel {
     TileB x[kTokenTiles];
     SLUICE_UNROLL
     for (int n = 0; n < kTokenTiles; ++n) {
-      const int token = block.warp() / 2 * 8 * kTokenTiles + n * 8 + g;
+      const int token = block.warp() / kRowWarps * 8 * kTokenTiles + n * 8 + g;
       const int at = (part * kTokens + token) * kStride + quad;
       x[n] = {{stage.x.Get(at), stage.x.Get(at + 4)}};
     }
@@ -279,6 +271,7 @@ struct BlockTileKernel {
       const TileA codes = {{stage.codes.Get(at), stage.codes.Get(below),
                             stage.codes.Get(at + 4),
                             stage.codes.Get(below + 4)}};
+      SLUICE_ROLL
       for (int sub = 0; sub < kSubs; ++sub) {
         // Of a short sub-block sixteen columns.
         const uint32_t first = kSubs == 1 || sub == 0 ? ~0u : 0u;
@@ -353,41 +346,6 @@ struct BlockTileKernel {
     }
   }
 
-  // Levels of the largest node's tree that wait.
-  static SLUICE_DEVICE int LevelsOf(const ShardArgs& shards) {
-    int levels = 0;
-    for (int32_t o = 0; o < shards.num_outputs; ++o) {
-      const int32_t leaves = shards.nodes[o].end - shards.nodes[o].begin;
-      while ((1 << levels) < leaves) ++levels;
-    }
-    return levels;
-  }
-  // Joins a leaf's sums with those that wait for it; they wait in turn, but for
-  // the last leaf's, which become the node's. Size: as Multiply's.
-  static SLUICE_DEVICE void Join(const Block& block,
-                                 const Shared<float>& waiting, int32_t leaf,
-                                 bool is_last, Sums& sums) {
-    int level = 0;
-    for (; leaf >> level != 0; ++level) {
-      if ((leaf >> level & 1) == 0) {
-        if (!is_last) break;
-        continue;
-      }
-      SLUICE_UNROLL
-      for (int i = 0; i < kCells; ++i) {
-        float& sum = sums[i / 4 / kTokenTiles][i / 4 % kTokenTiles][i % 4];
-        sum =
-            waiting.Get((level * kCells + i) * kThreads + block.thread()) + sum;
-      }
-    }
-    if (is_last) return;
-    SLUICE_UNROLL
-    for (int i = 0; i < kCells; ++i) {
-      waiting.Set((level * kCells + i) * kThreads + block.thread(),
-                  sums[i / 4 / kTokenTiles][i / 4 % kTokenTiles][i % 4]);
-    }
-  }
-
   // Stores output o. Size: as Multiply's.
   static SLUICE_DEVICE void Store(const Block& block, const Args& a,
                                   const Operands& from,
@@ -417,7 +375,8 @@ struct BlockTileKernel {
         kScales * kTokens + kParts * kSubs * kTokens + kTokens +
         (T::kLong ? T::kSubs * kRows + T::kSubs / 2 * kRows : 8);
     return sizeof(float) *
-           (words + static_cast<size_t>(LevelsOf(shards)) * kCells * kThreads);
+           (words +
+            static_cast<size_t>(Waiting::LevelsOf(shards)) * kCells * kThreads);
   }
   // Whether the device has enough shared memory.
   static bool Fits(Stream stream, const ShardArgs& shards) {

@@ -1,6 +1,8 @@
 #ifndef SLUICE_KERNELS_CUDA_EXPERT_PLAN_H_
 #define SLUICE_KERNELS_CUDA_EXPERT_PLAN_H_
 
+// Size: two kernels that make one list.
+
 #include <cuda_device/device.h>
 
 #include <algorithm>

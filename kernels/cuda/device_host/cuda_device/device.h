@@ -19,6 +19,8 @@
 // Before a loop of constant length: every pass is code of its own, so that
 // arrays that its counter indexes can be registers.
 #define SLUICE_UNROLL
+// The opposite: passes share code and registers.
+#define SLUICE_ROLL
 
 namespace sluice::kernels::cuda {
 

@@ -29,6 +29,7 @@ using Stream = CUstream_st*;
 
 #define SLUICE_DEVICE __device__ __forceinline__
 #define SLUICE_UNROLL _Pragma("unroll")
+#define SLUICE_ROLL _Pragma("unroll 1")
 
 namespace sluice::kernels::cuda {
 
