@@ -33,6 +33,24 @@ struct TakeKernel {
   }
 };
 
+// Four blocks per run.
+struct ScatterKernel {
+  static constexpr int kThreads = kGatherThreads;
+  static constexpr int kEach = 4;
+  struct Args {
+    const uint32_t* bundle;
+  };
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const auto index = static_cast<int>(block.index());
+    const auto* const runs = reinterpret_cast<const WordRun*>(a.bundle);
+    const WordRun run = runs[index / kEach];
+    for (int i = index % kEach * kThreads + block.thread(); i < run.words;
+         i += kEach * kThreads) {
+      run.to[i] = a.bundle[run.from + i];
+    }
+  }
+};
+
 // A block per row.
 struct FillKernel {
   static constexpr int kThreads = kGatherThreads;
@@ -162,6 +180,11 @@ void JoinNodes(Stream stream, std::span<const NodeRows> parts, int64_t begin,
     return StartJoin<kFewParts>(stream, parts, begin, end, outs);
   }
   StartJoin<kMostParts>(stream, parts, begin, end, outs);
+}
+
+void ScatterWords(Stream stream, const uint32_t* bundle) {
+  Launch<ScatterKernel>(stream, kMostWordRuns * ScatterKernel::kEach, 0,
+                        {bundle});
 }
 
 }  // namespace sluice::kernels::cuda

@@ -18,6 +18,19 @@ void TakeRows(Stream stream, ConstMatrix x, const int32_t* rows, Matrix y);
 // y = value.
 void Fill(Stream stream, float value, Matrix y);
 
+// Words of a bundle, from word `from` on, that go to another place.
+struct WordRun {
+  uint32_t* to;
+  int32_t from;
+  int32_t words;
+};
+inline constexpr int kMostWordRuns = 32;
+// A bundle begins with all its runs; those without words are none.
+inline constexpr int kBundleWords = kMostWordRuns * sizeof(WordRun) / 4;
+// Copies the runs of a bundle of the device. Its addresses are its contents, so
+// that a step's graph may have other ones every time.
+void ScatterWords(Stream stream, const uint32_t* bundle);
+
 // A finished node of the tree and its rows.
 struct NodeRows {
   TreeNode node;

@@ -12,6 +12,28 @@ SLUICE_DEVICE float Bounded(float logit) {
   return logit < -most ? -most : logit;
 }
 
+// Logits that are edited, before they are. A warp per piece.
+struct CopyLogitsKernel {
+  static constexpr int kThreads = kSampleThreads;
+  using Args = SampleArgs;
+
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const int64_t pieces = a.memory.pieces();
+    const int64_t blocks = (pieces + kSampleWarps - 1) / kSampleWarps;
+    const int64_t row = block.index() / blocks;
+    const int64_t piece = block.index() % blocks * kSampleWarps + block.warp();
+    const SampleTask& task = a.tasks[row];
+    if (!task.edits.any) return;
+    float* const to = a.memory.Row(row).changed;
+    const int64_t end = (piece + 1) * kLogitsPiece;
+    const int64_t most = end < a.memory.vocab ? end : a.memory.vocab;
+    for (int64_t i = piece * kLogitsPiece + block.lane(); i < most;
+         i += kWarpLanes) {
+      to[i] = task.logits[i];
+    }
+  }
+};
+
 // Steps 1 to 4. A block per row.
 struct ChangeKernel {
   static constexpr int kThreads = kSampleThreads;
@@ -23,10 +45,6 @@ struct ChangeKernel {
     if (!edits.any) return;
     float* logits = a.memory.Row(block.index()).changed;
     const auto vocab = static_cast<int32_t>(a.memory.vocab);
-    for (int32_t i = block.thread(); i < vocab; i += kThreads) {
-      logits[i] = task.logits[i];
-    }
-    block.Sync();
     for (int32_t i = block.thread(); i < edits.biases.count; i += kThreads) {
       const TokenValue bias = edits.biases.data[i];
       if (bias.token < 0 || bias.token >= vocab) continue;
@@ -184,16 +202,21 @@ int64_t SampleBytes(int64_t rows, int64_t vocab) {
          static_cast<int64_t>(sizeof(float));
 }
 
-void Sample(Stream stream, const SampleTask* tasks, int64_t rows, int64_t vocab,
+void Sample(Stream stream, const SampleTasks& tasks, int64_t vocab,
             void* memory, SampleResult* results) {
   const SampleArgs args = {
-      tasks, {static_cast<float*>(memory), vocab}, results};
+      tasks.tasks, {static_cast<float*>(memory), vocab}, results};
   const int64_t blocks =
-      rows * ((NumPieces(vocab) + kSampleWarps - 1) / kSampleWarps);
-  Launch<ChangeKernel>(stream, rows, 0, args);
+      tasks.rows * ((NumPieces(vocab) + kSampleWarps - 1) / kSampleWarps);
+  if (tasks.edits) {
+    Launch<CopyLogitsKernel>(stream, blocks, 0, args);
+    Launch<ChangeKernel>(stream, tasks.rows, 0, args);
+  }
   Launch<ScanKernel>(stream, blocks, 0, args);
-  Launch<WeighKernel>(stream, blocks, WeighKernel::kSharedBytes, args);
-  FinishSampling(stream, args, rows);
+  if (tasks.sums) {
+    Launch<WeighKernel>(stream, blocks, WeighKernel::kSharedBytes, args);
+  }
+  FinishSampling(stream, args, tasks.rows);
 }
 
 void TakeDrawn(Stream stream, const int32_t* drawn, int64_t count,

@@ -85,9 +85,16 @@ struct SampleResult {
 // Device memory for `rows` rows at once.
 int64_t SampleBytes(int64_t rows, int64_t vocab);
 
-// Runs tasks [rows] of the device into results [rows]. `memory`: SampleBytes,
-// 64-byte aligned.
-void Sample(Stream stream, const SampleTask* tasks, int64_t rows, int64_t vocab,
+// Tasks of the device, and whether any has edits, or needs a sum.
+struct SampleTasks {
+  const SampleTask* tasks = nullptr;
+  int64_t rows = 0;
+  bool edits = true;
+  bool sums = true;
+};
+
+// Runs tasks into results [rows]. `memory`: SampleBytes, 64-byte aligned.
+void Sample(Stream stream, const SampleTasks& tasks, int64_t vocab,
             void* memory, SampleResult* results);
 
 // tokens[t] = drawn[-1 - tokens[t]] where tokens[t] is below 0, of the device.

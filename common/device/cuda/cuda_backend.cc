@@ -162,6 +162,7 @@ class CudaBackend final : public Backend {
     sampler_.Begin(std::ssize(step.logits_rows));
     // A step of a token for each sequence comes again, a prompt's does not.
     runtime_->GatherLaunches(inputs_.is_decode());
+    inputs_.Place();
     if (inputs_.takes_drawn()) {
       sampler_.TakeDrawn(inputs_.token_ids(), step.num_tokens);
     }

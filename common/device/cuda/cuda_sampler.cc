@@ -157,6 +157,7 @@ void CudaSampler::Enqueue(kernels::ConstMatrix logits, int32_t begin,
                           std::span<StatusOr<TokenResult>> answers) {
   if (tasks.empty()) return;
   Upload upload(tasks.size());
+  kernels::cuda::SampleTasks work = {.edits = false, .sums = false};
   for (size_t i = 0; i < tasks.size(); ++i) {
     SampleTask& to = upload.task(i);
     to.logits = logits.row(tasks[i].row - begin);
@@ -170,6 +171,8 @@ void CudaSampler::Enqueue(kernels::ConstMatrix logits, int32_t begin,
     // At temperature 1 an unchanged row has the same sum for both.
     to.sums_raw =
         to.num_top >= 0 && !(to.sums_all && !to.edits.any && to.scale == 1);
+    work.edits = work.edits || to.edits.any;
+    work.sums = work.sums || to.sums_all || to.sums_raw;
   }
   std::fill(answers.begin(), answers.end(),
             StatusOr<TokenResult>(Internal("read before the step's end")));
@@ -185,8 +188,9 @@ void CudaSampler::Enqueue(kernels::ConstMatrix logits, int32_t begin,
   void* const rows = rows_.AtLeast(
       static_cast<size_t>(kernels::cuda::SampleBytes(at_once, logits.cols)));
   for (int64_t i = 0; i < count; i += at_once) {
-    kernels::cuda::Sample(runtime_.stream(), at + i,
-                          std::min(at_once, count - i), logits.cols, rows,
+    work.tasks = at + i;
+    work.rows = std::min(at_once, count - i);
+    kernels::cuda::Sample(runtime_.stream(), work, logits.cols, rows,
                           results + i);
   }
   runtime_.CopyOut(results, batch->results.data(),

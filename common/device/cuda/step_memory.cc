@@ -1,9 +1,11 @@
 #include "common/device/cuda/step_memory.h"
 
 #include <algorithm>
+#include <cstring>
 #include <span>
 #include <utility>
 
+#include "common/base/check.h"
 #include "kernels/attention.h"
 
 namespace sluice {
@@ -25,6 +27,17 @@ int64_t TableEnd(const StepInputs& step, const KvGroupInputs& group) {
         end, group.table_offsets[t] + step.positions[t] / kBlockTokens + 1);
   }
   return std::min(end, static_cast<int64_t>(group.block_tables.size()));
+}
+
+// Returns the bytes of the bundle of the largest step.
+size_t BundleBytes(const StepInputs& step) {
+  size_t words = kernels::cuda::kBundleWords + step.token_ids.size() +
+                 step.positions.size() + step.logits_rows.size();
+  for (const KvGroupInputs& group : step.kv_groups) {
+    words += 2 * (group.slots.size() + group.table_offsets.size()) +
+             group.block_tables.size();
+  }
+  return words * sizeof(uint32_t);
 }
 
 // Returns the runs of tokens of one sequence that lie side by side.
@@ -53,9 +66,26 @@ int32_t ShortOf(const StepInputs& step) {
 
 StepMemory::StepMemory(kernels::cuda::Runtime* runtime)
     : runtime_(*runtime),
+      bundle_(runtime),
       token_ids_(runtime),
       positions_(runtime),
       logits_rows_(runtime) {}
+
+template <typename T>
+void StepMemory::Bundle(const std::vector<T>& values, int64_t count,
+                        GrowingMemory& to) {
+  static_assert(sizeof(T) % sizeof(uint32_t) == 0);
+  T* const data = to.AtLeast<T>(static_cast<int64_t>(values.size()));
+  SLUICE_CHECK(runs_ < kernels::cuda::kMostWordRuns);
+  const size_t words = static_cast<size_t>(count) * sizeof(T) / 4;
+  const size_t from = words_.size();
+  const kernels::cuda::WordRun run = {reinterpret_cast<uint32_t*>(data),
+                                      static_cast<int32_t>(from),
+                                      static_cast<int32_t>(words)};
+  std::memcpy(words_.data() + runs_++ * sizeof(run) / 4, &run, sizeof(run));
+  words_.resize(from + words);
+  if (words > 0) std::memcpy(words_.data() + from, values.data(), words * 4);
+}
 
 void StepMemory::Begin(const StepInputs& step) {
   while (groups_.size() < step.kv_groups.size()) {
@@ -63,17 +93,20 @@ void StepMemory::Begin(const StepInputs& step) {
                        std::make_unique<GrowingMemory>(&runtime_),
                        std::make_unique<GrowingMemory>(&runtime_)});
   }
-  CopyFirst(runtime_, step.token_ids, step.num_tokens, token_ids_);
-  CopyFirst(runtime_, step.positions, step.num_tokens, positions_);
-  CopyFirst(runtime_, step.logits_rows, step.num_logits_rows, logits_rows_);
+  std::swap(words_, older_words_);
+  words_.assign(kernels::cuda::kBundleWords, 0);
+  runs_ = 0;
+  Bundle(step.token_ids, step.num_tokens, token_ids_);
+  Bundle(step.positions, step.num_tokens, positions_);
+  Bundle(step.logits_rows, step.num_logits_rows, logits_rows_);
   for (size_t g = 0; g < step.kv_groups.size(); ++g) {
     const KvGroupInputs& group = step.kv_groups[g];
-    CopyFirst(runtime_, group.slots, step.num_tokens, *groups_[g].slots);
-    CopyFirst(runtime_, group.table_offsets, step.num_tokens,
-              *groups_[g].table_offsets);
-    CopyFirst(runtime_, group.block_tables, TableEnd(step, group),
-              *groups_[g].block_tables);
+    Bundle(group.slots, step.num_tokens, *groups_[g].slots);
+    Bundle(group.table_offsets, step.num_tokens, *groups_[g].table_offsets);
+    Bundle(group.block_tables, TableEnd(step, group), *groups_[g].block_tables);
   }
+  runtime_.CopyIn(words_.data(), bundle_.AtLeast(BundleBytes(step)),
+                  {words_.size() * sizeof(uint32_t)});
   int32_t last = -1;
   takes_drawn_ = false;
   for (int32_t t = 0; t < step.num_tokens; ++t) {

@@ -12,6 +12,7 @@
 #include "common/device/step_inputs.h"
 #include "common/device/weight.h"
 #include "kernels/cuda/experts.h"
+#include "kernels/cuda/gather.h"
 #include "kernels/cuda/tile_attention.h"
 
 namespace sluice {
@@ -29,8 +30,13 @@ class StepMemory {
 
   explicit StepMemory(kernels::cuda::Runtime* runtime);
 
-  // Copies what `step` has, which stays unchanged until the step's end.
+  // Copies what `step` has. At most one step more is not done.
   void Begin(const StepInputs& step);
+  // Puts the step's inputs where kernels read them; after Begin.
+  void Place() {
+    kernels::cuda::ScatterWords(runtime_.stream(),
+                                bundle_.AtLeast<uint32_t>(0));
+  }
 
   int32_t* token_ids() { return token_ids_.AtLeast<int32_t>(0); }
   const int32_t* positions() { return positions_.AtLeast<int32_t>(0); }
@@ -88,8 +94,18 @@ class StepMemory {
   };
 
   void CopyRopes(int64_t last);
+  // Adds the first `count` of `values` to the bundle that goes to the device;
+  // `to` holds all of them.
+  template <typename T>
+  void Bundle(const std::vector<T>& values, int64_t count, GrowingMemory& to);
 
   kernels::cuda::Runtime& runtime_;
+  // The inputs of a step, in one copy: on the device, and of the latest two
+  // steps, the present one first, on the host.
+  GrowingMemory bundle_;
+  std::vector<uint32_t> words_;
+  std::vector<uint32_t> older_words_;
+  int runs_ = 0;
   GrowingMemory token_ids_;
   GrowingMemory positions_;
   GrowingMemory logits_rows_;
