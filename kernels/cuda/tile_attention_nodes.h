@@ -80,18 +80,19 @@ struct PromptTree {
                                       const PromptTile& tile, int level,
                                       const Node& node) {
     float* const to = LevelAt(a, tile, level);
+    const int count = ComputedHere(tile.count);
     SLUICE_UNROLL
     for (int r = 0; r < 2; ++r) {
       const int n = block.lane() / 4 + 8 * r;
-      if (n >= tile.count) continue;
+      if (n >= count) continue;
       SLUICE_UNROLL
       for (int e = 0; e < kDim / 4; ++e) {
-        to[(e * tile.count + n) * 4 + block.lane() % 4] =
+        to[(e * count + n) * 4 + block.lane() % 4] =
             node.tiles[e / 2].values[2 * r + e % 2];
       }
       if (block.lane() % 4 == 0) {
-        to[tile.count * kDim + n * 2] = node.chains[r].max;
-        to[tile.count * kDim + n * 2 + 1] = node.sums[r];
+        to[count * kDim + n * 2] = node.chains[r].max;
+        to[count * kDim + n * 2 + 1] = node.sums[r];
       }
     }
     block.SyncWarp();
@@ -100,12 +101,13 @@ struct PromptTree {
                                       const PromptTile& tile, int level,
                                       Node& node) {
     const float* const from = LevelAt(a, tile, level);
+    const int count = ComputedHere(tile.count);
     SLUICE_UNROLL
     for (int r = 0; r < 2; ++r) {
       const int n = block.lane() / 4 + 8 * r;
-      if (n >= tile.count) continue;
-      const float max = from[tile.count * kDim + n * 2];
-      const float sum = from[tile.count * kDim + n * 2 + 1];
+      if (n >= count) continue;
+      const float max = from[count * kDim + n * 2];
+      const float sum = from[count * kDim + n * 2 + 1];
       // A row that sees nothing of a node has no part in it.
       const bool is_none = IsNone(node.chains[r].max, node.sums[r]);
       const bool other_is_none = IsNone(max, sum);
@@ -116,7 +118,7 @@ struct PromptTree {
       SLUICE_UNROLL
       for (int e = 0; e < kDim / 4; ++e) {
         float& element = node.tiles[e / 2].values[2 * r + e % 2];
-        const float other = from[(e * tile.count + n) * 4 + block.lane() % 4];
+        const float other = from[(e * count + n) * 4 + block.lane() % 4];
         const float joined = Fma(element, eb, other * ea);
         element = other_is_none ? element : is_none ? other : joined;
       }

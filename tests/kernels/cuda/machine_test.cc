@@ -287,9 +287,10 @@ TEST_P(MachineTest, LimitsAreThoseThatItWasGiven) {
   EXPECT_EQ(LimitsOf(&machine).multiprocessors, 7);
 }
 
-TEST_P(MachineTest, APointerComputedHereIsTheSame) {
+TEST_P(MachineTest, WhatIsComputedHereIsTheSame) {
   const int value = 3;
   EXPECT_EQ(ComputedHere(&value), &value);
+  EXPECT_EQ(ComputedHere(-7), -7);
 }
 
 // The fragments of mma.m16n8k16 as the PTX ISA lists them, element by element.

@@ -230,12 +230,13 @@ SLUICE_DEVICE int32_t DotBytes(int32_t sum, uint32_t a, uint32_t b) {
   return sum;
 }
 
-// The same pointer; a compiler computes what follows from it behind the call,
-// and keeps nothing of it in registers before.
+// The same pointer or number; a compiler computes what follows from it behind
+// the call, and keeps nothing of it in registers before.
 template <typename T>
 SLUICE_DEVICE T* ComputedHere(T* pointer) {
   return pointer;
 }
+SLUICE_DEVICE int ComputedHere(int value) { return value; }
 
 SLUICE_DEVICE int CountBits(uint32_t bits) { return __builtin_popcount(bits); }
 // The lower, or upper, halves of two words as a pair, a's below b's.

@@ -169,6 +169,10 @@ SLUICE_DEVICE T* ComputedHere(T* pointer) {
   asm volatile("" : "+l"(pointer));
   return pointer;
 }
+SLUICE_DEVICE int ComputedHere(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
 
 SLUICE_DEVICE int CountBits(uint32_t bits) { return __popc(bits); }
 SLUICE_DEVICE uint32_t LowerHalves(uint32_t a, uint32_t b) {
