@@ -133,13 +133,16 @@ class GemmBlock {
 
   // `waits`: for what kernels before write, all but the weights.
   SLUICE_DEVICE void Run(bool waits) {
-    for (int i = 0; i < Shape::kStages - 1; ++i) BringWeights(run_ + i, i);
+    for (int i = 0; i < Shape::kStages - 1; ++i) {
+      BringWeights(run_ + i, i * kStageWords);
+    }
     if (waits) block_.WaitForInputs();
     for (int i = 0; i < Shape::kStages - 1; ++i) {
-      BringRows(run_ + i, i);
+      BringRows(run_ + i, i * kStageWords);
       block_.CommitCopies();
     }
     Next(run_);
+    if (run_ < end_) operand_.Start(block_, Place());
     // The lowest level's sums wait in registers.
     Sums sums;
     Sums right;
@@ -168,6 +171,12 @@ class GemmBlock {
     const int64_t tile = row_block * Shape::kBlockTiles;
     const int64_t octet = token_block * Shape::kBlockOctets;
     const int64_t last = (a_.product.rows - 1) / kTileSide;
+    // All copies of a thread are of the same step of a run.
+    static_assert(Operand::kInRuns || kThreads % kRunChunks == 0);
+    const bool first = block_.thread() % kRunChunks < kRunChunks / 2;
+    weights_end_ = Operand::kInRuns || first || end_ < a_.whole_runs
+                       ? end_
+                       : a_.whole_runs;
     const int64_t tile_words =
         Operand::kInRuns ? int64_t{a_.runs} * Operand::kRunWords
                          : StepsOf(a_.product.cols) * (kStepBytes / 4);
@@ -192,28 +201,24 @@ class GemmBlock {
   SLUICE_DEVICE int32_t RunAt(int32_t leaf) const {
     return (a_.product.shards.bounds[leaf] + kRunCols - 1) / kRunCols;
   }
-  SLUICE_DEVICE bool IsWhole(int32_t run) const {
-    return Operand::kInRuns || run < a_.whole_runs;
-  }
-  SLUICE_DEVICE RunPlace RunOf(int32_t run) const {
-    const int at = stage_ * kStageWords;
-    return {words_, at + weights_, at + operand_b_, IsWhole(run)};
+  SLUICE_DEVICE RunPlace Place() const {
+    return {words_, at_ + weights_, at_ + operand_b_};
   }
 
-  // Start the copies of a run, if there is one. Runs are brought in their
-  // order. No branch is around all: copies are put between products.
+  // Start the copies of a run to the stage at `stage`, if there is one. Runs
+  // are brought in their order. No branch is around all: copies are put between
+  // products.
   SLUICE_DEVICE void BringWeights(int32_t run, int stage) {
-    const int to = stage * kStageWords + block_.thread() * 4;
+    const int to = stage + block_.thread() * 4;
     for (int i = 0; i < kWeightCopies; ++i) {
-      if (run < end_ && HasCopy(i, kWeightWords) &&
-          (IsWhole(run) || !IsOfSecondStep(i))) {
+      if (run < weights_end_ && HasCopy(i, kWeightWords)) {
         block_.CopyAsync(words_, to + i * kThreads * 4, from_weights_[i]);
       }
       from_weights_[i] += Operand::kRunWords;
     }
   }
   SLUICE_DEVICE void BringRows(int32_t run, int stage) {
-    const int to = stage * kStageWords + kWeightWords + block_.thread() * 4;
+    const int to = stage + kWeightWords + block_.thread() * 4;
     for (int i = 0; i < kRowCopies; ++i) {
       if (run >= end_ || !HasCopy(i, kRowWords)) continue;
       constexpr int64_t kOctetsOfCopy = kThreads / kOctetChunks;
@@ -228,32 +233,34 @@ class GemmBlock {
     return (i + 1) * kThreads <= chunks ||
            i * kThreads + block_.thread() < chunks;
   }
-  SLUICE_DEVICE bool IsOfSecondStep(int i) const {
-    return (i * kThreads + block_.thread()) % kRunChunks >= kRunChunks / 2;
-  }
 
   // Waits for run `run`, if there is one, has a later one brought in the place
-  // of the one before, and loads the operand's ahead.
+  // of the one before, and goes to its stage; to the last one's where there is
+  // none.
   SLUICE_DEVICE void Next(int32_t run) {
     block_.WaitCopies<Shape::kStages - 2>();
     block_.Sync();
-    const int before = stage_ < 0 ? Shape::kStages - 1 : stage_;
-    BringWeights(run + Shape::kStages - 1, before);
-    BringRows(run + Shape::kStages - 1, before);
+    BringWeights(run + Shape::kStages - 1, at_);
+    BringRows(run + Shape::kStages - 1, at_);
     block_.CommitCopies();
-    stage_ = stage_ + 1 < Shape::kStages ? stage_ + 1 : 0;
-    if (run < end_) operand_.LoadAhead(block_, RunOf(run));
+    if (run < end_)
+      at_ = at_ + kStageWords < kRingWords ? at_ + kStageWords : 0;
   }
 
   SLUICE_DEVICE void Leaf(int32_t leaf, Sums& sums) {
     for (int i = 0; i < Shape::kTiles; ++i) {
       for (int o = 0; o < Shape::kOctets; ++o) sums[i][o] = {};
     }
-    for (const int32_t stop = RunAt(leaf + 1); run_ < stop; ++run_) {
-      operand_.First(block_, RunOf(run_), sums);
+    const int32_t stop = RunAt(leaf + 1);
+    const int32_t whole =
+        Operand::kInRuns || stop < a_.whole_runs ? stop : a_.whole_runs;
+    for (; run_ < whole; ++run_) {
+      operand_.First(block_, Place(), sums);
       Next(run_ + 1);
-      operand_.Second(block_, sums);
+      operand_.Second(block_, Place(), sums);
     }
+    // The last run of all has no more.
+    for (; run_ < stop; ++run_) operand_.FirstAlone(block_, sums);
   }
 
   static SLUICE_DEVICE void Add(const Sums& right, Sums& left) {
@@ -366,7 +373,8 @@ class GemmBlock {
   int operand_b_;
   int32_t run_;  // that is multiplied
   const int32_t end_;
-  int stage_ = -1;  // of that run
+  int32_t weights_end_;  // of the runs of which the thread copies weights
+  int at_ = kRingWords - kStageWords;  // the run's stage: the first is next
   Operand operand_;
 };
 

@@ -12,9 +12,10 @@
 
 namespace sluice::kernels::cuda {
 
-// How a warp of tile_gemm.cc multiplies a run of 32 columns in shared memory:
-// First, then what may wait for the next run, then Second, of what First and
-// LoadAhead have in registers.
+// How a warp of tile_gemm.cc multiplies runs of 32 columns in shared memory, in
+// two halves: between them the block waits for the next run. Each half loads
+// what the half after it multiplies, so nothing waits for shared memory: First
+// loads of the same run, Second of the next one, Start of the first one.
 
 // The words of 16 rows' or of eight tokens' step of 16 columns.
 inline constexpr int kOctetStepWords = 2 * kWarpLanes;
@@ -25,7 +26,6 @@ struct RunPlace {
   const Shared<uint32_t>& words;
   int weights;  // of its first row tile
   int rows;     // of its first octet of tokens
-  bool whole;   // false: the first step alone
 };
 
 SLUICE_DEVICE TileB LoadOctet(Block& block, const RunPlace& at, int octet,
@@ -34,6 +34,7 @@ SLUICE_DEVICE TileB LoadOctet(Block& block, const RunPlace& at, int octet,
                                     step * kOctetStepWords + block.lane() * 2);
 }
 
+// Halves are steps of 16 columns. A weight's last run may have the first alone.
 template <int kTiles, int kOctets>
 struct Bf16Operand {
   static constexpr bool kInRuns = false;
@@ -44,87 +45,142 @@ struct Bf16Operand {
     TileB b[kOctets];
   };
 
-  SLUICE_DEVICE void LoadAhead(Block& block, const RunPlace& at) {
-    Load(block, at, 0, first_);
+  SLUICE_DEVICE void Start(Block& block, const RunPlace& at) {
+    for (int o = 0; o < kOctets; ++o) first_.b[o] = LoadOctet(block, at, o, 0);
+    for (int i = 0; i < kTiles; ++i) first_.a[i] = Tile(block, at, i, 0);
   }
   SLUICE_DEVICE void First(Block& block, const RunPlace& at, Sums& sums) {
-    whole_ = at.whole;
-    if (whole_) Load(block, at, 1, second_);
-    Multiply(block, first_, sums);
+    Multiply(block, first_, sums,
+             [&](int i) { Load(block, at, 1, i, second_); });
   }
-  SLUICE_DEVICE void Second(Block& block, Sums& sums) {
-    if (whole_) Multiply(block, second_, sums);
+  SLUICE_DEVICE void Second(Block& block, const RunPlace& next, Sums& sums) {
+    Multiply(block, second_, sums,
+             [&](int i) { Load(block, next, 0, i, first_); });
+  }
+  SLUICE_DEVICE void FirstAlone(Block& block, Sums& sums) {
+    Multiply(block, first_, sums, [](int) {});
   }
 
  private:
+  static SLUICE_DEVICE TileA Tile(Block& block, const RunPlace& at, int i,
+                                  int step) {
+    return LoadTile(at.words, at.weights + i * kRunWords +
+                                  step * (kStepBytes / 4) + block.lane() * 4);
+  }
+  // Load `i` of a step's kOctets + kTiles.
   static SLUICE_DEVICE void Load(Block& block, const RunPlace& at, int step,
-                                 Step& to) {
-    for (int i = 0; i < kTiles; ++i) {
-      to.a[i] =
-          LoadTile(at.words, at.weights + i * kRunWords +
-                                 step * (kStepBytes / 4) + block.lane() * 4);
-    }
-    for (int o = 0; o < kOctets; ++o) {
-      to.b[o] = LoadOctet(block, at, o, step);
+                                 int i, Step& to) {
+    if (i < kOctets) {
+      to.b[i] = LoadOctet(block, at, i, step);
+    } else if (i < kOctets + kTiles) {
+      to.a[i - kOctets] = Tile(block, at, i - kOctets, step);
     }
   }
-  static SLUICE_DEVICE void Multiply(Block& block, const Step& step,
-                                     Sums& sums) {
-    for (int i = 0; i < kTiles; ++i) {
-      for (int o = 0; o < kOctets; ++o) {
-        block.MultiplyTile(step.a[i], step.b[o], sums[i][o]);
-      }
+  // Loads stand between products, each of which gives them time.
+  template <typename Loads>
+  static SLUICE_DEVICE void Multiply(Block& block, const Step& step, Sums& sums,
+                                     const Loads& loads) {
+    constexpr int kProducts = kTiles * kOctets;
+    constexpr int kEach =
+        (kTiles + kOctets + kProducts - 1) / kProducts;  // loads of a product
+    SLUICE_UNROLL
+    for (int n = 0; n < kProducts; ++n) {
+      block.MultiplyTile(step.a[n / kOctets], step.b[n % kOctets],
+                         sums[n / kOctets][n % kOctets]);
+      SLUICE_UNROLL
+      for (int i = n * kEach; i < (n + 1) * kEach; ++i) loads(i);
     }
   }
 
   Step first_;
   Step second_;
-  bool whole_;
 };
 
-// Codes are widened by each warp that multiplies them.
+// Halves are those of the warp's octets, of a whole run. Codes are widened by
+// each warp that multiplies them, once the run before has been multiplied.
 template <typename Codes, int kTiles, int kOctets>
 struct RunOperand {
   static constexpr RunLayout kLayout = RunLayoutOf(Codes::kType);
   static constexpr bool kInRuns = true;
   static constexpr int kRunWords = kLayout.bytes() / 4;
+  static constexpr int kHalf = kOctets / 2;
   using Words = std::conditional_t<kLayout.lane_bytes == 16, TileA, TileB>;
   using Sums = TileC[kTiles][kOctets];
+  using Rows = TileB[2][kHalf];  // of both steps
 
-  SLUICE_DEVICE void LoadAhead(Block&, const RunPlace&) {}
-  SLUICE_DEVICE void First(Block& block, const RunPlace& at, Sums& sums) {
-    TileB rows[2][kOctets];
-    for (int step = 0; step < 2; ++step) {
-      for (int o = 0; o < kOctets; ++o) {
-        rows[step][o] = LoadOctet(block, at, o, step);
-      }
-    }
-    for (int i = 0; i < kTiles; ++i) {
-      Tile(block, at.words, at.weights + i * kRunWords, rows, sums[i]);
-    }
+  SLUICE_DEVICE void Start(Block& block, const RunPlace& at) {
+    LoadRows(block, at, 0, first_);
+    Run next[kTiles];
+    LoadRun(block, at, next);
+    Widen(next);
   }
-  SLUICE_DEVICE void Second(Block&, Sums&) {}
+  SLUICE_DEVICE void First(Block& block, const RunPlace& at, Sums& sums) {
+    LoadRows(block, at, kHalf, second_);
+    Multiply(block, first_, 0, sums);
+  }
+  SLUICE_DEVICE void Second(Block& block, const RunPlace& next, Sums& sums) {
+    Run codes[kTiles];
+    LoadRun(block, next, codes);
+    LoadRows(block, next, 0, first_);
+    Multiply(block, second_, kHalf, sums);
+    Widen(codes);
+  }
+  SLUICE_DEVICE void FirstAlone(Block&, Sums&) {}  // runs are whole
 
  private:
-  static SLUICE_DEVICE void Tile(Block& block, const Shared<uint32_t>& words,
-                                 int run, const TileB (&rows)[2][kOctets],
-                                 TileC (&sums)[kOctets]) {
-    const Words codes = LoadCodes(words, run, block.lane());
-    const float scales[2] = {Scale(words, run, block.lane() / 4),
-                             Scale(words, run, block.lane() / 4 + 8)};
-    const TileA first = Codes::Step(codes, 0);
-    const TileA second = Codes::Step(codes, 1);
-    TileC parts[kOctets] = {};
-    for (int o = 0; o < kOctets; ++o) {
-      block.MultiplyTile(first, rows[0][o], parts[o]);
+  // A row tile's run as it is stored.
+  struct Run {
+    Words codes;
+    float scales[2];
+  };
+
+  static SLUICE_DEVICE void LoadRows(Block& block, const RunPlace& at,
+                                     int octet, Rows& rows) {
+    for (int o = 0; o < kHalf; ++o) {
+      for (int step = 0; step < 2; ++step) {
+        rows[step][o] = LoadOctet(block, at, octet + o, step);
+      }
     }
-    for (int o = 0; o < kOctets; ++o) {
-      block.MultiplyTile(second, rows[1][o], parts[o]);
+  }
+  static SLUICE_DEVICE void LoadRun(Block& block, const RunPlace& at,
+                                    Run (&runs)[kTiles]) {
+    const int lane = block.lane();
+    for (int i = 0; i < kTiles; ++i) {
+      const int run = at.weights + i * kRunWords;
+      runs[i] = {
+          LoadCodes(at.words, run, lane),
+          {Scale(at.words, run, lane / 4), Scale(at.words, run, lane / 4 + 8)}};
     }
-    for (int o = 0; o < kOctets; ++o) {
-      for (int v = 0; v < 4; ++v) {
-        sums[o].values[v] =
-            Fma(parts[o].values[v], scales[v / 2], sums[o].values[v]);
+  }
+  SLUICE_DEVICE void Widen(const Run (&runs)[kTiles]) {
+    for (int i = 0; i < kTiles; ++i) {
+      for (int step = 0; step < 2; ++step) {
+        weights_[step][i] = Codes::Step(runs[i].codes, step);
+      }
+      scales_[i][0] = runs[i].scales[0];
+      scales_[i][1] = runs[i].scales[1];
+    }
+  }
+  // Two octets at once: the second step of one follows its first at a distance.
+  SLUICE_DEVICE void Multiply(Block& block, const Rows& rows, int octet,
+                              Sums& sums) const {
+    SLUICE_UNROLL
+    for (int from = 0; from < kHalf; from += 2) {
+      TileC parts[kTiles][2] = {};
+      SLUICE_UNROLL
+      for (int n = 0; n < 4 * kTiles; ++n) {
+        const int i = n / 2 % kTiles;
+        const int step = n / (2 * kTiles);
+        block.MultiplyTile(weights_[step][i], rows[step][from + n % 2],
+                           parts[i][n % 2]);
+      }
+      SLUICE_UNROLL
+      for (int n = 0; n < 8 * kTiles; ++n) {
+        const int i = n / 4 % kTiles;
+        const int o = n / (4 * kTiles);
+        const int v = n % 4;
+        float& sum = sums[i][octet + from + o].values[v];
+        sum = Fma(parts[i][o].values[v], scales_[i][v / 2], sum);
       }
     }
   }
@@ -151,6 +207,11 @@ struct RunOperand {
       }
     }
   }
+
+  TileA weights_[2][kTiles];
+  float scales_[kTiles][2];
+  Rows first_;
+  Rows second_;
 };
 
 }  // namespace sluice::kernels::cuda
