@@ -59,7 +59,8 @@ SLUICE_DEVICE float TileElement(const void* tiles, int64_t cols, int64_t row,
     const auto r = static_cast<int>(row % kTileSide);
     const CodePlace place =
         CodePlaceOf(kLayout, r, static_cast<int>(column % kRunCols));
-    const uint32_t code = run[place.byte] >> place.shift;
+    const uint32_t word = PlainCodes<kType>(LoadWord(run + place.byte / 4 * 4));
+    const uint32_t code = word >> (place.byte % 4 * 8 + place.shift) & 255u;
     float value = 0.0f;
     if constexpr (kType == WeightType::kE4m3) {
       value = E4m3Value(code);

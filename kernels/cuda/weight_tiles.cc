@@ -139,7 +139,8 @@ struct PackKernel {
       const uint8_t* const from = RunOf(a, row + lane / 4 + i % 2 * 8, run);
       const int at = kCodes + lane % 4 * 4 + i / 2 * kTileSide;
       const uint32_t bytes = from == nullptr ? 0 : FourBytes<kType>(from + at);
-      words.words[i] = kWords == 4 ? SwapMiddle(bytes) : SpreadNibbles(bytes);
+      words.words[i] = ArrangeCodes<kType>(kWords == 4 ? SwapMiddle(bytes)
+                                                       : SpreadNibbles(bytes));
     }
     Write(words, to + kLayout.codes() + kLayout.lane_bytes * lane);
   }

@@ -59,6 +59,22 @@ inline void ReadRun(WeightType type, const uint8_t* run, uint8_t* scale,
   }
 }
 
+// A word of codes with both halves' bits moved: which bit of a half comes to
+// 15, 14 and so on.
+inline uint32_t Arranged(WeightType type, uint32_t word) {
+  static constexpr int kOrders[2][16] = {
+      {7, 14, 13, 12, 15, 6, 5, 4, 3, 2, 1, 0, 11, 10, 9, 8},
+      {3, 11, 15, 7, 10, 9, 8, 2, 1, 0, 6, 5, 4, 14, 13, 12}};
+  if (type != WeightType::kE4m3 && type != WeightType::kMxfp4) return word;
+  const int* const order = kOrders[type == WeightType::kMxfp4 ? 1 : 0];
+  uint32_t to = 0;
+  for (int i = 0; i < 32; ++i) {
+    const int from = i / 16 * 16 + order[15 - i % 16];
+    to |= (word >> from & 1u) << i;
+  }
+  return to;
+}
+
 // The run at (row, column) of 16 rows.
 inline void PackRun(const WeightView& weight, int64_t row, int64_t column,
                     uint8_t* to) {
@@ -75,6 +91,12 @@ inline void PackRun(const WeightView& weight, int64_t row, int64_t column,
       const CodePlace place = CodePlaceOf(layout, r, c);
       to[place.byte] |= static_cast<uint8_t>(codes[c] << place.shift);
     }
+  }
+  for (int at = layout.codes(); at < layout.bytes(); at += 4) {
+    uint32_t word;
+    std::memcpy(&word, to + at, 4);
+    word = Arranged(weight.type, word);
+    std::memcpy(to + at, &word, 4);
   }
 }
 

@@ -246,6 +246,11 @@ SLUICE_DEVICE uint32_t LowerHalves(uint32_t a, uint32_t b) {
 SLUICE_DEVICE uint32_t UpperHalves(uint32_t a, uint32_t b) {
   return a >> 16 | (b & 0xFFFF0000u);
 }
+// `base`, and those of `bits` that kMask has.
+template <uint32_t kMask>
+SLUICE_DEVICE uint32_t WithBits(uint32_t base, uint32_t bits) {
+  return base | (bits & kMask);
+}
 // Byte i of the result: the one of a, then b, that four bits from 4 * i on of
 // `places` name, which are at most 7.
 SLUICE_DEVICE uint32_t PickBytes(uint32_t a, uint32_t b, uint32_t places) {

@@ -189,6 +189,15 @@ SLUICE_DEVICE uint32_t LowerHalves(uint32_t a, uint32_t b) {
 SLUICE_DEVICE uint32_t UpperHalves(uint32_t a, uint32_t b) {
   return __byte_perm(a, b, 0x7632);
 }
+// One instruction: compilers take two where both numbers are constants.
+template <uint32_t kMask>
+SLUICE_DEVICE uint32_t WithBits(uint32_t base, uint32_t bits) {
+  uint32_t to;
+  asm("lop3.b32 %0, %1, %2, %3, 0xEA;"
+      : "=r"(to)
+      : "r"(bits), "n"(kMask), "r"(base));
+  return to;
+}
 SLUICE_DEVICE uint32_t PickBytes(uint32_t a, uint32_t b, uint32_t places) {
   return __byte_perm(a, b, places);
 }
