@@ -197,10 +197,7 @@ struct RunChain {
     for (int i = 0; i < kRuns; ++i) {
       const uint8_t* const run = at + i * kLayout.bytes();
       codes[i] = LoadCodes(run, block.lane());
-      for (int half = 0; half < 2; ++half) {
-        scales[i][half] =
-            RunScale<Codes::kType>(run, block.lane() / 4 + 8 * half);
-      }
+      LoadScales<Codes::kType>(run, block.lane() / 4, scales[i]);
     }
     for (int i = 0; i < kRuns; ++i) {
       const int64_t column = k + i * kRunCols + block.lane() % 4 * 4;

@@ -29,17 +29,40 @@ SLUICE_DEVICE uint32_t Bf16Of(const void* tiles, int64_t cols, int64_t row,
       tiles)[step * (kStepBytes / 2) + lane * 8 + word * 2 + c % 2];
 }
 
-// A row's scale in a run.
+// The scales of two rows from the words that have them, one number after the
+// other.
 template <WeightType kType>
-SLUICE_DEVICE float RunScale(const uint8_t* run, int row) {
+SLUICE_DEVICE void ScalesOf(const TileB& words, float (&scales)[2]) {
+  const uint32_t word = words.words[0];
   if constexpr (kType == WeightType::kE4m3) {
-    return BitCast<float>(LoadWord(run + 4 * row));
+    scales[0] = BitCast<float>(word);
+    scales[1] = BitCast<float>(words.words[1]);
   } else if constexpr (kType == WeightType::kMxfp4) {
-    return BitCast<float>(
-        static_cast<uint32_t>(reinterpret_cast<const uint16_t*>(run)[row])
-        << 16);
+    scales[0] = BitCast<float>(word << 16);
+    scales[1] = BitCast<float>(word & 0xFFFF0000u);
   } else {
-    return HalfOfBits(reinterpret_cast<const uint16_t*>(run)[row]);
+    scales[0] = LowerHalfAsFloat(word);
+    scales[1] = LowerHalfAsFloat(word >> 16);
+  }
+}
+// The same from where a run's scales of rows g and g + 8 are.
+template <WeightType kType>
+SLUICE_DEVICE void LoadScales(const Shared<uint32_t>& words, int at,
+                              float (&scales)[2]) {
+  if constexpr (RunLayoutOf(kType).scale_bytes == 4) {
+    ScalesOf<kType>(LoadHalfTile(words, at), scales);
+  } else {
+    ScalesOf<kType>({{words.Get(at)}}, scales);
+  }
+}
+template <WeightType kType>
+SLUICE_DEVICE void LoadScales(const uint8_t* run, int g, float (&scales)[2]) {
+  const uint8_t* const at =
+      run + RunLayoutOf(kType).scale_bytes * ScaleIndex(g);
+  if constexpr (RunLayoutOf(kType).scale_bytes == 4) {
+    ScalesOf<kType>(LoadHalfTile(at), scales);
+  } else {
+    ScalesOf<kType>({{LoadWord(at)}}, scales);
   }
 }
 
@@ -74,7 +97,9 @@ SLUICE_DEVICE float TileElement(const void* tiles, int64_t cols, int64_t row,
       value = BitCast<float>(power << 22) * 0x1p126f;
       value = (code & 8u) != 0 ? 0.0f - value : value;  // no -0
     }
-    return value * RunScale<kType>(run, r);
+    float scales[2];
+    LoadScales<kType>(run, r % 8, scales);
+    return value * scales[r / 8];
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/math.h"
 #include "kernels/cuda/tile_codes.h"
+#include "kernels/cuda/tile_elements.h"
 #include "kernels/cuda/weight_tiles.h"
 
 namespace sluice::kernels::cuda {
@@ -147,9 +148,10 @@ struct RunOperand {
     const int lane = block.lane();
     for (int i = 0; i < kTiles; ++i) {
       const int run = at.weights + i * kRunWords;
-      runs[i] = {
-          LoadCodes(at.words, run, lane),
-          {Scale(at.words, run, lane / 4), Scale(at.words, run, lane / 4 + 8)}};
+      runs[i].codes = LoadCodes(at.words, run, lane);
+      LoadScales<Codes::kType>(
+          at.words, run + kLayout.scale_bytes * ScaleIndex(lane / 4) / 4,
+          runs[i].scales);
     }
   }
   SLUICE_DEVICE void Widen(const Run (&runs)[kTiles]) {
@@ -193,21 +195,6 @@ struct RunOperand {
       return LoadHalfTile(words, at);
     }
   }
-  static SLUICE_DEVICE float Scale(const Shared<uint32_t>& words, int run,
-                                   int row) {
-    if constexpr (kLayout.scale_bytes == 4) {
-      return BitCast<float>(words.Get(run + row));
-    } else {
-      const uint32_t bits =
-          words.Get(run + row / 2) >> (row % 2 * 16) & 0xFFFFu;
-      if constexpr (Codes::kType == WeightType::kMxfp4) {
-        return BitCast<float>(bits << 16);
-      } else {
-        return HalfOfBits(bits);
-      }
-    }
-  }
-
   TileA weights_[2][kTiles];
   float scales_[kTiles][2];
   Rows first_;

@@ -16,7 +16,15 @@ constexpr int kCells = kTileSide * kStreamTokens;
 struct StreamArgs {
   TileArgs tile;
   StreamEnd end;
+  int64_t columns;  // of a leaf, at most
 };
+int64_t MostColumns(const ShardArgs& shards) {
+  int32_t most = 0;
+  for (int32_t s = 0; s < shards.num_shards; ++s) {
+    most = std::max(most, shards.bounds[s + 1] - shards.bounds[s]);
+  }
+  return most;
+}
 
 // A block per 16 outputs and tile of tokens; a warp takes every eighth leaf.
 // With gated rows a block has two tiles of rows. kTokens: of a tile, at most.
@@ -47,10 +55,9 @@ struct StreamKernel {
     const auto partials =
         block.Allocate<float>(int64_t{kTiles} * shards * kCells);
     const int token = block.lane() / 4;
-    const bool has_token = token < tile.tokens;
     UnitStream<Unit, kTiles, kTokens> weights(
-        block, t.x.data + tile.In(has_token ? token : 0) * t.x.stride,
-        has_token);
+        block, t.x.data + tile.In(token < tile.tokens ? token : 0) * t.x.stride,
+        a.columns);
     bool waits = !grouped;
     const int64_t tile_bytes = row_tiles * BytesOfTile(t);
     for (int32_t s = block.warp(); s < shards; s += kStreamWarps) {
@@ -154,7 +161,8 @@ size_t SharedBytes(const TileArgs& args) {
   using Kernel = StreamKernel<Unit, kGated, kTokens>;
   return sizeof(float) * kCells * Kernel::kTiles *
              static_cast<size_t>(args.shards.num_shards) +
-         UnitStream<Unit, Kernel::kTiles, kTokens>::SharedBytes(kStreamWarps);
+         UnitStream<Unit, Kernel::kTiles, kTokens>::SharedBytes(
+             kStreamWarps, MostColumns(args.shards));
 }
 
 template <typename Unit, bool kGated>
@@ -211,7 +219,7 @@ bool CanStream(Stream stream, const TileArgs& args, WeightType type,
 void StartStream(Stream stream, const TileArgs& args, WeightType type,
                  const StreamEnd& end, int64_t max_groups) {
   SLUICE_CHECK(!end.adds || args.shards.num_outputs == 1);
-  const StreamArgs all = {args, end};
+  const StreamArgs all = {args, end, MostColumns(args.shards)};
   const bool alone = args.grouped.groups != nullptr
                          ? args.grouped.tile_rows == 1
                          : args.x.rows == 1;

@@ -9,6 +9,7 @@
 #include "kernels/cuda/tile_chains.h"
 #include "kernels/cuda/tile_codes.h"
 #include "kernels/cuda/tile_elements.h"
+#include "kernels/cuda/tile_stream_inputs.h"
 
 namespace sluice::kernels::cuda {
 
@@ -47,14 +48,15 @@ struct RunUnit {
   static constexpr int kBytes = kLayout.bytes();
   static constexpr int kQuads = 2;
   static constexpr int kCodeWords = kLayout.lane_bytes / 4;
-  // Codes, then the words that have the scales of rows g and g + 8.
-  static constexpr int kWords = kCodeWords + 2;
+  // Codes, then the scales of rows g and g + 8.
+  static constexpr int kScaleWords = kLayout.scale_bytes / 2;
+  static constexpr int kWords = kCodeWords + kScaleWords;
 
   static SLUICE_DEVICE int FirstOf(int lane) {
     return kLayout.codes() + lane * kLayout.lane_bytes;
   }
   static SLUICE_DEVICE int SecondOf(int lane) {
-    return lane / 4 * kLayout.scale_bytes / 4 * 4;
+    return kLayout.scale_bytes * ScaleIndex(lane / 4);
   }
   // Size: as Bf16Unit's.
   static SLUICE_DEVICE void Copy(Block& block, const uint8_t* first,
@@ -63,24 +65,11 @@ struct RunUnit {
     block.CopyAsync<kLayout.lane_bytes>(
         words, at + block.lane() * kCodeWords,
         reinterpret_cast<const uint32_t*>(first));
-    for (int half = 0; half < 2; ++half) {
-      block.CopyAsync<4>(words,
-                         at + (kCodeWords + half) * kWarpLanes + block.lane(),
-                         reinterpret_cast<const uint32_t*>(
-                             second + half * 8 * kLayout.scale_bytes));
-    }
+    block.CopyAsync<4 * kScaleWords>(words, ScalesAt(block, at),
+                                     reinterpret_cast<const uint32_t*>(second));
   }
-  static SLUICE_DEVICE float ScaleOf(uint32_t word, int row) {
-    if constexpr (kLayout.scale_bytes == 4) {
-      return BitCast<float>(word);
-    } else {
-      const uint32_t bits = row % 2 == 0 ? word & 0xFFFFu : word >> 16;
-      if constexpr (Codes::kType == WeightType::kMxfp4) {
-        return BitCast<float>(bits << 16);
-      } else {
-        return HalfOfBits(bits);
-      }
-    }
+  static SLUICE_DEVICE int ScalesAt(const Block& block, int at) {
+    return at + kCodeWords * kWarpLanes + block.lane() * kScaleWords;
   }
   // Size: as Bf16Unit's.
   static SLUICE_DEVICE void Multiply(Block& block,
@@ -96,12 +85,10 @@ struct RunUnit {
     TileC part = {};
     block.MultiplyTile(Codes::Step(codes, 0), x[0], part);
     block.MultiplyTile(Codes::Step(codes, 1), x[1], part);
-    for (int half = 0; half < 2; ++half) {
-      const float scale = ScaleOf(
-          words.Get(at + (kCodeWords + half) * kWarpLanes + lane), lane / 4);
-      for (int v = 2 * half; v < 2 * half + 2; ++v) {
-        sum.values[v] = Fma(part.values[v], scale, sum.values[v]);
-      }
+    float scales[2];
+    LoadScales<Codes::kType>(words, ScalesAt(block, at), scales);
+    for (int v = 0; v < 4; ++v) {
+      sum.values[v] = Fma(part.values[v], scales[v / 2], sum.values[v]);
     }
   }
 };
@@ -118,23 +105,22 @@ class UnitStream {
       (kTokens > 1 && Unit::kQuads == 2 ? 4 : 8) / kTiles;
   static constexpr int kUnitWords = Unit::kWords * kWarpLanes;
   static constexpr int kStageWords = kTiles * kUnitWords;
-  static constexpr int kQuadWords = kTokens * kTileSide;
-  static constexpr int kInputWords = Unit::kQuads * kQuadWords;
+  using Inputs = StageInputs<Unit, kTokens, kStages>;
 
-  static size_t SharedBytes(int warps) {
+  // `columns`: of a leaf, at most.
+  static size_t SharedBytes(int warps, int64_t columns) {
     return sizeof(uint32_t) *
-           static_cast<size_t>(warps * kStages * (kStageWords + kInputWords));
+               static_cast<size_t>(warps * kStages * kStageWords) +
+           Inputs::SharedBytes(warps, columns);
   }
 
-  // `row`: of x, of the lane's token; not read where there is none.
-  SLUICE_DEVICE UnitStream(Block& block, const float* row, bool has_token)
+  // `row`: of x, of the lane's token, or of any where the lane has none: its
+  // sums are not those of others. Leaves have `columns` columns at most.
+  SLUICE_DEVICE UnitStream(Block& block, const float* row, int64_t columns)
       : block_(block),
-        row_(reinterpret_cast<const uint32_t*>(row) + block.lane() % 4 * 4),
-        has_token_(has_token),
         words_(block.Allocate<uint32_t>(block.threads() / kWarpLanes *
                                         (kStages * kStageWords))),
-        inputs_(block.Allocate<uint32_t>(block.threads() / kWarpLanes *
-                                         (kStages * kInputWords))) {}
+        inputs_(block, row, columns) {}
 
   // Begins a leaf of `units` units at `at`; tiles are `tile_bytes` apart.
   SLUICE_DEVICE void Begin(const uint8_t* at, int64_t tile_bytes, int units) {
@@ -147,6 +133,7 @@ class UnitStream {
     SLUICE_UNROLL
     for (int i = 0; i < kStages; ++i) {
       if (i < units_) CopyWeights(i);
+      if (!Inputs::kCopies) block_.CommitCopies();
     }
   }
   // Asks for more of the leaf, for as long as a kernel waits for its inputs.
@@ -161,10 +148,10 @@ class UnitStream {
   }
   // Adds the leaf's chains from column `column` on to `sums`.
   SLUICE_DEVICE void Multiply(int64_t column, TileC (&sums)[kTiles]) {
-    const uint32_t* input = row_ + column;
+    inputs_.Begin(column, units_);
     SLUICE_UNROLL
-    for (int i = 0; i < kStages; ++i) {
-      if (i < units_) CopyInputs(i, input + i * Unit::kColumns);
+    for (int i = 0; Inputs::kCopies && i < kStages; ++i) {
+      if (i < units_) inputs_.Copy(i);
       block_.CommitCopies();
     }
     for (int left = units_; left > 0; left -= kStages) {
@@ -173,13 +160,13 @@ class UnitStream {
         first_[t] += kStages * Unit::kBytes;
         second_[t] += kStages * Unit::kBytes;
       }
-      input += kStages * Unit::kColumns;
+      inputs_.EndRound();
       SLUICE_UNROLL
       for (int i = 0; i < kStages; ++i) {
         if (i >= left) break;
         block_.template WaitCopies<kStages - 1>();
         TileB x[Unit::kQuads];
-        for (int q = 0; q < Unit::kQuads; ++q) x[q] = Input(i, q);
+        inputs_.Load(i, x);
         SLUICE_UNROLL
         for (int t = 0; t < kTiles; ++t) {
           Unit::Multiply(block_, words_, WeightAt(i) + t * kUnitWords, x,
@@ -187,7 +174,7 @@ class UnitStream {
         }
         if (i + kStages < left) {
           CopyWeights(i);
-          CopyInputs(i, input + i * Unit::kColumns);
+          inputs_.Copy(i);
         }
         block_.CommitCopies();
       }
@@ -199,10 +186,6 @@ class UnitStream {
   SLUICE_DEVICE int WeightAt(int i) const {
     return block_.warp() * (kStages * kStageWords) + i * kStageWords;
   }
-  SLUICE_DEVICE int InputAt(int i, int quad) const {
-    return block_.warp() * (kStages * kInputWords) + block_.lane() * 4 +
-           i * kInputWords + quad * kQuadWords;
-  }
   SLUICE_DEVICE void CopyWeights(int i) {
     SLUICE_UNROLL
     for (int t = 0; t < kTiles; ++t) {
@@ -211,24 +194,10 @@ class UnitStream {
                  WeightAt(i) + t * kUnitWords);
     }
   }
-  SLUICE_DEVICE void CopyInputs(int i, const uint32_t* input) {
-    if (!has_token_) return;
-    for (int q = 0; q < Unit::kQuads; ++q) {
-      block_.CopyAsync(inputs_, InputAt(i, q), input + q * kTileSide);
-    }
-  }
-  SLUICE_DEVICE TileB Input(int i, int quad) const {
-    if (!has_token_) return {};
-    const TileA x = LoadTile(inputs_, InputAt(i, quad));
-    return {{PackPair(BitCast<float>(x.words[0]), BitCast<float>(x.words[1])),
-             PackPair(BitCast<float>(x.words[2]), BitCast<float>(x.words[3]))}};
-  }
 
   Block& block_;
-  const uint32_t* const row_;
-  const bool has_token_;
   const Shared<uint32_t> words_;
-  const Shared<uint32_t> inputs_;
+  Inputs inputs_;
   const uint8_t* first_[kTiles];  // the lane's bytes of the leaf's next units
   const uint8_t* second_[kTiles];
   int units_ = 0;

@@ -147,15 +147,16 @@ struct PackKernel {
 
   static SLUICE_DEVICE void PackScale(const uint8_t* run, int row,
                                       uint8_t* to) {
+    to += RunLayoutOf(kType).scale_bytes * ScaleIndex(row);
     if constexpr (kType == WeightType::kE4m3) {
-      reinterpret_cast<uint32_t*>(to)[row] = run == nullptr ? 0 : LoadWord(run);
+      *reinterpret_cast<uint32_t*>(to) = run == nullptr ? 0 : LoadWord(run);
     } else {
       uint32_t scale = 0;
       if (run != nullptr) {
         scale = kType == WeightType::kMxfp4 ? Bf16OfExponent(run[0])
                                             : run[0] | uint32_t{run[1]} << 8;
       }
-      reinterpret_cast<uint16_t*>(to)[row] = static_cast<uint16_t>(scale);
+      *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(scale);
     }
   }
 };

@@ -40,6 +40,9 @@ struct RunLayout {
   constexpr int codes() const { return kTileSide * scale_bytes; }
   constexpr int bytes() const { return codes() + 32 * lane_bytes; }
 };
+// Which of a run's scales is row `row`'s: those of rows g and g + 8, which a
+// lane reads, stand side by side.
+constexpr int ScaleIndex(int row) { return row % 8 * 2 + row / 8; }
 // Of types in runs; zero for others.
 constexpr RunLayout RunLayoutOf(WeightType type) {
   switch (type) {

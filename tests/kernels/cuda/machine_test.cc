@@ -422,6 +422,9 @@ TEST(DeviceTest, WordsAndQuads) {
   EXPECT_EQ(LowerHalves(0x11112222u, 0x33334444u), 0x44442222u);
   EXPECT_EQ(UpperHalves(0x11112222u, 0x33334444u), 0x33331111u);
   EXPECT_EQ(PickBytes(0x33221100u, 0x77665544u, 0x7041u), 0x77004411u);
+  EXPECT_EQ(LowerHalfAsFloat(0xC0003C01u), 0x1.004p0f);
+  EXPECT_EQ(LowerHalfAsFloat(0x8001u), -0x1p-24f);
+  EXPECT_EQ(LowerHalfAsFloat(0x7C00u), __builtin_inff());
   EXPECT_EQ(WithBits<0x00FF00FFu>(0x43004300u, 0x12345678u), 0x43344378u);
   EXPECT_EQ(Larger(-2.0f, 1.0f), 1.0f);
   EXPECT_EQ(Larger(__builtin_nanf(""), -1.0f), -1.0f);

@@ -86,7 +86,7 @@ inline void PackRun(const WeightView& weight, int64_t row, int64_t column,
     ReadRun(weight.type,
             static_cast<const uint8_t*>(weight.data) +
                 ((row + r) * weight.cols + column) / kRunCols * stored,
-            to + layout.scale_bytes * r, codes);
+            to + layout.scale_bytes * (r % 8 * 2 + r / 8), codes);
     for (int c = 0; c < kRunCols; ++c) {
       const CodePlace place = CodePlaceOf(layout, r, c);
       to[place.byte] |= static_cast<uint8_t>(codes[c] << place.shift);

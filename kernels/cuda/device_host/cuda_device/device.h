@@ -246,6 +246,14 @@ SLUICE_DEVICE uint32_t LowerHalves(uint32_t a, uint32_t b) {
 SLUICE_DEVICE uint32_t UpperHalves(uint32_t a, uint32_t b) {
   return a >> 16 | (b & 0xFFFF0000u);
 }
+// The F16 number in a word's lower half.
+SLUICE_DEVICE float LowerHalfAsFloat(uint32_t word) {
+  const uint32_t magnitude = (word & 0x7FFFu) << 13;
+  const float value = magnitude >= 0x0F800000u
+                          ? BitCast<float>(magnitude | 0x7F800000u)
+                          : BitCast<float>(magnitude) * 0x1p112f;
+  return (word & 0x8000u) != 0 ? -value : value;
+}
 // `base`, and those of `bits` that kMask has.
 template <uint32_t kMask>
 SLUICE_DEVICE uint32_t WithBits(uint32_t base, uint32_t bits) {

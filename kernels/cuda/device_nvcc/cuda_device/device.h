@@ -189,6 +189,11 @@ SLUICE_DEVICE uint32_t LowerHalves(uint32_t a, uint32_t b) {
 SLUICE_DEVICE uint32_t UpperHalves(uint32_t a, uint32_t b) {
   return __byte_perm(a, b, 0x7632);
 }
+SLUICE_DEVICE float LowerHalfAsFloat(uint32_t word) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<uint16_t>(word)));
+  return value;
+}
 // One instruction: compilers take two where both numbers are constants.
 template <uint32_t kMask>
 SLUICE_DEVICE uint32_t WithBits(uint32_t base, uint32_t bits) {
