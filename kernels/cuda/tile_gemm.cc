@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/tile_gemm_kernel.h"
+#include "kernels/cuda/tile_gemm_runs.h"
 
 namespace sluice::kernels::cuda {
 namespace {

@@ -123,7 +123,7 @@ class GemmBlock {
         tile_(tile),
         piece_(PieceOf(a, static_cast<int32_t>(block.index() / a.token_blocks /
                                                a.row_blocks))),
-        words_(block.Allocate<uint32_t>(kRingWords)),
+        words_(block.Kept(block.Allocate<uint32_t>(kRingWords))),
         levels_(block.Allocate<float>(a.shared_levels * Shape::kCells)),
         run_(RunAt(piece_.begin)),
         end_(RunAt(piece_.end)) {

@@ -215,7 +215,7 @@ TEST_P(MachineTest, WorkIsLateOnceItIsToBe) {
 TEST_P(MachineTest, AsynchronousCopiesArriveWhenTheyAreWaitedFor) {
   alignas(16) const float from[4] = {1, 2, 3, 4};
   const auto copy = [&](Block& b, bool wait) {
-    const auto shared = b.Allocate<float>(4);
+    const auto shared = b.Kept(b.Allocate<float>(4));
     if (b.thread() == 0) b.CopyAsync(shared, 0, from);
     if (wait) b.WaitCopies();
     b.Sync();

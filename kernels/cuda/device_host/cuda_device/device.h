@@ -77,6 +77,11 @@ class Block {
     return {machine_, thread_,
             machine_->Allocate(thread_, arrays_++, sizeof(T), count)};
   }
+  // The same array, whose address compilers keep in a register. All lanes call.
+  template <typename T>
+  Shared<T> Kept(const Shared<T>& array) {
+    return array;
+  }
   void Sync(int line = __builtin_LINE()) { machine_->SyncBlock(thread_, line); }
   void SyncWarp(int line = __builtin_LINE()) {
     machine_->SyncWarp(thread_, line);

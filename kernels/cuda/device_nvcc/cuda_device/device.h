@@ -68,17 +68,22 @@ class Block {
   template <typename T>
   SLUICE_DEVICE Shared<T> Allocate(int64_t count) {
     extern __shared__ __align__(16) unsigned char shared[];
-#if __CUDA_ARCH__ >= 900
-    // Where a block's memory is depends on its cluster: compilers would ask for
-    // it at every access, but for a number that comes from a lane.
-    const auto own = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-    T* const data = static_cast<T*>(__cvta_shared_to_generic(
-        __shfl_sync(0xFFFFFFFFu, own + static_cast<uint32_t>(used_), 0)));
-#else
     T* const data = reinterpret_cast<T*>(shared + used_);
-#endif
     used_ += (static_cast<int>(count * sizeof(T)) + 15) / 16 * 16;
     return Shared<T>(data);
+  }
+  // Where a block's memory is depends on its cluster: compilers would ask for
+  // it at every access, but for a number that comes from a lane.
+  template <typename T>
+  SLUICE_DEVICE Shared<T> Kept(const Shared<T>& array) {
+#if __CUDA_ARCH__ >= 900
+    const auto own =
+        static_cast<uint32_t>(__cvta_generic_to_shared(array.at(0)));
+    return Shared<T>(static_cast<T*>(
+        __cvta_shared_to_generic(__shfl_sync(0xFFFFFFFFu, own, 0))));
+#else
+    return array;
+#endif
   }
   SLUICE_DEVICE void Sync() { __syncthreads(); }
   SLUICE_DEVICE void SyncWarp() { __syncwarp(); }

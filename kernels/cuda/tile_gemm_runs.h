@@ -1,0 +1,157 @@
+#ifndef SLUICE_KERNELS_CUDA_TILE_GEMM_RUNS_H_
+#define SLUICE_KERNELS_CUDA_TILE_GEMM_RUNS_H_
+
+#include <cuda_device/device.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/cuda/tile_codes.h"
+#include "kernels/cuda/tile_elements.h"
+#include "kernels/cuda/tile_gemm_operands.h"
+
+namespace sluice::kernels::cuda {
+
+// Operands of tile_gemm.cc of types in runs. Codes are widened by each warp
+// that multiplies them, while it multiplies others.
+
+// A row tile's run as it is stored, and widened.
+template <typename Codes>
+struct StoredTile {
+  static constexpr RunLayout kLayout = RunLayoutOf(Codes::kType);
+  static constexpr int kRunWords = kLayout.bytes() / 4;
+  std::conditional_t<kLayout.lane_bytes == 16, TileA, TileB> codes;
+  float scales[2];
+
+  SLUICE_DEVICE void Load(Block& block, const RunPlace& at, int tile) {
+    const int lane = block.lane();
+    const int run = at.weights + tile * kRunWords;
+    const int own = run + kLayout.codes() / 4 + lane * (kLayout.lane_bytes / 4);
+    if constexpr (kLayout.lane_bytes == 16) {
+      codes = LoadTile(at.words, own);
+    } else {
+      codes = LoadHalfTile(at.words, own);
+    }
+    LoadScales<Codes::kType>(
+        at.words, run + kLayout.scale_bytes * ScaleIndex(lane / 4) / 4, scales);
+  }
+};
+template <typename Codes>
+struct WideTile {
+  TileA steps[2];
+  float scales[2];
+
+  SLUICE_DEVICE void Widen(const StoredTile<Codes>& stored) {
+    for (int i = 0; i < 2; ++i) {
+      steps[i] = Codes::Step(stored.codes, i);
+      scales[i] = stored.scales[i];
+    }
+  }
+  // Adds the run's products with kCount octets from octet `from` on, of which
+  // both steps are in `rows`. The second step of an octet follows its first at
+  // a distance.
+  template <int kCount, int kOctets>
+  SLUICE_DEVICE void Multiply(Block& block, const TileB (&rows)[kOctets][2],
+                              int from, TileC (&sums)[kOctets]) const {
+    TileC parts[kCount] = {};
+    SLUICE_UNROLL
+    for (int n = 0; n < 2 * kCount; ++n) {
+      const int o = n % kCount;
+      block.MultiplyTile(steps[n / kCount], rows[from + o][n / kCount],
+                         parts[o]);
+    }
+    SLUICE_UNROLL
+    for (int n = 0; n < 4 * kCount; ++n) {
+      float& sum = sums[from + n / 4].values[n % 4];
+      sum = Fma(parts[n / 4].values[n % 4], scales[n % 4 / 2], sum);
+    }
+  }
+};
+
+// Octets [from, from + kCount) of a run.
+template <int kCount, int kOctets>
+SLUICE_DEVICE void LoadOctets(Block& block, const RunPlace& at, int from,
+                              TileB (&rows)[kOctets][2]) {
+  SLUICE_UNROLL
+  for (int n = 0; n < 2 * kCount; ++n) {
+    rows[from + n / 2][n % 2] = LoadOctet(block, at, from + n / 2, n % 2);
+  }
+}
+
+// Halves are those of the warp's tiles: one half's codes are widened while the
+// other's are multiplied.
+template <typename Codes, int kTiles, int kOctets>
+struct RunOperand {
+  static_assert(kTiles == 2 && kOctets % 4 == 0);
+  static constexpr bool kInRuns = true;
+  static constexpr int kRunWords = StoredTile<Codes>::kRunWords;
+  using Sums = TileC[kTiles][kOctets];
+
+  SLUICE_DEVICE void Start(Block& block, const RunPlace& at) {
+    LoadOctets<kOctets>(block, at, 0, rows_);
+    StoredTile<Codes> stored;
+    stored.Load(block, at, 0);
+    first_.Widen(stored);
+  }
+  SLUICE_DEVICE void First(Block& block, const RunPlace& at, Sums& sums) {
+    StoredTile<Codes> stored;
+    stored.Load(block, at, 1);
+    SLUICE_UNROLL
+    for (int o = 0; o < kOctets; o += 4) {
+      first_.template Multiply<4>(block, rows_, o, sums[0]);
+      if (o == 0) second_.Widen(stored);
+    }
+  }
+  SLUICE_DEVICE void Second(Block& block, const RunPlace& next, Sums& sums) {
+    StoredTile<Codes> stored;
+    stored.Load(block, next, 0);
+    SLUICE_UNROLL
+    for (int o = 0; o < kOctets; o += 4) {
+      second_.template Multiply<4>(block, rows_, o, sums[1]);
+      LoadOctets<4>(block, next, o, rows_);
+      if (o == 0) first_.Widen(stored);
+    }
+  }
+  SLUICE_DEVICE void FirstAlone(Block&, Sums&) {}  // runs are whole
+
+ private:
+  WideTile<Codes> first_;
+  WideTile<Codes> second_;
+  TileB rows_[kOctets][2];
+};
+
+// Of one tile, halves are those of the warp's octets.
+template <typename Codes, int kOctets>
+struct RunOperand<Codes, 1, kOctets> {
+  static constexpr bool kInRuns = true;
+  static constexpr int kRunWords = StoredTile<Codes>::kRunWords;
+  static constexpr int kHalf = kOctets / 2;
+  using Sums = TileC[1][kOctets];
+
+  SLUICE_DEVICE void Start(Block& block, const RunPlace& at) {
+    LoadOctets<kHalf>(block, at, 0, rows_);
+    StoredTile<Codes> stored;
+    stored.Load(block, at, 0);
+    weights_.Widen(stored);
+  }
+  SLUICE_DEVICE void First(Block& block, const RunPlace& at, Sums& sums) {
+    LoadOctets<kHalf>(block, at, kHalf, rows_);
+    weights_.template Multiply<kHalf>(block, rows_, 0, sums[0]);
+  }
+  SLUICE_DEVICE void Second(Block& block, const RunPlace& next, Sums& sums) {
+    StoredTile<Codes> stored;
+    stored.Load(block, next, 0);
+    LoadOctets<kHalf>(block, next, 0, rows_);
+    weights_.template Multiply<kHalf>(block, rows_, kHalf, sums[0]);
+    weights_.Widen(stored);
+  }
+  SLUICE_DEVICE void FirstAlone(Block&, Sums&) {}
+
+ private:
+  WideTile<Codes> weights_;
+  TileB rows_[kOctets][2];
+};
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_TILE_GEMM_RUNS_H_
