@@ -247,6 +247,35 @@ TEST_P(TileProductsTest, RowsAreGatedAtOnce) {
   }
 }
 
+// Leaves of 1,056 columns: more than a warp rounds at once.
+TEST_P(TileProductsTest, ATokensLongLeavesHaveTheBitsOfOthers) {
+  constexpr int64_t kOutputs = 32;
+  constexpr int64_t kCols = 8 * 1056;
+  const TiledWeights w(GetParam(), 26, kOutputs, kCols);
+  const OwnedMatrix x(2, kCols, RandomFloats(27, 2 * kCols));
+  const ConstMatrix first = {x.view().data, 1, kCols, x.view().stride};
+  Machine machine(Schedule::kForward);
+  OwnedMatrix both(2, kOutputs);
+  TileMatMul(&machine, x.view(), w.view(), nullptr, both.view());
+  OwnedMatrix want(1, kOutputs / 2);
+  SiluMul(&machine, {both.view().data, 1, kOutputs, both.view().stride},
+          want.view());
+  const auto plain = BothWays([&](Stream stream) {
+    OwnedMatrix y(1, kOutputs);
+    TileMatMul(stream, first, w.view(), nullptr, y.view());
+    return y.values();
+  });
+  const auto gated = BothWays([&](Stream stream) {
+    OwnedMatrix y(1, kOutputs / 2);
+    EXPECT_TRUE(TileGatedMatMul(stream, first, w.view(), {}, y.view()));
+    return y.values();
+  });
+  std::vector<float> alone = both.values();
+  alone.resize(kOutputs);
+  EXPECT_TRUE(SameBits(plain, alone));
+  EXPECT_TRUE(SameBits(gated, want.values()));
+}
+
 // Blocks of small devices have less shared memory: other kernels, or the same
 // ones, and the same bits.
 TEST_P(TileProductsTest, SmallDevicesHaveTheSameBits) {
