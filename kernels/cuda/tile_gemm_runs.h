@@ -78,14 +78,13 @@ SLUICE_DEVICE void LoadOctets(Block& block, const RunPlace& at, int from,
   }
 }
 
-// Halves are those of the warp's tiles: one half's codes are widened while the
+// Halves are those of the warp's two tiles: one's codes are widened while the
 // other's are multiplied.
-template <typename Codes, int kTiles, int kOctets>
-struct RunOperand {
-  static_assert(kTiles == 2 && kOctets % 4 == 0);
+template <typename Codes, int kOctets>
+struct TileHalves {
   static constexpr bool kInRuns = true;
   static constexpr int kRunWords = StoredTile<Codes>::kRunWords;
-  using Sums = TileC[kTiles][kOctets];
+  using Sums = TileC[2][kOctets];
 
   SLUICE_DEVICE void Start(Block& block, const RunPlace& at) {
     LoadOctets<kOctets>(block, at, 0, rows_);
@@ -120,37 +119,60 @@ struct RunOperand {
   TileB rows_[kOctets][2];
 };
 
-// Of one tile, halves are those of the warp's octets.
-template <typename Codes, int kOctets>
-struct RunOperand<Codes, 1, kOctets> {
+// Halves are those of the warp's octets: fewer registers.
+template <typename Codes, int kTiles, int kOctets>
+struct OctetHalves {
   static constexpr bool kInRuns = true;
   static constexpr int kRunWords = StoredTile<Codes>::kRunWords;
   static constexpr int kHalf = kOctets / 2;
-  using Sums = TileC[1][kOctets];
+  using Sums = TileC[kTiles][kOctets];
 
   SLUICE_DEVICE void Start(Block& block, const RunPlace& at) {
     LoadOctets<kHalf>(block, at, 0, rows_);
-    StoredTile<Codes> stored;
-    stored.Load(block, at, 0);
-    weights_.Widen(stored);
+    StoredTile<Codes> stored[kTiles];
+    Load(block, at, stored);
+    Widen(stored);
   }
   SLUICE_DEVICE void First(Block& block, const RunPlace& at, Sums& sums) {
     LoadOctets<kHalf>(block, at, kHalf, rows_);
-    weights_.template Multiply<kHalf>(block, rows_, 0, sums[0]);
+    Multiply(block, 0, sums);
   }
   SLUICE_DEVICE void Second(Block& block, const RunPlace& next, Sums& sums) {
-    StoredTile<Codes> stored;
-    stored.Load(block, next, 0);
+    StoredTile<Codes> stored[kTiles];
+    Load(block, next, stored);
     LoadOctets<kHalf>(block, next, 0, rows_);
-    weights_.template Multiply<kHalf>(block, rows_, kHalf, sums[0]);
-    weights_.Widen(stored);
+    Multiply(block, kHalf, sums);
+    Widen(stored);
   }
   SLUICE_DEVICE void FirstAlone(Block&, Sums&) {}
 
  private:
-  WideTile<Codes> weights_;
+  static SLUICE_DEVICE void Load(Block& block, const RunPlace& at,
+                                 StoredTile<Codes> (&stored)[kTiles]) {
+    for (int i = 0; i < kTiles; ++i) stored[i].Load(block, at, i);
+  }
+  SLUICE_DEVICE void Widen(const StoredTile<Codes> (&stored)[kTiles]) {
+    for (int i = 0; i < kTiles; ++i) weights_[i].Widen(stored[i]);
+  }
+  SLUICE_DEVICE void Multiply(Block& block, int from, Sums& sums) const {
+    SLUICE_UNROLL
+    for (int o = from; o < from + kHalf; o += 2) {
+      for (int i = 0; i < kTiles; ++i) {
+        weights_[i].template Multiply<2>(block, rows_, o, sums[i]);
+      }
+    }
+  }
+
+  WideTile<Codes> weights_[kTiles];
   TileB rows_[kOctets][2];
 };
+
+// Eight octets of other types than FP8 leave too few registers for both halves'
+// codes.
+template <typename Codes, int kTiles, int kOctets>
+using RunOperand = std::conditional_t<
+    kTiles == 2 && (kOctets < 8 || Codes::kType == WeightType::kE4m3),
+    TileHalves<Codes, kOctets>, OctetHalves<Codes, kTiles, kOctets>>;
 
 }  // namespace sluice::kernels::cuda
 
