@@ -1,7 +1,5 @@
 #include "tests/model/pipeline.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <random>
 #include <utility>
@@ -253,8 +251,9 @@ std::vector<Answer> Pipeline::GenerateAhead(const std::vector<Ask>& asks,
   }
   for (StepPlan& plan : plans) {
     const Status sent = Send(std::move(plan));
-    EXPECT_TRUE(sent.ok()) << sent;
-    if (!sent.ok()) return answers;
+    if (sent.ok()) continue;
+    for (Answer& answer : answers) answer.status = sent;
+    return answers;
   }
   for (size_t i = 0; i < std::min(results, plans.size()); ++i) {
     const auto result = Await();
