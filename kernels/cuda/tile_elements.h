@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/math.h"
+#include "kernels/cuda/tile_blocks.h"
 #include "kernels/cuda/weight_tiles.h"
 
 namespace sluice::kernels::cuda {
@@ -66,6 +67,41 @@ SLUICE_DEVICE void LoadScales(const uint8_t* run, int g, float (&scales)[2]) {
   }
 }
 
+// An element of a type in units, with the roundings of block_pack.h's WidenRow;
+// the sign of zero may be another.
+template <WeightType kType>
+SLUICE_DEVICE float UnitElement(const void* tiles, int64_t cols, int64_t row,
+                                int64_t column) {
+  constexpr BlockTiles kTiles = BlockTilesOf(kType);
+  using Head = BlockHead<kType>;
+  const auto r = static_cast<int>(row % kTileSide);
+  const auto c = static_cast<int>(column % kTiles.columns());
+  const uint8_t* const unit = static_cast<const uint8_t*>(tiles) +
+                              (row / kTileSide * (cols / kTiles.columns()) +
+                               column / kTiles.columns()) *
+                                  kTiles.bytes();
+  const int lane = r % 8 * 4 + c % kTileSide / 4;
+  const LaneCode place = {r / 8, c % kRunCols / kTileSide, c % 4};
+  const auto bits = [&](int count, int from) {
+    const uint8_t* const own = unit + kTiles.head_bytes +
+                               c / kRunCols * kTiles.run_bytes() + from +
+                               2 * count * lane;
+    const int bit = place.bit(count);
+    return static_cast<int>(own[bit / 8] >> bit % 8 & ((1 << count) - 1));
+  };
+  int code = bits(kTiles.low_bits, 0);
+  if constexpr (kTiles.high_bits != 0) {
+    code |= bits(kTiles.high_bits, kTiles.high()) << kTiles.low_bits;
+  }
+  Head head;
+  head.Load(MemoryWords{unit}, r);
+  PartScales parts[Head::kParts];
+  head.Of(c / kRunCols, parts);
+  const PartScales& own = parts[Head::kParts == 1 ? 0 : place.step];
+  const float value = static_cast<float>(code - Head::kZero) * own.scale;
+  return Head::kHasLeast ? value + own.least : value;
+}
+
 // An element as F32: its code times its scale, rounded once, with the bits of
 // math.h's Element and of block_pack.h's WidenRow.
 template <WeightType kType>
@@ -73,6 +109,8 @@ SLUICE_DEVICE float TileElement(const void* tiles, int64_t cols, int64_t row,
                                 int64_t column) {
   if constexpr (kType == WeightType::kBf16) {
     return BitCast<float>(Bf16Of(tiles, cols, row, column) << 16);
+  } else if constexpr (IsInUnits(kType)) {
+    return UnitElement<kType>(tiles, cols, row, column);
   } else {
     constexpr RunLayout kLayout = RunLayoutOf(kType);
     const uint8_t* const run =

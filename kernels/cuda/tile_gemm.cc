@@ -4,6 +4,7 @@
 #include <bit>
 #include <type_traits>
 
+#include "kernels/cuda/tile_gemm_blocks.h"
 #include "kernels/cuda/tile_gemm_kernel.h"
 #include "kernels/cuda/tile_gemm_runs.h"
 
@@ -33,7 +34,8 @@ struct SmallShape : GemmShape<8, 1, 1, 4> {
   static constexpr int kBlocksAtOnce = 2;
 };
 
-// A warp per octet and run.
+// A warp per octet and run. kTotals: as an operand's.
+template <int kTotals>
 struct RoundRowsKernel {
   static constexpr int kThreads = 256;
   struct Args {
@@ -58,15 +60,26 @@ struct RoundRowsKernel {
     const auto token =
         static_cast<int>(octet % a.octets * 8 + block.lane() / 4);
     const int64_t column = at % a.runs * kRunCols + block.lane() % 4 * 4;
-    uint32_t* const to = a.to + at * kOctetRunWords + block.lane() * 2;
+    const int64_t place =
+        (octet / a.octets * a.runs + at % a.runs) * a.octets + octet % a.octets;
+    uint32_t* const to = a.to + place * OctetWords(kTotals);
+    TileB b[2] = {};
     for (int step = 0; step < 2; ++step) {
-      TileB b = {};
       if (token < tile.tokens) {
-        b = LoadOperand(a.x.data + tile.In(token) * a.x.stride, a.aligned,
-                        column + step * kTileSide, a.x.cols);
+        b[step] = LoadOperand(a.x.data + tile.In(token) * a.x.stride, a.aligned,
+                              column + step * kTileSide, a.x.cols);
       }
-      to[step * kOctetStepWords] = b.words[0];
-      to[step * kOctetStepWords + 1] = b.words[1];
+      StoreHalfTile(to + step * kOctetStepWords + block.lane() * 2, b[step]);
+    }
+    if constexpr (kTotals > 0) {
+      TileC totals[kTotals];
+      SumOfRows(block, b[0], b[1], totals);
+      if (block.lane() >= 4) return;
+      for (int p = 0; p < kTotals; ++p) {
+        StoreHalfTile(to + kOctetRunWords + 8 * p + block.lane() * 2,
+                      {{BitCast<uint32_t>(totals[p].values[0]),
+                        BitCast<uint32_t>(totals[p].values[1])}});
+      }
     }
   }
 };
@@ -156,7 +169,7 @@ class GemmStart {
   bool Start(const TileMemory& memory) {
     if (!Split()) return false;
     const int64_t row_words =
-        args_.token_blocks * Shape::kBlockOctets * args_.runs * kOctetRunWords;
+        args_.token_blocks * args_.runs * Kernel::Tile::kRowWords;
     const int64_t each = args_.product.x.rows * args_.product.rows;
     const bool joins = split_.pieces > args_.product.shards.num_outputs;
     auto* const words = static_cast<uint32_t*>(
@@ -214,12 +227,13 @@ class GemmStart {
     return true;
   }
   void RoundRows(uint32_t* to) {
-    constexpr int kWarps = RoundRowsKernel::kThreads / kWarpLanes;
+    using Rows = RoundRowsKernel<Operand::kTotals>;
+    constexpr int kWarps = Rows::kThreads / kWarpLanes;
     const int64_t warps = args_.token_blocks * Shape::kBlockOctets * args_.runs;
-    Launch<RoundRowsKernel>(stream_, (warps + kWarps - 1) / kWarps, 0,
-                            {args_.product.x, args_.product.grouped,
-                             args_.product.aligned != 0 ? 1 : 0, args_.runs,
-                             Shape::kBlockOctets, args_.token_blocks, to});
+    Launch<Rows>(stream_, (warps + kWarps - 1) / kWarps, 0,
+                 {args_.product.x, args_.product.grouped,
+                  args_.product.aligned != 0 ? 1 : 0, args_.runs,
+                  Shape::kBlockOctets, args_.token_blocks, to});
   }
 
   const Stream stream_;
@@ -259,6 +273,11 @@ template <int kTiles, int kOctets>
 using Q4Operand = RunOperand<Q4Codes, kTiles, kOctets>;
 template <int kTiles, int kOctets>
 using Mxfp4Operand = RunOperand<Mxfp4Codes, kTiles, kOctets>;
+template <typename Math>
+struct BlocksOf {
+  template <int kTiles, int kOctets>
+  using Operand = BlockOperand<Math, kTiles, kOctets>;
+};
 
 }  // namespace
 
@@ -269,6 +288,13 @@ bool StartGemm(Stream stream, const TileArgs& args, WeightType type,
   static_assert(LargeRunShape::kBlockTokens == kLargeGroupRows);
   const int64_t rows = groups > 0 ? args.grouped.tile_rows : args.x.rows;
   if (rows < kGemmFrom || !memory) return false;
+  if (IsInUnits(type)) {
+    return WithBlocks(type, [&](auto math) {
+      using Math = decltype(math);
+      return StartType<BlocksOf<Math>::template Operand>(stream, args, groups,
+                                                         memory);
+    });
+  }
   for (int32_t s = 0; s <= args.shards.num_shards; ++s) {
     const int32_t bound = args.shards.bounds[s];
     if (bound % kRunCols != 0 && bound != args.cols) return false;

@@ -39,7 +39,7 @@ inline constexpr int kGemmPieceLeaves = 16;
 
 struct GemmArgs {
   TileArgs product;
-  const uint32_t* rows;  // [octet][run][step][lane] operands B
+  const uint32_t* rows;  // [token block][run][octet] of OctetWords
   int32_t runs;          // of all columns
   int32_t whole_runs;    // those with both of their steps
   int64_t row_blocks;
@@ -75,9 +75,10 @@ struct GemmPiece {
   int32_t end = 0;
   float* to = nullptr;  // of token 0
   int64_t stride = 0;
-  bool is_output = true;  // and has the bias
 };
-SLUICE_DEVICE GemmPiece PieceOf(const GemmArgs& a, int32_t index) {
+SLUICE_DEVICE GemmPiece PieceOf(const Block& block, const GemmArgs& a) {
+  const auto index =
+      static_cast<int32_t>(block.index() / a.token_blocks / a.row_blocks);
   GemmPiece piece;
   const ShardArgs& shards = a.product.shards;
   int32_t left = index;
@@ -100,7 +101,6 @@ SLUICE_DEVICE GemmPiece PieceOf(const GemmArgs& a, int32_t index) {
   if (a.pieces != nullptr) {
     piece.to = a.pieces + index * a.product.x.rows * a.product.rows;
     piece.stride = a.product.rows;
-    piece.is_output = false;
   }
   return piece;
 }
@@ -112,7 +112,8 @@ class GemmBlock {
  public:
   static constexpr int kThreads = Shape::kThreads;
   static constexpr int kWeightWords = Shape::kBlockTiles * Operand::kRunWords;
-  static constexpr int kRowWords = Shape::kBlockOctets * kOctetRunWords;
+  static constexpr int kOctetWords = OctetWords(Operand::kTotals);
+  static constexpr int kRowWords = Shape::kBlockOctets * kOctetWords;
   static constexpr int kStageWords = kWeightWords + kRowWords;
   static constexpr int kRingWords = Shape::kStages * kStageWords;
 
@@ -121,8 +122,7 @@ class GemmBlock {
       : block_(block),
         a_(a),
         tile_(tile),
-        piece_(PieceOf(a, static_cast<int32_t>(block.index() / a.token_blocks /
-                                               a.row_blocks))),
+        piece_(PieceOf(block, a)),
         words_(block.Kept(block.Allocate<uint32_t>(kRingWords))),
         levels_(block.Allocate<float>(a.shared_levels * Shape::kCells)),
         run_(RunAt(piece_.begin)),
@@ -164,12 +164,10 @@ class GemmBlock {
       (kWeightWords / 4 + kThreads - 1) / kThreads;
   static constexpr int kRowCopies = (kRowWords / 4 + kThreads - 1) / kThreads;
   static constexpr int kRunChunks = Operand::kRunWords / 4;
-  static constexpr int kOctetChunks = kOctetRunWords / 4;
 
   // Rows of the weight behind the last are the last ones again.
   SLUICE_DEVICE void FindPlace(int64_t row_block, int64_t token_block) {
     const int64_t tile = row_block * Shape::kBlockTiles;
-    const int64_t octet = token_block * Shape::kBlockOctets;
     const int64_t last = (a_.product.rows - 1) / kTileSide;
     // All copies of a thread are of the same step of a run.
     static_assert(Operand::kInRuns || kThreads % kRunChunks == 0);
@@ -178,23 +176,22 @@ class GemmBlock {
                        ? end_
                        : a_.whole_runs;
     const int64_t tile_words =
-        Operand::kInRuns ? int64_t{a_.runs} * Operand::kRunWords
+        Operand::kInRuns ? Operand::WordsOf(a_.runs)
                          : StepsOf(a_.product.cols) * (kStepBytes / 4);
     for (int i = 0; i < kWeightCopies; ++i) {
       const int c = i * kThreads + block_.thread();
       const int64_t own = tile + c / kRunChunks;
       from_weights_[i] = static_cast<const uint32_t*>(tile_.w) +
                          (own < last ? own : last) * tile_words +
-                         run_ * Operand::kRunWords + c % kRunChunks * 4;
+                         Operand::WordsOf(run_) + c % kRunChunks * 4;
     }
-    const int64_t own = octet + block_.thread() / kOctetChunks;
-    from_rows_ = a_.rows + (own * a_.runs + run_) * kOctetRunWords +
-                 block_.thread() % kOctetChunks * 4;
+    from_rows_ = a_.rows + (token_block * a_.runs + run_) * kRowWords +
+                 block_.thread() * 4;
 
     const int warp_row = block_.warp() / Shape::kTokenWarps;
     const int warp_token = block_.warp() % Shape::kTokenWarps;
     weights_ = warp_row * Shape::kTiles * Operand::kRunWords;
-    operand_b_ = kWeightWords + warp_token * Shape::kOctets * kOctetRunWords;
+    operand_b_ = kWeightWords + warp_token * Shape::kOctets * kOctetWords;
   }
 
   // The run at which a leaf begins, or at which the last one ends.
@@ -202,7 +199,7 @@ class GemmBlock {
     return (a_.product.shards.bounds[leaf] + kRunCols - 1) / kRunCols;
   }
   SLUICE_DEVICE RunPlace Place() const {
-    return {words_, at_ + weights_, at_ + operand_b_};
+    return {words_, at_ + weights_, at_ + operand_b_, run_};
   }
 
   // Start the copies of a run to the stage at `stage`, if there is one. Runs
@@ -214,19 +211,18 @@ class GemmBlock {
       if (run < weights_end_ && HasCopy(i, kWeightWords)) {
         block_.CopyAsync(words_, to + i * kThreads * 4, from_weights_[i]);
       }
-      from_weights_[i] += Operand::kRunWords;
+      from_weights_[i] += Operand::WordsToNext(
+          run, (i * kThreads + block_.thread()) % kRunChunks);
     }
   }
   SLUICE_DEVICE void BringRows(int32_t run, int stage) {
     const int to = stage + kWeightWords + block_.thread() * 4;
     for (int i = 0; i < kRowCopies; ++i) {
       if (run >= end_ || !HasCopy(i, kRowWords)) continue;
-      constexpr int64_t kOctetsOfCopy = kThreads / kOctetChunks;
-      block_.CopyAsync(
-          words_, to + i * kThreads * 4,
-          from_rows_ + i * kOctetsOfCopy * a_.runs * kOctetRunWords);
+      block_.CopyAsync(words_, to + i * kThreads * 4,
+                       from_rows_ + i * kThreads * 4);
     }
-    from_rows_ += kOctetRunWords;
+    from_rows_ += kRowWords;
   }
   SLUICE_DEVICE bool HasCopy(int i, int words) const {
     const int chunks = words / 4;
@@ -318,7 +314,7 @@ class GemmBlock {
     }
   }
   SLUICE_DEVICE void Store(Sums& sums) {
-    const bool has_bias = piece_.is_output && tile_.bias != nullptr;
+    const bool has_bias = a_.pieces == nullptr && tile_.bias != nullptr;
     const float* const bias = ComputedHere(tile_.bias + Row());
     ForOutputs(sums, [&](float sum, float* at, int row) {
       *at = has_bias ? sum + bias[row] : sum;
@@ -344,8 +340,9 @@ class GemmBlock {
   SLUICE_DEVICE void ForOutputs(Sums& sums, const Visit& visit) {
     const int rows = static_cast<int>(a_.product.rows) - Row();
     const int tokens = tile_.tokens - Token();
+    const GemmPiece piece = PieceOf(block_, a_);
     float* to =
-        ComputedHere(piece_.to + (tile_.out + Token()) * piece_.stride + Row());
+        ComputedHere(piece.to + (tile_.out + Token()) * piece.stride + Row());
     for (int o = 0; o < Shape::kOctets; ++o) {
       for (int t = 0; t < 2; ++t) {
         if (o * 8 + t < tokens) {
@@ -354,7 +351,7 @@ class GemmBlock {
             if (i * 8 < rows) visit(sum, to + i * 8, i * 8);
           }
         }
-        to = to + (t == 0 ? 1 : 7) * piece_.stride;
+        to = to + (t == 0 ? 1 : 7) * piece.stride;
       }
     }
   }

@@ -14,28 +14,44 @@ namespace sluice::kernels::cuda {
 // what the half after it multiplies, so nothing waits for shared memory: First
 // loads of the same run, Second of the next one, Start of the first one.
 
-// The words of 16 rows' or of eight tokens' step of 16 columns.
+// The words of eight tokens' step of 16 columns.
 inline constexpr int kOctetStepWords = 2 * kWarpLanes;
 inline constexpr int kOctetRunWords = 2 * kOctetStepWords;
+
+// What eight tokens have of a run: a lane's operands of both steps, then, for
+// operands with kTotals, so many sums of each token's activations.
+constexpr int OctetWords(int totals) { return kOctetRunWords + 8 * totals; }
 
 // Where a warp's part of a run is.
 struct RunPlace {
   const Shared<uint32_t>& words;
   int weights;  // of its first row tile
   int rows;     // of its first octet of tokens
+  int run;      // of the weight, that is multiplied
 };
 
+template <int kTotals = 0>
 SLUICE_DEVICE TileB LoadOctet(Block& block, const RunPlace& at, int octet,
                               int step) {
-  return LoadHalfTile(at.words, at.rows + octet * kOctetRunWords +
+  return LoadHalfTile(at.words, at.rows + octet * OctetWords(kTotals) +
                                     step * kOctetStepWords + block.lane() * 2);
 }
 
+// How an operand's runs lie in a tile: kWords words each, one after the other.
+template <int kWords>
+struct EqualRuns {
+  static constexpr int kTotals = 0;
+  static constexpr int kRunWords = kWords;
+  // The words of so many runs of a tile.
+  static SLUICE_DEVICE int64_t WordsOf(int64_t runs) { return runs * kWords; }
+  // From 16 bytes of run `run`, its chunk `chunk`, to those of the next run.
+  static SLUICE_DEVICE int WordsToNext(int, int) { return kWords; }
+};
+
 // Halves are steps of 16 columns. A weight's last run may have the first alone.
 template <int kTiles, int kOctets>
-struct Bf16Operand {
+struct Bf16Operand : EqualRuns<2 * kStepBytes / 4> {
   static constexpr bool kInRuns = false;
-  static constexpr int kRunWords = 2 * kStepBytes / 4;
   using Sums = TileC[kTiles][kOctets];
   struct Step {
     TileA a[kTiles];
@@ -61,7 +77,7 @@ struct Bf16Operand {
  private:
   static SLUICE_DEVICE TileA Tile(Block& block, const RunPlace& at, int i,
                                   int step) {
-    return LoadTile(at.words, at.weights + i * kRunWords +
+    return LoadTile(at.words, at.weights + i * Bf16Operand::kRunWords +
                                   step * (kStepBytes / 4) + block.lane() * 4);
   }
   // Load `i` of a step's kOctets + kTiles.

@@ -81,9 +81,8 @@ SLUICE_DEVICE void LoadOctets(Block& block, const RunPlace& at, int from,
 // Halves are those of the warp's two tiles: one's codes are widened while the
 // other's are multiplied.
 template <typename Codes, int kOctets>
-struct TileHalves {
+struct TileHalves : EqualRuns<StoredTile<Codes>::kRunWords> {
   static constexpr bool kInRuns = true;
-  static constexpr int kRunWords = StoredTile<Codes>::kRunWords;
   using Sums = TileC[2][kOctets];
 
   SLUICE_DEVICE void Start(Block& block, const RunPlace& at) {
@@ -121,9 +120,8 @@ struct TileHalves {
 
 // Halves are those of the warp's octets: fewer registers.
 template <typename Codes, int kTiles, int kOctets>
-struct OctetHalves {
+struct OctetHalves : EqualRuns<StoredTile<Codes>::kRunWords> {
   static constexpr bool kInRuns = true;
-  static constexpr int kRunWords = StoredTile<Codes>::kRunWords;
   static constexpr int kHalf = kOctets / 2;
   using Sums = TileC[kTiles][kOctets];
 

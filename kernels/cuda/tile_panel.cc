@@ -170,7 +170,7 @@ struct PanelKernel {
 }  // namespace
 
 bool StartPanel(Stream stream, const TileArgs& args, WeightType type) {
-  if (args.x.rows < kPanelFrom) return false;
+  if (args.x.rows < kPanelFrom || IsInUnits(type)) return false;
   for (int32_t s = 0; s < args.shards.num_shards; ++s) {
     if (args.shards.bounds[s] % kTileSide != 0) return false;
   }

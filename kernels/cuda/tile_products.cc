@@ -5,6 +5,7 @@
 
 #include "common/base/check.h"
 #include "kernels/cuda/own_four.h"
+#include "kernels/cuda/tile_block_chain.h"
 #include "kernels/cuda/tile_chains.h"
 #include "kernels/cuda/tile_gemm.h"
 #include "kernels/cuda/tile_panel.h"
@@ -132,7 +133,7 @@ TileArgs ArgsOf(ConstMatrix x, const WeightView& w, const float* bias,
   for (int32_t s = 0; s <= shards.num_shards; ++s) {
     args.aligned = args.aligned && shards.bounds[s] % 4 == 0;
     SLUICE_CHECK(w.type == WeightType::kBf16 ||
-                 shards.bounds[s] % kRunCols == 0);
+                 shards.bounds[s] % CutColumns(w.type) == 0);
   }
   return args;
 }
@@ -170,14 +171,19 @@ void MultiplyTiles(Stream stream, ConstMatrix x, const WeightView& w,
     case WeightType::kQ4_0:
       return StartProduct<RunChain<Q4Codes>, WeightType::kQ4_0>(stream, args,
                                                                 run);
-    default:
+    case WeightType::kMxfp4:
       return StartProduct<RunChain<Mxfp4Codes>, WeightType::kMxfp4>(stream,
                                                                     args, run);
+    default:
+      return WithBlocks(w.type, [&](auto math) {
+        using Math = decltype(math);
+        StartProduct<BlockChain<Math>, Math::kType>(stream, args, run);
+      });
   }
 }
 
-ShardArgs WholeArgs(int64_t cols, const Matrix& y) {
-  const ProductLeaves leaves(cols);
+ShardArgs WholeArgs(const WeightView& w, const Matrix& y) {
+  const ProductLeaves leaves(w.cols, CutColumns(w.type));
   const TreeNode node = {0, leaves.count};
   return ShardArgsOf(
       {{leaves.bounds, static_cast<size_t>(leaves.count) + 1}, {&node, 1}},
@@ -186,18 +192,19 @@ ShardArgs WholeArgs(int64_t cols, const Matrix& y) {
 
 }  // namespace
 
-ProductLeaves::ProductLeaves(int64_t cols) {
-  constexpr int64_t kUnit = 32;
-  const int64_t units = (cols + kUnit - 1) / kUnit;
-  count = static_cast<int32_t>(std::clamp<int64_t>(units / 4, 1, 8));
+ProductLeaves::ProductLeaves(int64_t cols, int unit) {
+  constexpr int64_t kLeast = 128;
+  const int64_t units = (cols + unit - 1) / unit;
+  const int64_t each = unit < kLeast ? kLeast / unit : 1;
+  count = static_cast<int32_t>(std::clamp<int64_t>(units / each, 1, 8));
   for (int32_t i = 0; i <= count; ++i) {
-    bounds[i] = static_cast<int32_t>(std::min(cols, units * i / count * kUnit));
+    bounds[i] = static_cast<int32_t>(std::min(cols, units * i / count * unit));
   }
 }
 
 void TileMatMul(Stream stream, ConstMatrix x, const WeightView& w,
                 const float* bias, Matrix y, const TileMemory& memory) {
-  MultiplyTiles(stream, x, w, bias, WholeArgs(w.cols, y), {}, memory);
+  MultiplyTiles(stream, x, w, bias, WholeArgs(w, y), {}, memory);
 }
 
 void TileMatMulSharded(Stream stream, ConstMatrix x, const WeightView& w,
@@ -223,7 +230,7 @@ int32_t TileGroupRows(Stream stream, int64_t pairs, int64_t experts,
 void TileMatMulGroups(Stream stream, ConstMatrix x, const WeightView& like,
                       const float* bias, const ExpertRun& run, Matrix y,
                       const TileMemory& memory) {
-  MultiplyTiles(stream, x, like, bias, WholeArgs(like.cols, y), run, memory);
+  MultiplyTiles(stream, x, like, bias, WholeArgs(like, y), run, memory);
 }
 
 bool TileAddSharded(Stream stream, ConstMatrix x, const WeightView& w,
@@ -249,7 +256,7 @@ bool TileGatedGroups(Stream stream, ConstMatrix x, const WeightView& like,
   StreamEnd end;
   end.gated = true;
   end.activation = activation;
-  return StreamInto(stream, ArgsOf(x, like, bias, WholeArgs(like.cols, y), run),
+  return StreamInto(stream, ArgsOf(x, like, bias, WholeArgs(like, y), run),
                     like.type, end, run.max_groups);
 }
 
@@ -270,8 +277,12 @@ void TileEmbed(Stream stream, const WeightView& table, const int32_t* ids,
       return start(TileEmbedKernel<WeightType::kQ8_0>());
     case WeightType::kQ4_0:
       return start(TileEmbedKernel<WeightType::kQ4_0>());
-    default:
+    case WeightType::kMxfp4:
       return start(TileEmbedKernel<WeightType::kMxfp4>());
+    default:
+      return WithBlocks(table.type, [&](auto math) {
+        start(TileEmbedKernel<decltype(math)::kType>());
+      });
   }
 }
 

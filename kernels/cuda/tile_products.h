@@ -19,7 +19,10 @@ namespace sluice::kernels::cuda {
 // An output element is a chain of MultiplyTile over steps of 16 columns per
 // leaf of the tree, from the leaf's first column on; the leaves are joined in
 // reduction_tree.h's order, then the bias is added. With types in runs two
-// steps of codes make a part, and fma(part, the run's scale, sum) adds it.
+// steps of codes make a part, and fma(part, the run's scale, sum) adds it. With
+// types in units a part has the one or two steps that share a scale; where
+// elements have a minimum, fma(total, minimum, sum) follows, with the total of
+// the part's activations, a chain of its own.
 // Leaves are the shards, or, without shards, ProductLeaves: shapes alone choose
 // them, and rows of one call or of sixty-four take the same steps, so an
 // element's bits depend on nothing else that is computed with it.
@@ -32,9 +35,9 @@ inline constexpr int kTileGroupRows = 32;
 inline constexpr int kLargeGroupRows = 128;
 
 // Where the leaves of a product over `cols` columns begin and end: at multiples
-// of 32, at most 8 leaves, of 128 columns at least.
+// of `unit`, a type's CutColumns, at most 8 leaves, of 128 columns at least.
 struct ProductLeaves {
-  explicit ProductLeaves(int64_t cols);
+  explicit ProductLeaves(int64_t cols, int unit = 32);
   int32_t bounds[9];
   int32_t count;
 };
@@ -47,7 +50,8 @@ using TileMemory = std::function<void*(int64_t bytes)>;
 // which the bias and the memory may be left out.
 void TileMatMul(Stream stream, ConstMatrix x, const WeightView& w,
                 const float* bias, Matrix y, const TileMemory& memory = {});
-// Shards of types in runs begin at whole runs. Size: as TileMatMul.
+// Shards of types in runs and in units begin at multiples of CutColumns. Size:
+// as TileMatMul.
 void TileMatMulSharded(Stream stream, ConstMatrix x, const WeightView& w,
                        const ShardedCols& shards, std::span<const Matrix> y,
                        const TileMemory& memory = {});

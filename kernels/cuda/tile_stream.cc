@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "kernels/cuda/gate.h"
+#include "kernels/cuda/tile_stream_blocks.h"
 #include "kernels/cuda/tile_stream_units.h"
 
 namespace sluice::kernels::cuda {
@@ -31,7 +32,8 @@ int64_t MostColumns(const ShardArgs& shards) {
 template <typename Unit, bool kGated, int kTokens>
 struct StreamKernel {
   static constexpr int kThreads = kStreamThreads;
-  static constexpr int kLeastBlocks = kTokens == 1 && !kGated ? 3 : 2;
+  static constexpr int kLeastBlocks =
+      kTokens == 1 && !kGated ? Unit::kBlocksAlone : 2;
   static constexpr bool kWaitsItself = true;
   static constexpr int kTiles = kGated ? 2 : 1;
   using Args = StreamArgs;
@@ -55,7 +57,7 @@ struct StreamKernel {
     const auto partials =
         block.Allocate<float>(int64_t{kTiles} * shards * kCells);
     const int token = block.lane() / 4;
-    UnitStream<Unit, kTiles, kTokens> weights(
+    typename Unit::template Stream<kTiles, kTokens> weights(
         block, t.x.data + tile.In(token < tile.tokens ? token : 0) * t.x.stride,
         a.columns);
     bool waits = !grouped;
@@ -161,7 +163,7 @@ size_t SharedBytes(const TileArgs& args) {
   using Kernel = StreamKernel<Unit, kGated, kTokens>;
   return sizeof(float) * kCells * Kernel::kTiles *
              static_cast<size_t>(args.shards.num_shards) +
-         UnitStream<Unit, Kernel::kTiles, kTokens>::SharedBytes(
+         Unit::template Stream<Kernel::kTiles, kTokens>::SharedBytes(
              kStreamWarps, MostColumns(args.shards));
 }
 
@@ -196,8 +198,11 @@ auto WithUnit(WeightType type, const With& with) {
       return with(RunUnit<Q8Codes>());
     case WeightType::kQ4_0:
       return with(RunUnit<Q4Codes>());
-    default:
+    case WeightType::kMxfp4:
       return with(RunUnit<Mxfp4Codes>());
+    default:
+      return WithBlocks(
+          type, [&](auto math) { return with(BlockUnit<decltype(math)>()); });
   }
 }
 

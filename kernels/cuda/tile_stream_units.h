@@ -13,6 +13,9 @@
 
 namespace sluice::kernels::cuda {
 
+template <typename Unit, int kTiles, int kTokens>
+class UnitStream;
+
 // A step of BF16 weights, or a run of codes: kColumns columns of 16 rows in
 // kBytes bytes. A lane copies kWords words for itself to shared memory, from
 // two places of the unit. They are multiplied by kQuads times four activations
@@ -23,6 +26,10 @@ struct Bf16Unit {
   static constexpr int kBytes = kStepBytes;
   static constexpr int kQuads = 1;
   static constexpr int kWords = 4;
+  // Blocks of a multiprocessor that read the weight for one token.
+  static constexpr int kBlocksAlone = 3;
+  template <int kTiles, int kTokens>
+  using Stream = UnitStream<Bf16Unit, kTiles, kTokens>;
 
   // Where a lane's bytes are in a unit.
   static SLUICE_DEVICE int FirstOf(int lane) { return lane * 16; }
@@ -51,6 +58,9 @@ struct RunUnit {
   // Codes, then the scales of rows g and g + 8.
   static constexpr int kScaleWords = kLayout.scale_bytes / 2;
   static constexpr int kWords = kCodeWords + kScaleWords;
+  static constexpr int kBlocksAlone = 3;
+  template <int kTiles, int kTokens>
+  using Stream = UnitStream<RunUnit<Codes>, kTiles, kTokens>;
 
   static SLUICE_DEVICE int FirstOf(int lane) {
     return kLayout.codes() + lane * kLayout.lane_bytes;

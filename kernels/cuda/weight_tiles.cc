@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "kernels/block_format.h"
+#include "kernels/cuda/unit_tiles_pack.h"
 
 namespace sluice::kernels::cuda {
 namespace {
@@ -170,6 +171,10 @@ void LaunchPack(Stream stream, const PackArgs& args) {
 
 int64_t TileBytes(WeightType type, int64_t rows, int64_t cols) {
   const int64_t tiles = CeilDiv(rows, kTileSide);
+  if (IsInUnits(type)) {
+    const BlockTiles layout = BlockTilesOf(type);
+    return tiles * (cols / layout.columns()) * layout.bytes();
+  }
   if (type != WeightType::kBf16) {
     return tiles * (cols / kRunCols) * RunLayoutOf(type).bytes();
   }
@@ -178,7 +183,9 @@ int64_t TileBytes(WeightType type, int64_t rows, int64_t cols) {
 
 void PackTiles(Stream stream, const WeightView& stored, void* tiles) {
   SLUICE_CHECK(HasTiles(stored.type));
-  SLUICE_CHECK(stored.type == WeightType::kBf16 || stored.cols % kRunCols == 0);
+  SLUICE_CHECK(stored.type == WeightType::kBf16 ||
+               stored.cols % CutColumns(stored.type) == 0);
+  if (IsInUnits(stored.type)) return PackUnits(stream, stored, tiles);
   const int64_t units = UnitsOf(stored.type, stored.cols);
   const PackArgs args = {static_cast<const uint8_t*>(stored.data),
                          static_cast<uint8_t*>(tiles),

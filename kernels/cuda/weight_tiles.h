@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/unit_tiles.h"
 #include "kernels/views.h"
 #include "kernels/weight_type.h"
 
@@ -29,6 +30,7 @@ namespace sluice::kernels::cuda {
 //          of row g + 8. Code i < 4 of a word, from the lowest bits on, is of
 //          column c + 4t + 2 (i % 2) of step i / 2; code i + 4 is the next
 //          column's. Of kMxfp4, ArrangeCodes moves their bits.
+//   others are in units (unit_tiles.h)
 inline constexpr int kTileSide = 16;
 inline constexpr int kRunCols = 32;
 inline constexpr int kStepBytes = 512;
@@ -58,9 +60,15 @@ constexpr RunLayout RunLayoutOf(WeightType type) {
   }
 }
 
-// Whether a type has tiles: kBf16 and those in runs.
+// Whether a type has tiles: kBf16 and those in runs and in units.
 constexpr bool HasTiles(WeightType type) {
-  return type == WeightType::kBf16 || RunLayoutOf(type).lane_bytes != 0;
+  return type == WeightType::kBf16 || RunLayoutOf(type).lane_bytes != 0 ||
+         IsInUnits(type);
+}
+
+// Leaves of products begin at multiples of so many columns, but for kBf16's.
+constexpr int CutColumns(WeightType type) {
+  return IsInUnits(type) ? BlockTilesOf(type).columns() : kRunCols;
 }
 
 // Where the code of (row, column) of a run stands among its bytes, before

@@ -470,8 +470,9 @@ std::vector<DeviceOp> AllDeviceOps(const OpSizes& s) {
   }
   const double experts_read = std::min(static_cast<double>(s.experts),
                                        rows * static_cast<double>(s.per_token));
-  for (const WeightType type : {kF32, WeightType::kBf16, WeightType::kE4m3,
-                                WeightType::kMxfp4, WeightType::kQ4K}) {
+  for (const WeightType type :
+       {kF32, WeightType::kBf16, WeightType::kE4m3, WeightType::kMxfp4,
+        WeightType::kQ5_0, WeightType::kQ4K}) {
     AddOp<ExpertsOp>(
         ops, "experts " + std::string(FormatOf(type).name),
         experts_read * 1.5 * weight_bytes(type, 2 * s.mlp, s.hidden), kF32, s,
@@ -484,8 +485,8 @@ std::vector<DeviceOp> AllDeviceOps(const OpSizes& s) {
 
 bool IsFastOp(const DeviceOp& op) {
   // Draws may differ; other blocks are computed as on a CPU.
-  for (const char* part :
-       {"bf16", "fp8", "Q8_0", "Q4_0", "MXFP4", "attention"}) {
+  for (const char* part : {"bf16", "fp8", "Q8_0", "Q4_0", "Q4_1", "Q5_0",
+                           "Q5_1", "MXFP4", "_K", "attention"}) {
     if (op.name.find(part) != std::string::npos) return true;
   }
   return false;

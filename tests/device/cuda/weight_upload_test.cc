@@ -46,11 +46,9 @@ class WeightUploadTest : public ::testing::Test {
 TEST_F(WeightUploadTest, SlicesOfAnySizePackWhatTheWholeWeightIs) {
   for (const size_t slice : {size_t{1}, size_t{5000}, size_t{1} << 20}) {
     WeightUpload upload(&*runtime_, slice);
-    for (const WeightType type :
-         {WeightType::kBf16, WeightType::kE4m3, WeightType::kQ8_0,
-          WeightType::kQ4_0, WeightType::kMxfp4}) {
+    for (const WeightType type : cuda::TiledTypes()) {
       for (const int64_t rows : {1, 16, 33, 150}) {
-        HostWeight weight = AnyWeight(type, rows, 96);
+        HostWeight weight = AnyWeight(type, rows, cuda::ColsOf(type, 96));
         const auto bytes =
             static_cast<size_t>(cuda::TileBytes(type, rows, weight.cols));
         std::vector<uint8_t> want(bytes);

@@ -317,11 +317,13 @@ TEST_P(MachineTest, TileProductsHaveThePtxIsasFragments) {
     }
     TileC c = {{100, 200, 300, 400}};
     b.MultiplyTile(a, own, c);
+    const TileC onto_zeros = b.TileProduct(a, own);
     if (b.warp() != 0) return;
     for (int i = 0; i < 4; ++i) {
       const int row = i < 2 ? group : group + 8;
       const int column = in_group * 2 + (i & 1);
       got[row * 8 + column] = c.values[i] - static_cast<float>(100 * (i + 1));
+      EXPECT_EQ(onto_zeros.values[i], got[row * 8 + column]);
     }
   };
   EXPECT_THAT(FirstFault(GetParam(), multiply), IsEmpty());

@@ -12,6 +12,13 @@
 namespace sluice::kernels::cuda {
 namespace {
 
+// As few whole blocks as `cols` has leaves; those of 32 columns are as they
+// are.
+int64_t GemmCols(WeightType type, int64_t cols) {
+  const int64_t unit = CutColumns(type);
+  return unit == kRunCols ? cols : (cols / 256 + 1) * unit;
+}
+
 class TileGemmTest : public testing::TestWithParam<WeightType> {};
 
 // At the boundaries of blocks, of runs and of leaves.
@@ -26,8 +33,9 @@ TEST_P(TileGemmTest, ProductsOfManyRowsAreTheirChains) {
         ProductShape{127, 130, 64}, ProductShape{128, 3, 288},
         ProductShape{129, 20, 64}, ProductShape{200, 16, 32}}) {
     // Columns of BF16 need not be whole steps.
-    const int64_t cols =
-        GetParam() == WeightType::kBf16 ? s.cols - s.tokens % 32 : s.cols;
+    const int64_t cols = GetParam() == WeightType::kBf16
+                             ? s.cols - s.tokens % 32
+                             : GemmCols(GetParam(), s.cols);
     SCOPED_TRACE(testing::Message()
                  << s.tokens << " x " << s.rows << " x " << cols);
     const TiledWeights w(GetParam(), 3, s.rows, cols);
@@ -41,7 +49,7 @@ TEST_P(TileGemmTest, ProductsOfManyRowsAreTheirChains) {
       EXPECT_TRUE(y.MarkIntact());
       return y.values();
     });
-    const auto leaves = LeavesOf(cols);
+    const auto leaves = LeavesOf(cols, CutColumns(GetParam()));
     const TreeNode root = {0, static_cast<int32_t>(leaves.size()) - 1};
     for (int64_t t = 0; t < s.tokens; ++t) {
       for (int64_t r = 0; r < s.rows; ++r) {
@@ -57,20 +65,20 @@ TEST_P(TileGemmTest, ProductsOfManyRowsAreTheirChains) {
 TEST_P(TileGemmTest, ARowsBitsAreItsOwn) {
   constexpr int64_t kTokens = 130;
   constexpr int64_t kOutputs = 20;
-  constexpr int64_t kCols = 288;
-  const TiledWeights w(GetParam(), 4, kOutputs, kCols);
-  const OwnedMatrix x(kTokens, kCols, RandomFloats(5, kTokens * kCols));
+  const int64_t cols = GemmCols(GetParam(), 288);
+  const TiledWeights w(GetParam(), 4, kOutputs, cols);
+  const OwnedMatrix x(kTokens, cols, RandomFloats(5, kTokens * cols));
   Machine machine(Schedule::kForward);
   KeptMemory kept;
   OwnedMatrix one(kTokens, kOutputs);
   for (int64_t t = 0; t < kTokens; ++t) {
-    TileMatMul(&machine, {x.view().row(t), 1, kCols, kCols}, w.view(), nullptr,
+    TileMatMul(&machine, {x.view().row(t), 1, cols, cols}, w.view(), nullptr,
                {one.view().row(t), 1, kOutputs, kOutputs}, kept.memory());
   }
   const std::vector<float> alone = one.values();
   for (const int64_t tokens : {8, 9, 32, 33, 64, 65, 130}) {
     OwnedMatrix all(tokens, kOutputs);
-    TileMatMul(&machine, {x.view().data, tokens, kCols, x.view().stride},
+    TileMatMul(&machine, {x.view().data, tokens, cols, x.view().stride},
                w.view(), nullptr, all.view(), kept.memory());
     const auto begin = alone.begin();
     EXPECT_TRUE(SameBits(all.values(),
@@ -84,12 +92,12 @@ TEST_P(TileGemmTest, ARowsBitsAreItsOwn) {
 TEST_P(TileGemmTest, GroupsOfExpertsHaveTheBitsOfTheirRows) {
   constexpr int64_t kTokens = 30;
   constexpr int64_t kOutputs = 140;
-  constexpr int64_t kCols = 160;
-  const TiledWeights first(GetParam(), 4, kOutputs, kCols);
-  const TiledWeights second(GetParam(), 5, kOutputs, kCols);
+  const int64_t cols = GemmCols(GetParam(), 160);
+  const TiledWeights first(GetParam(), 4, kOutputs, cols);
+  const TiledWeights second(GetParam(), 5, kOutputs, cols);
   const void* const weights[] = {first.view().data, second.view().data,
                                  nullptr};
-  const OwnedMatrix x(kTokens, kCols, RandomFloats(5, kTokens * kCols));
+  const OwnedMatrix x(kTokens, cols, RandomFloats(5, kTokens * cols));
   const std::vector<float> bias = RandomFloats(6, 3 * kOutputs);
   for (const int32_t most : {kTileGroupRows, kLargeGroupRows}) {
     const int32_t slots = most + 18;
@@ -111,8 +119,7 @@ TEST_P(TileGemmTest, GroupsOfExpertsHaveTheBitsOfTheirRows) {
     for (int64_t slot = 0; slot < most + 10; ++slot) {
       const int expert = slot <= most ? 0 : 1;
       OwnedMatrix one(1, kOutputs);
-      TileMatMul(&machine,
-                 {x.view().row(rows[slot]), 1, kCols, x.view().stride},
+      TileMatMul(&machine, {x.view().row(rows[slot]), 1, cols, x.view().stride},
                  expert == 0 ? first.view() : second.view(),
                  bias.data() + expert * kOutputs, one.view());
       const std::vector<float> want = one.values();
@@ -165,10 +172,7 @@ TEST(TileGroupRowsTest, GroupsAreLargeWhereExpertsHaveManyRows) {
   EXPECT_EQ(TileGroupRows(&machine, 641, 10, kept.memory()), kTileGroupRows);
 }
 
-INSTANTIATE_TEST_SUITE_P(, TileGemmTest,
-                         testing::Values(WeightType::kBf16, WeightType::kE4m3,
-                                         WeightType::kQ8_0, WeightType::kQ4_0,
-                                         WeightType::kMxfp4),
+INSTANTIATE_TEST_SUITE_P(, TileGemmTest, testing::ValuesIn(TiledTypes()),
                          [](const auto& param) {
                            return std::string(FormatOf(param.param).name);
                          });

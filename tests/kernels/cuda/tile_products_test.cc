@@ -17,6 +17,13 @@
 namespace sluice::kernels::cuda {
 namespace {
 
+// As few whole blocks as `cols` has leaves; those of 32 columns are as they
+// are.
+int64_t BoundaryCols(WeightType type, int64_t cols) {
+  const int64_t unit = CutColumns(type);
+  return unit == kRunCols ? cols : (cols / 128 + 1) * unit;
+}
+
 class TileProductsTest : public testing::TestWithParam<WeightType> {};
 
 TEST_P(TileProductsTest, ElementsAreTheirChainsAtEveryBoundary) {
@@ -29,7 +36,9 @@ TEST_P(TileProductsTest, ElementsAreTheirChainsAtEveryBoundary) {
         ProductShape{9, 33, 288}, ProductShape{33, 3, 1056},
         ProductShape{66, 135, 160}}) {
     // Columns of BF16 need not be whole steps.
-    const int64_t cols = GetParam() == WeightType::kBf16 ? s.cols - 5 : s.cols;
+    const int64_t cols = GetParam() == WeightType::kBf16
+                             ? s.cols - 5
+                             : BoundaryCols(GetParam(), s.cols);
     SCOPED_TRACE(testing::Message()
                  << s.tokens << " x " << s.rows << " x " << cols);
     const TiledWeights w(GetParam(), 3, s.rows, cols);
@@ -41,7 +50,7 @@ TEST_P(TileProductsTest, ElementsAreTheirChainsAtEveryBoundary) {
       EXPECT_TRUE(y.MarkIntact());
       return y.values();
     });
-    const auto leaves = LeavesOf(cols);
+    const auto leaves = LeavesOf(cols, CutColumns(GetParam()));
     const TreeNode root = {0, static_cast<int32_t>(leaves.size()) - 1};
     for (int64_t t = 0; t < s.tokens; ++t) {
       for (int64_t r = 0; r < s.rows; ++r) {
@@ -57,15 +66,15 @@ TEST_P(TileProductsTest, ElementsAreTheirChainsAtEveryBoundary) {
 TEST_P(TileProductsTest, ARowsBitsAreItsOwn) {
   constexpr int64_t kTokens = 41;
   constexpr int64_t kOutputs = 20;
-  constexpr int64_t kCols = 160;
-  const TiledWeights w(GetParam(), 4, kOutputs, kCols);
-  const OwnedMatrix x(kTokens, kCols, RandomFloats(5, kTokens * kCols));
+  const int64_t cols = BoundaryCols(GetParam(), 160);
+  const TiledWeights w(GetParam(), 4, kOutputs, cols);
+  const OwnedMatrix x(kTokens, cols, RandomFloats(5, kTokens * cols));
   Machine machine(Schedule::kForward);
   OwnedMatrix all(kTokens, kOutputs);
   TileMatMul(&machine, x.view(), w.view(), nullptr, all.view());
   OwnedMatrix one(kTokens, kOutputs);
   for (int64_t t = 0; t < kTokens; ++t) {
-    TileMatMul(&machine, {x.view().row(t), 1, kCols, kCols}, w.view(), nullptr,
+    TileMatMul(&machine, {x.view().row(t), 1, cols, cols}, w.view(), nullptr,
                {one.view().row(t), 1, kOutputs, kOutputs});
   }
   EXPECT_TRUE(SameBits(one.values(), all.values()));
@@ -98,6 +107,10 @@ TEST_P(TileProductsTest, ShardsAreJoinedInTheTreeWhereverTheyBegin) {
   // Cuts of BF16 may fall within a step: heads of 12 or 20 elements.
   std::vector<std::vector<int32_t>> cuts = {{0, 64, 96, 96, 192, 224, 320}};
   if (GetParam() == WeightType::kBf16) cuts.push_back({0, 12, 24, 60, 61, 80});
+  if (IsInUnits(GetParam())) {
+    cuts[0] = {0, 1, 2, 2, 4, 5, 6};
+    for (int32_t& bound : cuts[0]) bound *= CutColumns(GetParam());
+  }
   // Few rows, and as many as share a panel, without and with memory.
   for (size_t i = 0; i < 4 * cuts.size(); ++i) {
     const int64_t tokens = i % 2 == 0 ? 10 : 34;
@@ -185,12 +198,16 @@ TEST(TileShardsTest, ASlicesShardsHaveTheWholesBits) {
 // Products that end in their own way have the bits of one operation after
 // another.
 TEST_P(TileProductsTest, SumsAreAddedAtOnce) {
-  const std::vector<int32_t> bounds = {0, 64, 96, 224, 320};
+  std::vector<int32_t> bounds;
+  for (const int64_t bound : {0, 64, 96, 224, 320}) {
+    bounds.push_back(static_cast<int32_t>(ColsOf(GetParam(), bound)));
+  }
   const TreeNode root = {0, 4};
-  const TiledWeights w(GetParam(), 15, 18, 320);
+  const int64_t cols = bounds.back();
+  const TiledWeights w(GetParam(), 15, 18, cols);
   const auto bias = RandomFloats(16, 18);
   for (const int64_t tokens : {1, 8}) {
-    const OwnedMatrix x(tokens, 320, RandomFloats(17, tokens * 320));
+    const OwnedMatrix x(tokens, cols, RandomFloats(17, tokens * cols));
     const auto before = RandomFloats(18, tokens * 18);
     const auto got = BothWays([&](Stream stream) {
       OwnedMatrix y(tokens, 18, before);
@@ -208,14 +225,14 @@ TEST_P(TileProductsTest, SumsAreAddedAtOnce) {
 
 TEST_P(TileProductsTest, RowsAreGatedAtOnce) {
   constexpr int64_t kHalf = 32;
-  constexpr int64_t kCols = 288;
-  const TiledWeights w(GetParam(), 19, 2 * kHalf, kCols);
+  const int64_t cols = BoundaryCols(GetParam(), 288);
+  const TiledWeights w(GetParam(), 19, 2 * kHalf, cols);
   const auto bias = RandomFloats(20, 2 * kHalf);
   const void* const weights[] = {w.view().data};
   const ExpertGroup group = {0, 0, 7};
   const int32_t count = 1;
   const ExpertRun run = {{&group, &count, nullptr, weights, 0, 1, 8}, 2};
-  const OwnedMatrix x(7, kCols, RandomFloats(21, 7 * kCols));
+  const OwnedMatrix x(7, cols, RandomFloats(21, 7 * cols));
   for (const bool clamps : {false, true}) {
     const Activation activation = {
         clamps ? Activation::Kind::kClampedSwiGlu : Activation::Kind::kSilu,
@@ -279,11 +296,15 @@ TEST_P(TileProductsTest, ATokensLongLeavesHaveTheBitsOfOthers) {
 // Blocks of small devices have less shared memory: other kernels, or the same
 // ones, and the same bits.
 TEST_P(TileProductsTest, SmallDevicesHaveTheSameBits) {
-  const TiledWeights w(GetParam(), 24, 64, 320);
-  const std::vector<int32_t> bounds = {0, 64, 96, 224, 320};
+  std::vector<int32_t> bounds;
+  for (const int64_t bound : {0, 64, 96, 224, 320}) {
+    bounds.push_back(static_cast<int32_t>(ColsOf(GetParam(), bound)));
+  }
   const TreeNode root = {0, 4};
+  const int64_t cols = bounds.back();
+  const TiledWeights w(GetParam(), 24, 64, cols);
   for (const int64_t tokens : {1, 2, 8}) {
-    const OwnedMatrix x(tokens, 320, RandomFloats(25, tokens * 320));
+    const OwnedMatrix x(tokens, cols, RandomFloats(25, tokens * cols));
     std::vector<std::vector<float>> got;
     for (const size_t shared : {227, 99, 48}) {
       Machine machine(Schedule::kForward);
@@ -359,16 +380,15 @@ void ExpectEmbedded(WeightType type, int64_t cols, int64_t pad) {
 
 TEST_P(TileProductsTest, EmbeddedRowsAreTheWeightsElements) {
   // Rows of y of one piece and of two, aligned and not.
-  const int64_t cols = GetParam() == WeightType::kBf16 ? 70 : 96;
+  const int64_t cols =
+      GetParam() == WeightType::kBf16 ? 70 : ColsOf(GetParam(), 96);
   ExpectEmbedded(GetParam(), cols, 5);
-  ExpectEmbedded(GetParam(), 544, 4);
-  ExpectEmbedded(GetParam(), 544, 1);
+  const int64_t wide = CutColumns(GetParam()) == kRunCols ? 544 : 768;
+  ExpectEmbedded(GetParam(), wide, 4);
+  ExpectEmbedded(GetParam(), wide, 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(, TileProductsTest,
-                         testing::Values(WeightType::kBf16, WeightType::kE4m3,
-                                         WeightType::kQ8_0, WeightType::kQ4_0,
-                                         WeightType::kMxfp4),
+INSTANTIATE_TEST_SUITE_P(, TileProductsTest, testing::ValuesIn(TiledTypes()),
                          [](const auto& param) {
                            return std::string(FormatOf(param.param).name);
                          });
@@ -378,6 +398,10 @@ TEST(ProductLeavesTest, ComeFromTheColumnsAlone) {
   EXPECT_EQ(LeavesOf(255), (std::vector<int32_t>{0, 128, 255}));
   EXPECT_EQ(LeavesOf(4096).size(), 9u);
   EXPECT_EQ(LeavesOf(14340).back(), 14340);
+  EXPECT_EQ(LeavesOf(768, 256), (std::vector<int32_t>{0, 256, 512, 768}));
+  EXPECT_EQ(LeavesOf(11008, 256),
+            (std::vector<int32_t>{0, 1280, 2560, 4096, 5376, 6656, 8192, 9472,
+                                  11008}));
 }
 
 }  // namespace

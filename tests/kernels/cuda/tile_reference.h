@@ -3,12 +3,32 @@
 
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 #include "common/base/check.h"
 #include "kernels/block_format.h"
 #include "kernels/cuda/weight_tiles.h"
+#include "tests/kernels/block_reference.h"
 
 namespace sluice::kernels::cuda {
+
+// Every type with tiles.
+inline std::vector<WeightType> TiledTypes() {
+  std::vector<WeightType> types;
+  for (int i = 0; i < kNumWeightTypes; ++i) {
+    const auto type = static_cast<WeightType>(i);
+    if (HasTiles(type)) types.push_back(type);
+  }
+  return types;
+}
+inline BlockFormat FormatOfType(WeightType type) {
+  return static_cast<BlockFormat>(static_cast<int>(type) - kNumPlainTypes);
+}
+// `cols`, with a block of 256 columns in the place of each 32 where a type has
+// those.
+inline int64_t ColsOf(WeightType type, int64_t cols) {
+  return cols / kRunCols * CutColumns(type) + cols % kRunCols;
+}
 
 // Lane `lane`'s 16 bytes of the BF16 step at (row, column), zero outside.
 inline void PackStep(const WeightView& weight, int64_t row, int64_t column,
@@ -100,10 +120,108 @@ inline void PackRun(const WeightView& weight, int64_t row, int64_t column,
   }
 }
 
+// ORs `code` into the lowest of `bits` bits from bit `at` of `to` on.
+inline void PutBits(int code, int bits, int at, uint8_t* to) {
+  for (int i = 0; i < bits; ++i) {
+    const int bit = at + i;
+    to[bit / 8] |= static_cast<uint8_t>((code >> i & 1) << bit % 8);
+  }
+}
+
+// What row r of 16 has of a unit's head, from its stored block.
+inline void PackHead(WeightType type, const uint8_t* block, int r,
+                     uint8_t* unit) {
+  switch (type) {
+    case WeightType::kQ4_1:
+    case WeightType::kQ5_1:
+      std::memcpy(unit + 4 * r, block, 4);
+      return;
+    case WeightType::kQ5_0:
+      std::memcpy(unit + 2 * r, block, 2);
+      return;
+    case WeightType::kQ2K:
+      std::memcpy(unit + 16 * r, block, 16);
+      std::memcpy(unit + 256 + 4 * r, block + 80, 4);
+      return;
+    case WeightType::kQ3K:
+      std::memcpy(unit + 12 * r, block + 96, 12);
+      std::memcpy(unit + 192 + 2 * r, block + 108, 2);
+      return;
+    case WeightType::kQ6K:
+      for (int i = 0; i < 16; ++i) unit[16 * r + i] = block[192 + i] ^ 0x80;
+      std::memcpy(unit + 256 + 2 * r, block + 208, 2);
+      return;
+    default:
+      std::memcpy(unit + 16 * r, block, 16);
+  }
+}
+
+// The least integer that a code of the type stands for.
+inline int LeastCode(WeightType type) {
+  switch (type) {
+    case WeightType::kQ5_0:
+      return -16;
+    case WeightType::kQ3K:
+      return -4;
+    case WeightType::kQ6K:
+      return -32;
+    default:
+      return 0;
+  }
+}
+
+// The unit at (row, column) of 16 rows, as unit_tiles.h's words say.
+inline void PackUnit(const WeightView& weight, int64_t row, int64_t column,
+                     uint8_t* to) {
+  const BlockTiles tiles = BlockTilesOf(weight.type);
+  const BlockFormat format = FormatOfType(weight.type);
+  std::memset(to, 0, static_cast<size_t>(tiles.bytes()));
+  for (int r = 0; r < kTileSide && row + r < weight.rows; ++r) {
+    const uint8_t* const block = static_cast<const uint8_t*>(weight.data) +
+                                 ((row + r) * weight.cols + column) /
+                                     tiles.columns() * BlockBytes(format);
+    PackHead(weight.type, block, r, to);
+    const BlockNumbers numbers = ReadBlock(format, block);
+    for (int c = 0; c < tiles.columns(); ++c) {
+      const int code = numbers.code[c] - LeastCode(weight.type);
+      uint8_t* const run = to + tiles.head_bytes +
+                           c / 32 * 64 * (tiles.low_bits + tiles.high_bits);
+      const int lane = r % 8 * 4 + c % 16 / 4;
+      const int h = r / 8;
+      const int i = c % 32 / 16 * 2 + c % 4 / 2;
+      const int u = c % 2;
+      if (tiles.low_bits == 4) {
+        PutBits(code % 16, 4, 32 * h + 4 * i + 16 * u, run + 8 * lane);
+      } else {
+        PutBits(code % 4, 2, 2 * (4 * h + i) + 16 * u, run + 4 * lane);
+      }
+      const int rest = code >> tiles.low_bits;
+      uint8_t* const high = run + 64 * tiles.low_bits;
+      if (tiles.high_bits == 2) {
+        PutBits(rest, 2, 2 * (4 * h + i) + 16 * u, high + 4 * lane);
+      } else if (tiles.high_bits == 1) {
+        PutBits(rest, 1, 4 * h + i + 8 * u, high + 2 * lane);
+      }
+    }
+  }
+}
+
 // Writes the tiles of a weight that has them, all memory the host's: what
 // weight_tiles.h's PackTiles must write, as that header's words say.
 inline void PackTilesPlainly(const WeightView& weight, uint8_t* to) {
   SLUICE_CHECK(HasTiles(weight.type));
+  if (IsInUnits(weight.type)) {
+    const BlockTiles tiles = BlockTilesOf(weight.type);
+    SLUICE_CHECK(weight.cols % tiles.columns() == 0);
+    for (int64_t row = 0; row < weight.rows; row += kTileSide) {
+      for (int64_t column = 0; column < weight.cols;
+           column += tiles.columns()) {
+        PackUnit(weight, row, column, to);
+        to += tiles.bytes();
+      }
+    }
+    return;
+  }
   const bool coded = weight.type != WeightType::kBf16;
   SLUICE_CHECK(!coded || weight.cols % kRunCols == 0);
   const int64_t width = coded ? kRunCols : kTileSide;

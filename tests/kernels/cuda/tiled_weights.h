@@ -45,7 +45,8 @@ class TileWeight {
   std::vector<Line> bytes_;
 };
 
-// Random elements of a type with tiles, as floats, and each run's scale.
+// Random elements of a type with tiles, as floats, and each run's scale, or of
+// types in units the scale and the minimum of each sixteen columns.
 struct TiledWeights {
   TiledWeights(WeightType type, uint64_t seed, int64_t rows, int64_t cols) {
     const int64_t n = rows * cols;
@@ -53,6 +54,10 @@ struct TiledWeights {
       values = RandomBf16(seed, n);
       plain.emplace(type, rows, cols, values);
       tiles.emplace(plain->view());
+      return;
+    }
+    if (IsInUnits(type)) {
+      MakeUnits(type, seed, rows, cols);
       return;
     }
     scales.resize(static_cast<size_t>(n / kRunCols));
@@ -66,8 +71,7 @@ struct TiledWeights {
       }
       return;
     }
-    const auto format =
-        static_cast<BlockFormat>(static_cast<int>(type) - kNumPlainTypes);
+    const BlockFormat format = FormatOfType(type);
     stored = RandomBlockRows(format, seed, rows, cols);
     values.resize(static_cast<size_t>(n));
     WidenBlocks(format, stored.data(), n / kRunCols, values.data());
@@ -79,6 +83,33 @@ struct TiledWeights {
                       ? std::ldexp(1.0f, static_cast<int>(block[0]) - 127)
                       : F16At(block);
     }
+    tiles.emplace(WeightView{stored.data(), type, rows, cols});
+  }
+  void MakeUnits(WeightType type, uint64_t seed, int64_t rows, int64_t cols) {
+    const BlockFormat format = FormatOfType(type);
+    const int64_t elements = BlockElements(format);
+    stored = RandomBlockRows(format, seed, rows, cols);
+    const int64_t blocks = rows * cols / elements;
+    values.resize(static_cast<size_t>(rows * cols));
+    WidenBlocks(format, stored.data(), blocks, values.data());
+    for (int64_t b = 0; b < blocks; ++b) {
+      const BlockNumbers numbers =
+          ReadBlock(format, stored.data() + b * BlockBytes(format));
+      has_minima = numbers.has_minima;
+      for (int64_t k = 0; k < elements; ++k) {
+        codes.push_back(numbers.code[k]);
+        if (k % 16 != 0) continue;
+        scales.push_back(numbers.scale *
+                         static_cast<float>(numbers.sub_scale[k / 16]));
+        minima.push_back(numbers.minimum *
+                         static_cast<float>(numbers.sub_minimum[k / 16]));
+      }
+    }
+    // Columns that one scale belongs to.
+    part = type == WeightType::kQ2K || type == WeightType::kQ3K ||
+                   type == WeightType::kQ6K
+               ? 16
+               : 32;
     tiles.emplace(WeightView{stored.data(), type, rows, cols});
   }
   WeightView view() const { return tiles->view(); }
@@ -94,14 +125,52 @@ struct TiledWeights {
   std::vector<float> values;
   std::vector<float> scales;
   std::vector<uint8_t> stored;
+  // Of types in units.
+  std::vector<int> codes;
+  std::vector<float> minima;
+  bool has_minima = false;
+  int part = 0;
   std::optional<OwnedWeight> plain;
   std::optional<CodedWeight> coded;
   std::optional<TileWeight> tiles;
 };
 
+// The emulated instruction's sum of a step of 16 columns from k on, onto `sum`:
+// of x times what `weight` has for a column.
+template <typename Weight>
+float TileStepOf(const float* x, int64_t k, float sum, const Weight& weight) {
+  double exact = static_cast<double>(sum);
+  for (int i = 0; i < 16; ++i) {
+    const int64_t c = k + i % 8 / 2 * 4 + i / 8 * 2 + i % 2;
+    exact += weight(c) * static_cast<double>(Bf16(x[c]));
+  }
+  return static_cast<float>(exact);
+}
+
+// One leaf of a type in units, as tile_products.h says.
+inline float UnitLeafOf(const TiledWeights& w, const float* x, int64_t row,
+                        int64_t begin, int64_t end) {
+  const int64_t first = row * w.view().cols;
+  float sum = 0;
+  for (int64_t k = begin; k < end; k += w.part) {
+    float product = 0;
+    float total = 0;
+    for (int64_t c = k; c < k + w.part; c += 16) {
+      product = TileStepOf(x, c, product, [&](int64_t column) {
+        return static_cast<double>(w.codes[first + column]);
+      });
+      total = TileStepOf(x, c, total, [](int64_t) { return 1.0; });
+    }
+    sum = std::fma(product, w.scales[(first + k) / 16], sum);
+    if (w.has_minima) sum = std::fma(total, w.minima[(first + k) / 16], sum);
+  }
+  return sum;
+}
+
 // One leaf as tile_products.h says, with the emulated instruction's sums.
 inline float TileLeafOf(const TiledWeights& w, const float* x, int64_t row,
                         int64_t begin, int64_t end) {
+  if (w.part != 0) return UnitLeafOf(w, x, row, begin, end);
   const int64_t cols = w.view().cols;
   const bool in_runs = !w.scales.empty();
   float sum = 0;
@@ -137,8 +206,8 @@ inline float TileElementOf(const TiledWeights& w, const float* x, int64_t row,
       [](float a, float b) { return a + b; });
 }
 
-inline std::vector<int32_t> LeavesOf(int64_t cols) {
-  const ProductLeaves leaves(cols);
+inline std::vector<int32_t> LeavesOf(int64_t cols, int unit = kRunCols) {
+  const ProductLeaves leaves(cols, unit);
   return {leaves.bounds, leaves.bounds + leaves.count + 1};
 }
 

@@ -79,10 +79,10 @@ std::vector<TileShape> TileShapes() {
     for (const int64_t cols : {1, 2, 3, 5, 15, 16, 17, 30, 31, 32, 33, 48}) {
       shapes.push_back({WeightType::kBf16, rows, cols});
     }
-    for (const WeightType type : {WeightType::kE4m3, WeightType::kQ8_0,
-                                  WeightType::kQ4_0, WeightType::kMxfp4}) {
+    for (const WeightType type : TiledTypes()) {
+      if (type == WeightType::kBf16) continue;
       for (const int64_t cols : {32, 64, 96, 288}) {
-        shapes.push_back({type, rows, cols});
+        shapes.push_back({type, rows, ColsOf(type, cols)});
       }
     }
   }
@@ -98,24 +98,22 @@ INSTANTIATE_TEST_SUITE_P(All, PackTilesTest, testing::ValuesIn(TileShapes()),
 
 TEST(PackTilesSlicesTest, RowsFromAMultipleOf16OnAreAWeightOfTheirOwn) {
   constexpr int64_t kAllRows = 50;
-  constexpr int64_t kAllCols = 96;
-  for (const WeightType type :
-       {WeightType::kBf16, WeightType::kE4m3, WeightType::kQ8_0,
-        WeightType::kQ4_0, WeightType::kMxfp4}) {
-    const auto bytes = AnyBytes(FormatOf(type).bytes(kAllRows * kAllCols));
+  for (const WeightType type : TiledTypes()) {
+    const int64_t all_cols = ColsOf(type, 96);
+    const auto bytes = AnyBytes(FormatOf(type).bytes(kAllRows * all_cols));
     TileMemory stored(static_cast<int64_t>(bytes.size()), 0);
     std::memcpy(stored.data(), bytes.data(), bytes.size());
-    const int64_t size = TileBytes(type, kAllRows, kAllCols);
+    const int64_t size = TileBytes(type, kAllRows, all_cols);
     TileMemory want(size, 0xA5);
-    PackTilesPlainly({stored.data(), type, kAllRows, kAllCols}, want.data());
+    PackTilesPlainly({stored.data(), type, kAllRows, all_cols}, want.data());
     Machine machine(Schedule::kForward);
     TileMemory got(size, 0xA5);
     for (int64_t row = 0; row < kAllRows; row += 2 * kTileSide) {
       const int64_t rows = std::min<int64_t>(2 * kTileSide, kAllRows - row);
       PackTiles(&machine,
-                {stored.data() + FormatOf(type).bytes(row * kAllCols), type,
-                 rows, kAllCols},
-                got.data() + TileBytes(type, row, kAllCols));
+                {stored.data() + FormatOf(type).bytes(row * all_cols), type,
+                 rows, all_cols},
+                got.data() + TileBytes(type, row, all_cols));
     }
     EXPECT_THAT(machine.faults(), testing::IsEmpty());
     EXPECT_EQ(got.All(), want.All()) << FormatOf(type).name;

@@ -149,6 +149,13 @@ class Block {
     }
     machine_->SyncWarp(thread_, line);
   }
+  // The same onto zeros.
+  TileC TileProduct(const TileA& a, const TileB& b,
+                    int line = __builtin_LINE()) {
+    TileC c = {};
+    MultiplyTile(a, b, c, line);
+    return c;
+  }
   void MultiplyCodes(const TileA& a, const TileB& b, TileI& c,
                      int line = __builtin_LINE()) {
     machine_->Tile(thread_) = {a, b};

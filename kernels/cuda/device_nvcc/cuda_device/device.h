@@ -112,6 +112,16 @@ class Block {
                  "r"(bytes));
 #endif
   }
+  SLUICE_DEVICE TileC TileProduct(const TileA& a, const TileB& b) {
+    TileC c;
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+        : "=f"(c.values[0]), "=f"(c.values[1]), "=f"(c.values[2]),
+          "=f"(c.values[3])
+        : "r"(a.words[0]), "r"(a.words[1]), "r"(a.words[2]), "r"(a.words[3]),
+          "r"(b.words[0]), "r"(b.words[1]), "f"(0.0f));
+    return c;
+  }
   SLUICE_DEVICE void MultiplyTile(const TileA& a, const TileB& b, TileC& c) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"

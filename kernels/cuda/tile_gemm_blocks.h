@@ -1,0 +1,76 @@
+#ifndef SLUICE_KERNELS_CUDA_TILE_GEMM_BLOCKS_H_
+#define SLUICE_KERNELS_CUDA_TILE_GEMM_BLOCKS_H_
+
+#include <cuda_device/device.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/tile_blocks.h"
+#include "kernels/cuda/tile_gemm_operands.h"
+
+namespace sluice::kernels::cuda {
+
+// An operand of tile_gemm.cc of a type in units (unit_tiles.h). A tile's run
+// in shared memory is its unit's head and the run itself.
+template <typename Math, int kTiles, int kOctets>
+struct BlockOperand {
+  static constexpr bool kInRuns = true;
+  static constexpr int kUnitRuns = Math::kTiles.runs;
+  static constexpr int kHeadWords = Math::kHeadWords;
+  static constexpr int kRunWords = kHeadWords + Math::kRunWords;
+  static constexpr int kTotals = Math::Head::kHasLeast ? Math::kParts : 0;
+  // Leaves begin with a unit.
+  static SLUICE_DEVICE int64_t WordsOf(int64_t runs) {
+    return runs / kUnitRuns * Math::kUnitWords;
+  }
+  // A head is the same in all runs of its unit.
+  static SLUICE_DEVICE int WordsToNext(int run, int chunk) {
+    const bool last = run % kUnitRuns == kUnitRuns - 1;
+    if (4 * chunk < kHeadWords) return last ? Math::kUnitWords : 0;
+    return Math::kRunWords + (last ? kHeadWords : 0);
+  }
+  using Sums = TileC[kTiles][kOctets];
+
+  SLUICE_DEVICE void Start(Block&, const RunPlace&) {}
+  SLUICE_DEVICE void First(Block& block, const RunPlace& at, Sums& sums) {
+    TileA weights[kTiles][2];
+    typename Math::Scales scales[kTiles][2];
+    SLUICE_UNROLL
+    for (int i = 0; i < kTiles; ++i) {
+      const SharedWords words = {at.words, at.weights + i * kRunWords};
+      for (int half = 0; half < 2; ++half) {
+        typename Math::Head head;
+        head.Load(words, block.lane() / 4 + 8 * half);
+        head.Of(at.run % kUnitRuns, scales[i][half]);
+      }
+      const RunCodes codes = Math::Load(words.From(kHeadWords), block.lane());
+      weights[i][0] = Math::Step(codes, 0);
+      weights[i][1] = Math::Step(codes, 1);
+    }
+    SLUICE_UNROLL
+    for (int o = 0; o < kOctets; ++o) {
+      const TileB first = LoadOctet<kTotals>(block, at, o, 0);
+      const TileB second = LoadOctet<kTotals>(block, at, o, 1);
+      typename Math::Totals totals;
+      for (int p = 0; p < kTotals; ++p) {
+        const TileB two = LoadHalfTile(
+            at.words, at.rows + o * OctetWords(kTotals) + kOctetRunWords +
+                          8 * p + block.lane() % 4 * 2);
+        for (int v = 0; v < 4; ++v) {
+          totals[p].values[v] = BitCast<float>(two.words[v % 2]);
+        }
+      }
+      SLUICE_UNROLL
+      for (int i = 0; i < kTiles; ++i) {
+        Math::Multiply(block, weights[i], scales[i], first, second, totals,
+                       sums[i][o]);
+      }
+    }
+  }
+  SLUICE_DEVICE void Second(Block&, const RunPlace&, Sums&) {}
+  SLUICE_DEVICE void FirstAlone(Block&, Sums&) {}
+};
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_TILE_GEMM_BLOCKS_H_
