@@ -39,11 +39,27 @@ Stage::Row& Stage::Slot(int32_t layer, const SequenceState& state,
   return slots_[static_cast<size_t>(slot)];
 }
 
+std::vector<TokenId> Stage::TokensOf(const ChunkInput& input) const {
+  if (input.takes_drawn) return {drawn_before_.at(input.chunk->sequence)};
+  return input.chunk->tokens;
+}
+
+std::vector<TokenId> Stage::HistoryOf(const ChunkInput& input) const {
+  const Chunk& chunk = *input.chunk;
+  const auto end = chunk.start + static_cast<int32_t>(chunk.tokens.size()) -
+                   chunk.num_draft_tokens;
+  std::vector<TokenId> history(input.state->tokens.begin(),
+                               input.state->tokens.begin() + end);
+  if (input.takes_drawn) history.back() = TokensOf(input)[0];
+  return history;
+}
+
 void Stage::RunLayer(int32_t layer, const ChunkInput& input, Row* rows) {
   const Chunk& chunk = *input.chunk;
   const int32_t window =
       info_.limits.kv_window(layer % info_.limits.num_kv_groups);
-  const auto count = static_cast<int32_t>(chunk.tokens.size());
+  const std::vector<TokenId> tokens = TokensOf(input);
+  const auto count = static_cast<int32_t>(tokens.size());
   for (int32_t i = 0; i < count; ++i) {
     const int32_t position = chunk.start + i;
     Row& row = rows[i];
@@ -59,7 +75,7 @@ void Stage::RunLayer(int32_t layer, const ChunkInput& input, Row* rows) {
       before = slot;
     }
     if (layer == 0) {
-      row.chain = Extend(before.chain, chunk.tokens[static_cast<size_t>(i)]);
+      row.chain = Extend(before.chain, tokens[static_cast<size_t>(i)]);
       row.sum = before.sum + Mix(row.chain);
     } else if (position > first || position == 0) {
       if (row.sum != before.sum + Mix(row.chain)) wrong = Mix(wrong + row.sum);
@@ -77,8 +93,7 @@ SequenceResult Stage::Sample(const ChunkInput& input, const Row* rows) const {
   const auto count = static_cast<int32_t>(chunk.tokens.size());
   const int32_t last = count - 1 - chunk.num_draft_tokens;
   const bool all = chunk.logits == LogitsWanted::kAll;
-  std::vector<TokenId> history(state.tokens.begin(),
-                               state.tokens.begin() + chunk.start + last + 1);
+  std::vector<TokenId> history = HistoryOf(input);
   for (int32_t i = last; chunk.samples && i < count; ++i) {
     const uint64_t digest = Digest(history.data(), history.size());
     const auto draw = static_cast<size_t>(i - last);
@@ -116,13 +131,12 @@ SequenceResult Stage::Sample(const ChunkInput& input, const Row* rows) const {
   return result;
 }
 
-void Stage::Run(const std::vector<ChunkInput>& chunks, HiddenStates in,
-                HiddenStates& out, std::vector<SequenceResult>& results,
-                const StepHeader&) {
+void Stage::Begin(const std::vector<ChunkInput>& chunks, HiddenStates in,
+                  const StepHeader&) {
   simulation::World& world = simulation::World::Get();
-  simulation::Process* const process = world.process();
-  world.Sleep(world.random().Up(step_time_) * process->slowness);
-  failed_.clear();
+  SLUICE_CHECK(flights_.size() < (overlaps_steps() ? 2u : 1u));
+  Flight& flight = flights_.emplace_back();
+  drawn_before_ = std::exchange(drawn_, {});
   size_t num_rows = 0;
   for (const ChunkInput& input : chunks) num_rows += input.chunk->tokens.size();
   std::vector<Row> rows(num_rows);
@@ -140,24 +154,47 @@ void Stage::Run(const std::vector<ChunkInput>& chunks, HiddenStates in,
   }
   for (const ChunkInput& input : chunks) {
     if (no_host_ == 0 || !world.random().Chance(no_host_)) continue;
-    SequenceResult& failed = failed_.emplace_back();
+    SequenceResult& failed = flight.failed.emplace_back();
     failed.sequence = input.chunk->sequence;
     failed.status = Unavailable("no host");
   }
   if (!info_.is_last()) {
-    out = HiddenStates(static_cast<int32_t>(num_rows), info_.hidden_size);
+    flight.out =
+        HiddenStates(static_cast<int32_t>(num_rows), info_.hidden_size);
     if (num_rows > 0) {
-      std::memcpy(out.values(), rows.data(), sizeof(Row) * num_rows);
+      std::memcpy(flight.out.values(), rows.data(), sizeof(Row) * num_rows);
     }
     return;
   }
   const Row* at = rows.data();
   for (const ChunkInput& input : chunks) {
     if (input.chunk->logits != LogitsWanted::kNone) {
-      results.push_back(Sample(input, at));
+      const SequenceResult& result =
+          flight.results.emplace_back(Sample(input, at));
+      if (result.sampled.size() == 1 && input.chunk->num_draft_tokens == 0) {
+        drawn_[result.sequence] = result.sampled[0].token;
+      }
     }
     at += input.chunk->tokens.size();
   }
+}
+
+bool Stage::IsDone() {
+  constexpr int kMostAsked = 4;
+  simulation::World& world = simulation::World::Get();
+  world.Sleep(world.random().Up(step_time_) / kMostAsked);
+  return ++flights_.front().asked > kMostAsked;
+}
+
+void Stage::Finish(HiddenStates& out, std::vector<SequenceResult>& results) {
+  simulation::World& world = simulation::World::Get();
+  if (flights_.front().asked == 0) {
+    world.Sleep(world.random().Up(step_time_) * world.process()->slowness);
+  }
+  out = std::move(flights_.front().out);
+  results = std::move(flights_.front().results);
+  failed_ = std::move(flights_.front().failed);
+  flights_.pop_front();
 }
 
 }  // namespace sluice

@@ -2,6 +2,8 @@
 #define SLUICE_TESTS_SIMULATION_HOST_COMMON_STAGE_STAGE_H_
 
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -33,6 +35,7 @@ class Stage {
   struct ChunkInput {
     const Chunk* chunk = nullptr;
     const SequenceState* state = nullptr;
+    bool takes_drawn = false;
   };
 
   // A step takes up to `step_time`; of a thousand sequences `no_host` fail in
@@ -40,9 +43,16 @@ class Stage {
   Stage(StageInfo info, Duration step_time, int no_host);
 
   const StageInfo& info() const { return info_; }
-  void Run(const std::vector<ChunkInput>& chunks, HiddenStates in,
-           HiddenStates& out, std::vector<SequenceResult>& results,
-           const StepHeader& header = {});
+  // Computes the step at once, as a device does in the order of its stream;
+  // time passes until Finish.
+  void Begin(const std::vector<ChunkInput>& chunks, HiddenStates in,
+             const StepHeader& header = {});
+  void Finish(HiddenStates& out, std::vector<SequenceResult>& results);
+  bool overlaps_steps() const {
+    return info_.is_first() && info_.is_last() && no_host_ == 0;
+  }
+  bool Draws(SequenceId sequence) const { return drawn_.contains(sequence); }
+  bool IsDone();
   const std::vector<SequenceResult>& failed() const { return failed_; }
   uint64_t layers_done() const { return layers_done_; }
   const std::vector<CollectiveTimes>& collective_times() const {
@@ -56,6 +66,16 @@ class Stage {
     uint64_t chain = 0;
     uint64_t sum = 0;
   };
+  struct Flight {
+    HiddenStates out;
+    std::vector<SequenceResult> results;
+    std::vector<SequenceResult> failed;
+    int asked = 0;  // whether it is done
+  };
+  // The tokens of a chunk, and its sequence's history up to its end, with the
+  // token that the step before has drawn.
+  std::vector<TokenId> TokensOf(const ChunkInput& input) const;
+  std::vector<TokenId> HistoryOf(const ChunkInput& input) const;
   void RunLayer(int32_t layer, const ChunkInput& input, Row* rows);
   Row& Slot(int32_t layer, const SequenceState& state, int32_t position);
   SequenceResult Sample(const ChunkInput& input, const Row* rows) const;
@@ -66,6 +86,10 @@ class Stage {
   uint64_t layers_done_ = 0;
   std::vector<Row> slots_;  // [own layers][blocks * kBlockTokens]
   std::vector<SequenceResult> failed_;
+  std::deque<Flight> flights_;
+  // What the latest step drew alone, and the one before that.
+  std::map<SequenceId, TokenId> drawn_;
+  std::map<SequenceId, TokenId> drawn_before_;
   const std::vector<CollectiveTimes> collective_times_;
 };
 
