@@ -49,6 +49,9 @@ struct BlockOperand {
     }
     SLUICE_UNROLL
     for (int o = 0; o < kOctets; ++o) {
+      // Loads of later octets would take the registers of sums.
+      const bool pauses = kTotals > 0 ? o >= 4 : o > 0 && o % 4 == 0;
+      if (Math::kParts == 2 && pauses) block.SyncWarp();
       const TileB first = LoadOctet<kTotals>(block, at, o, 0);
       const TileB second = LoadOctet<kTotals>(block, at, o, 1);
       typename Math::Totals totals;

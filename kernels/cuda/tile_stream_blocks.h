@@ -104,7 +104,9 @@ class BlockStream {
         TileB x[2];
         if (kAlone) {
           // Fewer registers: nothing is moved to runs before.
-          if (i > 0 && (kTiles > 1 || i % 2 == 0)) block_.SyncWarp();
+          if (i > 0 && (kTiles > 1 || Math::kParts == 2 || i % 2 == 0)) {
+            block_.SyncWarp();
+          }
           inputs_.Load(begin + i, x);
         } else {
           if (i > 0) block_.template WaitCopies<kInputStages - 1>();
