@@ -2,8 +2,9 @@
 
 namespace sluice {
 
-LocalExperts::LocalExperts(Backend* backend, const std::vector<Runs>& layers)
-    : backend_(*backend) {
+LocalExperts::LocalExperts(Backend* backend, const std::vector<Runs>& layers,
+                           bool alone)
+    : backend_(*backend), alone_(alone) {
   for (const Runs& of_layer : layers) {
     Layer& layer = layers_.emplace_back();
     layer.runs = of_layer.runs;
@@ -35,7 +36,7 @@ bool LocalExperts::Add(size_t index, DeviceMatrix n,
                        const DeviceRouting& routing,
                        const Activation& activation, const ExpertAdd& add) {
   const Layer& layer = layers_[index];
-  if (layer.runs.size() != 1 || layer.nodes.size() != 1 ||
+  if (!alone_ || layer.runs.size() != 1 || layer.nodes.size() != 1 ||
       layer.nodes[0] != add.node) {
     return false;
   }

@@ -18,8 +18,9 @@ class LocalExperts {
     int32_t num_experts = 0;
     std::vector<const ExpertWeights*> runs;
   };
-  // The backend and the weights must outlive it.
-  LocalExperts(Backend* backend, const std::vector<Runs>& layers);
+  // `alone`: no other rank or host has experts. The backend and the weights
+  // must outlive it.
+  LocalExperts(Backend* backend, const std::vector<Runs>& layers, bool alone);
 
   // Returns the nodes of layer `index`'s tree that the rank finishes, rising.
   std::span<const kernels::TreeNode> nodes(size_t index) const {
@@ -29,8 +30,8 @@ class LocalExperts {
   void Run(size_t index, DeviceMatrix x, const DeviceRouting& routing,
            const Activation& activation, std::span<const DeviceMatrix> parts);
 
-  // x += the sum of all experts of rows n + shared, if one run has them all:
-  // returns whether it does.
+  // x += the sum of all experts of rows n + shared, if the rank is alone and
+  // one run has them all: returns whether that is so.
   bool Add(size_t index, DeviceMatrix n, const DeviceRouting& routing,
            const Activation& activation, const ExpertAdd& add);
 
@@ -41,6 +42,7 @@ class LocalExperts {
     std::vector<kernels::TreeNode> nodes;  // of all runs
   };
   Backend& backend_;
+  const bool alone_;
   std::vector<Layer> layers_;
 };
 

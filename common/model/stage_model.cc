@@ -111,7 +111,8 @@ void StageModel::PlanExperts(ExpertTransport* expert_transport) {
     }
   }
   LayerActivations& a = activations_;
-  a.own_experts = std::make_unique<LocalExperts>(&backend_, own);
+  a.own_experts = std::make_unique<LocalExperts>(
+      &backend_, own, plan_.ranks == 1 && expert_transport == nullptr);
   // Layers run one after another and share these: a layer's remote nodes have
   // the first ones, its own nodes the next.
   std::vector<DeviceMatrix> sums;

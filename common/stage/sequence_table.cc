@@ -240,6 +240,12 @@ bool SequenceTable::CountsTokens(SequenceId id) const {
   return found != sequences_.end() && found->second.state.counts.has_value();
 }
 
+bool SequenceTable::WantsLogits(SequenceId id) const {
+  const auto found = sequences_.find(id);
+  return found != sequences_.end() &&
+         found->second.state.sampling.return_logits;
+}
+
 void SequenceTable::Append(const std::vector<SequenceResult>& results) {
   for (const SequenceResult& result : results) {
     const auto found = sequences_.find(result.sequence);

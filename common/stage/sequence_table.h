@@ -41,6 +41,7 @@ class SequenceTable {
   // Whether a token that is drawn for the sequence depends on the counts of
   // those before.
   bool CountsTokens(SequenceId id) const;
+  bool WantsLogits(SequenceId id) const;
 
   // Appends the sampled tokens to the histories, in the place of drafts and
   // placeholders. A sequence that a later plan ended has none.

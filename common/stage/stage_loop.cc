@@ -1,3 +1,4 @@
+// Size: one loop, from the queue to the results.
 #include "common/stage/stage_loop.h"
 
 #include <algorithm>
@@ -220,7 +221,10 @@ class StageLoop::Impl {
         MutexLock lock(mutex_);
         if (stopping_ || forget_) return false;
         if (NextIsHere()) {
-          if (!CanGoAhead(queue_.begin()->second.input.plan)) return false;
+          const StepPlan& plan = queue_.begin()->second.input.plan;
+          // To enqueue a prompt takes long: a result goes first.
+          if (HasPrompt(plan) && stage_.IsDone()) return false;
+          if (!CanGoAhead(plan)) return false;
           TakeNext(step);
           ++stats_.steps_ahead;
           return true;
@@ -245,18 +249,29 @@ class StageLoop::Impl {
     return running_.front().plan().step_id;
   }
 
+  static bool HasPrompt(const StepPlan& plan) {
+    return std::ranges::any_of(
+        plan.chunks, [](const Chunk& c) { return c.tokens.size() > 1; });
+  }
+
   // Whether nothing of the plan but single tokens depends on the result of the
-  // step in flight.
+  // step in flight, and the device need not wait for copies of logits.
   bool CanGoAhead(const StepPlan& plan) const {
     const auto has_drafts = [](const Chunk& c) {
       return c.num_draft_tokens > 0;
     };
     const auto can_go = [&](const Chunk& c) {
-      return c.sampled_by != InFlight() ||
-             (stage_.Draws(c.sequence) && !sequences_.CountsTokens(c.sequence));
+      return !sequences_.WantsLogits(c.sequence) &&
+             (c.sampled_by != InFlight() ||
+              (stage_.Draws(c.sequence) &&
+               !sequences_.CountsTokens(c.sequence)));
+    };
+    const auto wants_logits = [](const StartedSequence& started) {
+      return started.sampling.return_logits;
     };
     return std::ranges::none_of(running_.front().plan().chunks, has_drafts) &&
            std::ranges::none_of(plan.chunks, has_drafts) &&
+           std::ranges::none_of(plan.started, wants_logits) &&
            std::ranges::all_of(plan.chunks, can_go);
   }
 
@@ -327,7 +342,7 @@ class StageLoop::Impl {
   void ResolveLate(StepPlan& plan, Results& failed) {
     MutexLock lock(mutex_);
     // What an older epoch drew is forgotten, and its steps with it.
-    if (plan.epoch != epoch_ || stopping_) return;
+    if (plan.epoch != epoch_ || forget_ || stopping_) return;
     SLUICE_CHECK(sampled_.Resolve(plan, failed).ok());
   }
 
@@ -352,7 +367,11 @@ class StageLoop::Impl {
   void Stamp(const TraceSpan& wait, int64_t stop, StepTrace& trace) const {
     if (trace.stages.empty()) trace.stages.emplace_back();
     StageTrace& part = trace.stages.back();
-    const TraceSpan& sampling = stage_.sampling();
+    TraceSpan sampling = stage_.sampling();
+    // A step that began ahead had its sampling enqueued before its turn.
+    if (sampling.happened()) {
+      sampling.start_ns = std::max(sampling.start_ns, wait.stop_ns);
+    }
     part.wait = wait;
     // A received step waits from that moment on, also to be queued.
     if (part.receive.happened()) part.wait.start_ns = part.receive.stop_ns;

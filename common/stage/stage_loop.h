@@ -56,7 +56,7 @@ class StepOutputSink {
 struct StageLoopStats {
   uint64_t steps = 0;
   uint64_t tokens = 0;
-  uint64_t steps_ahead = 0;    // begun before the step before was done
+  uint64_t steps_ahead = 0;    // begun before the step before was finished
   uint64_t prefill_steps = 0;  // with a chunk of more than one token
   double compute_seconds = 0;
   double wait_seconds = 0;     // idle between steps

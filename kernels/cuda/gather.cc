@@ -182,9 +182,9 @@ void JoinNodes(Stream stream, std::span<const NodeRows> parts, int64_t begin,
   StartJoin<kMostParts>(stream, parts, begin, end, outs);
 }
 
-void ScatterWords(Stream stream, const uint32_t* bundle) {
-  Launch<ScatterKernel>(stream, kMostWordRuns * ScatterKernel::kEach, 0,
-                        {bundle});
+void ScatterWords(Stream stream, const uint32_t* bundle, int runs) {
+  SLUICE_CHECK(runs <= kMostWordRuns);
+  Launch<ScatterKernel>(stream, runs * ScatterKernel::kEach, 0, {bundle});
 }
 
 }  // namespace sluice::kernels::cuda

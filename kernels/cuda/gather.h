@@ -24,12 +24,12 @@ struct WordRun {
   int32_t from;
   int32_t words;
 };
-inline constexpr int kMostWordRuns = 32;
-// A bundle begins with all its runs; those without words are none.
+inline constexpr int kMostWordRuns = 128;
+// A bundle begins with room for so many.
 inline constexpr int kBundleWords = kMostWordRuns * sizeof(WordRun) / 4;
-// Copies the runs of a bundle of the device. Its addresses are its contents, so
-// that a step's graph may have other ones every time.
-void ScatterWords(Stream stream, const uint32_t* bundle);
+// Copies the first `runs` runs of a bundle of the device. What they are is the
+// bundle's contents, which may differ where the launch is the same.
+void ScatterWords(Stream stream, const uint32_t* bundle, int runs);
 
 // A finished node of the tree and its rows.
 struct NodeRows {

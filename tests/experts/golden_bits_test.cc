@@ -56,7 +56,7 @@ class GoldenModel {
     ExpertLoader loader(*file_, config_, WeightsMode::kAuto, &off);
     const auto all = loader.Load(layer, {0, experts()}, *backend_, {});
     EXPECT_TRUE(all.ok()) << all.status();
-    LocalExperts local(backend_.get(), {{experts(), {&*all}}});
+    LocalExperts local(backend_.get(), {{experts(), {&*all}}}, /*alone=*/true);
     const int64_t cols = config_.hidden_size;
     const int64_t k = per_row();
     std::vector<float> sums(static_cast<size_t>(rows.x.rows * cols));

@@ -108,7 +108,7 @@ TEST_P(LocalExpertsTest, OwnersOfHalvesFinishWhatOneOwnerDoes) {
   const auto finish = [&](int32_t begin, int32_t end) {
     const auto experts = loader.Load(4, {begin, end}, *backend, {});
     EXPECT_TRUE(experts.ok()) << experts.status();
-    LocalExperts owner(backend.get(), {{16, {&*experts}}});
+    LocalExperts owner(backend.get(), {{16, {&*experts}}}, /*alone=*/true);
     EXPECT_EQ(owner.nodes(0).size(), 1u);
     const DeviceMatrix part = matrix(hidden, ElementType::kF32);
     std::vector<float> sum(x.size());

@@ -36,7 +36,7 @@ namespace cuda = kernels::cuda;
 // Floats of attention's partials at once: 64 MiB.
 constexpr int64_t kAttentionFloats = 1 << 24;
 // What a fast backend's weights are: kernels/cuda/weight_tiles.h.
-constexpr const char* kTileLayout = "cuda-tiles-1";
+constexpr const char* kTileLayout = "cuda-tiles-2";
 // Of the free memory, what is left to the buffers of a step.
 constexpr uint64_t kReserveShare = 10;
 

@@ -34,8 +34,8 @@ class StepMemory {
   void Begin(const StepInputs& step);
   // Puts the step's inputs where kernels read them; after Begin.
   void Place() {
-    kernels::cuda::ScatterWords(runtime_.stream(),
-                                bundle_.AtLeast<uint32_t>(0));
+    kernels::cuda::ScatterWords(runtime_.stream(), bundle_.AtLeast<uint32_t>(0),
+                                runs_);
   }
 
   int32_t* token_ids() { return token_ids_.AtLeast<int32_t>(0); }

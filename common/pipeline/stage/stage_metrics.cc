@@ -68,8 +68,9 @@ void StageMetrics::AddStepSeries() {
   batch_tokens_ = registry_->AddHistogram(
       names::kStageBatchTokens, "Tokens of a step.", buckets::BatchSize());
   steps_ = registry_->AddCounter(names::kStageSteps, "Steps computed.");
-  steps_ahead_ = registry_->AddCounter(
-      names::kStageStepsAhead, "Steps begun before the step before was done.");
+  steps_ahead_ =
+      registry_->AddCounter(names::kStageStepsAhead,
+                            "Steps begun before the step before was finished.");
   tokens_ = registry_->AddCounter(names::kStageTokens, "Tokens computed.");
 }
 

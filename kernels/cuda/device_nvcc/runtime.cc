@@ -189,8 +189,8 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
   };
   // Two that have ended, and the present one.
   static constexpr uint64_t kStretches = 3;
-  static constexpr size_t kStagedBytes = size_t{1} << 20;
-  static constexpr size_t kMostStaged = size_t{64} << 10;  // of one copy
+  static constexpr size_t kStagedBytes = size_t{4} << 20;
+  static constexpr size_t kMostStaged = size_t{1} << 20;  // of one copy
 
   Stretch& Of(uint64_t mark) { return stretches_[mark % kStretches]; }
   Stretch& Present() { return Of(marks_); }
