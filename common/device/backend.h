@@ -85,9 +85,9 @@ struct ResidualAdd {
 // Where the sum of all of a layer's experts goes: x += node + shared, node
 // first.
 struct ExpertAdd {
-  kernels::TreeNode node;  // over all experts
-  DeviceMatrix sum;        // room for the node
-  DeviceMatrix shared;     // no data: none
+  std::span<const kernels::TreeNode> node;  // one, over all experts
+  std::span<const DeviceMatrix> sum;        // room for it
+  DeviceMatrix shared;                      // no data: none
   DeviceMatrix x;
 };
 
@@ -212,11 +212,11 @@ class Backend {
   virtual void AddExperts(DeviceMatrix x, const DeviceRouting& routing,
                           const ExpertWeights& experts,
                           const Activation& activation, const ExpertAdd& add) {
-    ExpertNodes(x, routing, experts, activation, {&add.node, 1}, {&add.sum, 1});
+    ExpertNodes(x, routing, experts, activation, add.node, add.sum);
     if (add.shared.data != nullptr) {
-      Add(add.shared, /*bias=*/nullptr, NormSpec(), add.sum);
+      Add(add.shared, /*bias=*/nullptr, NormSpec(), add.sum[0]);
     }
-    Add(add.sum, /*bias=*/nullptr, NormSpec(), add.x);
+    Add(add.sum[0], /*bias=*/nullptr, NormSpec(), add.x);
   }
   // out = RmsNorm of rows logits_rows[begin, begin + n) of x, times the first
   // M rows of head.

@@ -56,10 +56,8 @@ void AddExperts(const RankContext& rank, const StageLayer& layer,
     device.ReduceTree(shards.num_leaves, shards.nodes, sums, sums[0]);
     shared = sums[0];
   }
-  if (join.own.size() == 1 &&
-      a.own_experts->Add(
-          layer.index, a.normed, routing, spec.activation,
-          {{0, layer.share.num_experts}, join.own[0], shared, x})) {
+  if (a.own_experts->Add(layer.index, a.normed, routing, spec.activation,
+                         {join.nodes, join.own, shared, x})) {
     return;
   }
   a.own_experts->Run(layer.index, a.normed, routing, spec.activation, join.own);

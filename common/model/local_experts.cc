@@ -1,5 +1,7 @@
 #include "common/model/local_experts.h"
 
+#include "common/base/check.h"
+
 namespace sluice {
 
 LocalExperts::LocalExperts(Backend* backend, const std::vector<Runs>& layers,
@@ -36,10 +38,10 @@ bool LocalExperts::Add(size_t index, DeviceMatrix n,
                        const DeviceRouting& routing,
                        const Activation& activation, const ExpertAdd& add) {
   const Layer& layer = layers_[index];
-  if (!alone_ || layer.runs.size() != 1 || layer.nodes.size() != 1 ||
-      layer.nodes[0] != add.node) {
+  if (!alone_ || layer.runs.size() != 1 || layer.nodes.size() != 1) {
     return false;
   }
+  SLUICE_CHECK(add.node.size() == 1 && add.node[0] == layer.nodes[0]);
   backend_.AddExperts(n, routing, *layer.runs[0], activation, add);
   return true;
 }

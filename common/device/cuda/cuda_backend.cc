@@ -372,7 +372,7 @@ class CudaBackend final : public Backend {
                   const ExpertWeights& experts, const Activation& activation,
                   const ExpertAdd& add) override {
     const ExpertArgs args = ArgsOf(x, routing, experts, activation);
-    cuda::ExpertSum sum = {add.node, {}, View(add.x)};
+    cuda::ExpertSum sum = {add.node[0], {}, View(add.x)};
     if (add.shared.data != nullptr) sum.more = View(add.shared);
     cuda::AddExperts(stream_, args.view, args.table, args.rows, sum);
   }
