@@ -17,7 +17,7 @@ namespace sluice::kernels::cuda {
 
 // Products of many tokens on integer matrix units: a block per 64 rows and 64
 // tokens. Threads unpack the codes of a stage's columns to shared memory; a
-// warp multiplies 32 rows by 16 tokens, or 16. The sums of a block of
+// warp multiplies 16 or 32 rows by 16 tokens. The sums of a block of
 // elements become terms that every lane adds in rising k, as the CPU does; sums
 // of shards that wait for their neighbour in the tree stand in shared memory.
 template <BlockFormat kFormat>

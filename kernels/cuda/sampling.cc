@@ -12,16 +12,24 @@ SLUICE_DEVICE float Bounded(float logit) {
   return logit < -most ? -most : logit;
 }
 
+// A warp's piece of a row, or one behind the row's last.
+struct WarpPiece {
+  int64_t row;
+  int64_t piece;
+  static SLUICE_DEVICE WarpPiece Of(const Block& block, int64_t pieces) {
+    const int64_t blocks = (pieces + kSampleWarps - 1) / kSampleWarps;
+    return {block.index() / blocks,
+            block.index() % blocks * kSampleWarps + block.warp()};
+  }
+};
+
 // Logits that are edited, before they are. A warp per piece.
 struct CopyLogitsKernel {
   static constexpr int kThreads = kSampleThreads;
   using Args = SampleArgs;
 
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    const int64_t pieces = a.memory.pieces();
-    const int64_t blocks = (pieces + kSampleWarps - 1) / kSampleWarps;
-    const int64_t row = block.index() / blocks;
-    const int64_t piece = block.index() % blocks * kSampleWarps + block.warp();
+    const auto [row, piece] = WarpPiece::Of(block, a.memory.pieces());
     const SampleTask& task = a.tasks[row];
     if (!task.edits.any) return;
     float* const to = a.memory.Row(row).changed;
@@ -108,11 +116,8 @@ struct ScanKernel {
   using Args = SampleArgs;
 
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    const int64_t pieces = a.memory.pieces();
-    const int64_t blocks = (pieces + kSampleWarps - 1) / kSampleWarps;
-    const int64_t row = block.index() / blocks;
-    const int64_t piece = block.index() % blocks * kSampleWarps + block.warp();
-    if (piece >= pieces) return;
+    const auto [row, piece] = WarpPiece::Of(block, a.memory.pieces());
+    if (piece >= a.memory.pieces()) return;
     const SampleTask& task = a.tasks[row];
     const SampleRow memory = a.memory.Row(row);
     Scan(block, task.logits, a.memory.vocab, piece, memory.raw_maxima);
@@ -148,10 +153,7 @@ struct WeighKernel {
   using Args = SampleArgs;
 
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    const int64_t pieces = a.memory.pieces();
-    const int64_t blocks = (pieces + kSampleWarps - 1) / kSampleWarps;
-    const int64_t row = block.index() / blocks;
-    const int64_t piece = block.index() % blocks * kSampleWarps + block.warp();
+    const auto [row, piece] = WarpPiece::Of(block, a.memory.pieces());
     const SampleTask& task = a.tasks[row];
     const SampleRow memory = a.memory.Row(row);
     const auto shared = block.Allocate<float>(kSampleWarps);
