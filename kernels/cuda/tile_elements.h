@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/code_bits.h"
 #include "kernels/cuda/math.h"
 #include "kernels/cuda/tile_blocks.h"
 #include "kernels/cuda/weight_tiles.h"

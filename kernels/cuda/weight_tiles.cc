@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "kernels/block_format.h"
+#include "kernels/cuda/code_bits.h"
 #include "kernels/cuda/unit_tiles_pack.h"
 
 namespace sluice::kernels::cuda {
