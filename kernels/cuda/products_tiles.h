@@ -37,8 +37,9 @@ SLUICE_DEVICE bool FindTile(const GroupedRows& grouped, int64_t index,
     tile.rows = nullptr;
     return true;
   }
-  if (index >= *grouped.num_groups) return false;
+  // Both loads are on their way at once: there is room for all groups.
   const ExpertGroup group = grouped.groups[index];
+  if (index >= *grouped.num_groups) return false;
   if (group.expert < grouped.begin || group.expert >= grouped.end) return false;
   tile.w = grouped.weights[group.expert];
   tile.bias = bias == nullptr ? nullptr : bias + group.expert * rows;

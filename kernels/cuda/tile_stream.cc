@@ -12,178 +12,283 @@ namespace {
 
 constexpr int kStreamThreads = 256;
 constexpr int kStreamWarps = kStreamThreads / kWarpLanes;
-constexpr int kCells = kTileSide * kStreamTokens;
 
 struct StreamArgs {
   TileArgs tile;
   StreamEnd end;
-  int64_t columns;  // of a leaf, at most
+  int64_t group_blocks;  // that share a tile of tokens or a group
 };
-int64_t MostColumns(const ShardArgs& shards) {
-  int32_t most = 0;
-  for (int32_t s = 0; s < shards.num_shards; ++s) {
-    most = std::max(most, shards.bounds[s + 1] - shards.bounds[s]);
+
+// The sum of leaves [begin, end), of which get(i) has the float of leaf i: in
+// the order of SumOfNode, by a warp. Lane 0 has it.
+template <typename Get>
+SLUICE_DEVICE float SumOfLeaves(Block& block, const TreeNode& node,
+                                const Get& get) {
+  static_assert(kMostShards == 2 * kWarpLanes);
+  const int32_t first = node.begin + 2 * block.lane();
+  float sum = first < node.end ? get(first) : 0.0f;
+  if (first + 1 < node.end) sum = sum + get(first + 1);
+  const int32_t pairs = (node.end - node.begin + 1) / 2;
+  for (int32_t stride = 1; stride < pairs; stride *= 2) {
+    const float right = block.ShuffleXor(sum, stride);
+    if (block.lane() + stride < pairs) sum = sum + right;
   }
-  return most;
+  return sum;
 }
 
-// A block per 16 outputs and tile of tokens; a warp takes every eighth leaf.
-// With gated rows a block has two tiles of rows. kTokens: of a tile, at most.
-template <typename Unit, bool kGated, int kTokens>
-struct StreamKernel {
-  static constexpr int kThreads = kStreamThreads;
-  static constexpr int kLeastBlocks =
-      kTokens == 1 && !kGated ? Unit::kBlocksAlone : 2;
-  static constexpr bool kWaitsItself = true;
-  static constexpr int kTiles = kGated ? 2 : 1;
-  using Args = StreamArgs;
+// What a block multiplies: a tile of tokens or a group, by every group_blocks
+// tile of 16 rows or, where it is gated, pair of such tiles. Its warps share
+// the leaves of those; a leaf's units follow the last one's without a gap.
+template <typename Unit, int kTokens>
+class StreamBlock {
+ public:
+  static constexpr bool kAlone = kTokens == 1;
+  // Outputs of a tile, and those that a warp joins.
+  static constexpr int kCells = kTileSide * kTokens;
+  static constexpr int kOwnCells = kCells / kStreamWarps;
+  // A warp may be a tile ahead of others.
+  static constexpr int kBuffers = kAlone ? 2 : 1;
+  using Stream = typename Unit::template Stream<kTokens>;
 
-  static SLUICE_DEVICE int64_t OutputsOf(const Args& a) {
-    return a.tile.rows / kTiles;
+  // Leaves' sums of an output, so far apart that lanes use all banks.
+  static constexpr int64_t Pitch(const StreamArgs& a) {
+    return int64_t{a.tile.shards.num_shards} * (a.end.gated ? 2 : 1) | 1;
   }
-  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    const TileArgs& t = a.tile;
-    const int64_t row_tiles = (OutputsOf(a) + kTileSide - 1) / kTileSide;
-    const int64_t row_tile = block.index() % row_tiles;
-    const bool grouped = t.grouped.groups != nullptr;
-    // Which weight it is stands among the inputs.
-    if (grouped) block.WaitForInputs();
-    ProductTile tile;
-    if (!FindTile(t.grouped, block.index() / row_tiles, t.x.rows, t.w, t.bias,
-                  t.rows, tile)) {
-      return;
+  static size_t SharedBytes(const StreamArgs& a) {
+    return sizeof(float) * static_cast<size_t>(kBuffers * kCells * Pitch(a)) +
+           Stream::SharedBytes(kStreamWarps, a.tile.cols);
+  }
+  SLUICE_DEVICE StreamBlock(Block& block, const StreamArgs& a,
+                            const ProductTile& tile)
+      : block_(block),
+        a_(a),
+        weight_(static_cast<const uint8_t*>(tile.w)),
+        bias_(tile.bias),
+        out_(static_cast<int32_t>(tile.out)),
+        tokens_(kAlone ? 1 : tile.tokens),
+        stream_(block, RowOf(block, a, tile), a.tile.cols),
+        partials_(block.Allocate<float>(kBuffers * kCells * Pitch(a))),
+        row_tiles_(static_cast<int32_t>(RowTiles(a))) {}
+
+  // `waits`: for what kernels before write, all but the weights.
+  SLUICE_DEVICE void Run(bool waits) {
+    const auto blocks = static_cast<int32_t>(a_.group_blocks);
+    int32_t row_tile = static_cast<int32_t>(block_.index() % blocks);
+    const StreamLeaf first = LeafAt(row_tile, block_.warp());
+    stream_.Begin(first);
+    if (waits) {
+      stream_.Prefetch(first);
+      block_.WaitForInputs();
     }
-    const int32_t shards = t.shards.num_shards;
-    const auto partials =
-        block.Allocate<float>(int64_t{kTiles} * shards * kCells);
+    stream_.TakeInputs(first);
+    for (int buffer = 0; row_tile < row_tiles_; row_tile += blocks) {
+      for (int i = block_.warp(); i < Leaves(); i += kStreamWarps) {
+        const auto next = [&] {
+          return i + kStreamWarps < Leaves()
+                     ? LeafAt(row_tile, i + kStreamWarps)
+                     : LeafAt(row_tile + blocks, block_.warp());
+        };
+        TileC sum = {};
+        stream_.Multiply(LeafAt(row_tile, i), next, sum);
+        Keep(buffer, i, sum);
+      }
+      Finish(row_tile, buffer);
+      buffer = (buffer + 1) % kBuffers;
+    }
+  }
+
+  static constexpr int64_t RowTiles(const StreamArgs& a) {
+    const int64_t outputs = a.end.gated ? a.tile.rows / 2 : a.tile.rows;
+    return (outputs + kTileSide - 1) / kTileSide;
+  }
+
+ private:
+  static SLUICE_DEVICE const float* RowOf(const Block& block,
+                                          const StreamArgs& a,
+                                          const ProductTile& tile) {
     const int token = block.lane() / 4;
-    typename Unit::template Stream<kTiles, kTokens> weights(
-        block, t.x.data + tile.In(token < tile.tokens ? token : 0) * t.x.stride,
-        a.columns);
-    bool waits = !grouped;
-    const int64_t tile_bytes = row_tiles * BytesOfTile(t);
-    for (int32_t s = block.warp(); s < shards; s += kStreamWarps) {
-      const int32_t begin = t.shards.bounds[s];
-      const int32_t columns = t.shards.bounds[s + 1] - begin;
-      weights.Begin(static_cast<const uint8_t*>(tile.w) +
-                        row_tile * BytesOfTile(t) +
-                        begin / Unit::kColumns * Unit::kBytes,
-                    tile_bytes, columns / Unit::kColumns);
-      if (waits) {
-        weights.Prefetch();
-        block.WaitForInputs();
-        waits = false;
-      }
-      TileC sums[kTiles] = {};
-      weights.Multiply(begin, sums);
-      for (int i = 0; i < kTiles; ++i) {
-        Keep(block, partials, i * shards + s, sums[i]);
-      }
-    }
-    if (waits) block.WaitForInputs();
-    const int cell = block.thread();
-    const int64_t row = row_tile * kTileSide + cell % kTileSide;
-    const bool stores =
-        cell < kCells && cell / kTileSide < tile.tokens && row < OutputsOf(a);
-    const ShardCell at = {kCells, cell, tile.out + cell / kTileSide, row};
-    // What is added comes while others still multiply.
-    Addends addends;
-    if (stores) addends = AddendsOf(a, at, tile.bias);
-    block.Sync();
-    if (stores) Store(a, partials, at, addends);
+    return a.tile.x.data +
+           tile.In(token < tile.tokens ? token : 0) * a.tile.x.stride;
   }
-  static SLUICE_DEVICE int64_t BytesOfTile(const TileArgs& a) {
-    return a.cols / Unit::kColumns * Unit::kBytes;
+  // Of a row tile, and of the one that it is gated with.
+  SLUICE_DEVICE int Leaves() const {
+    return a_.tile.shards.num_shards * (a_.end.gated ? 2 : 1);
   }
-  // A cell: token, then row.
-  static SLUICE_DEVICE void Keep(Block& block, const Shared<float>& partials,
-                                 int32_t s, const TileC& sum) {
+  // Leaf `i` of those.
+  SLUICE_DEVICE StreamLeaf LeafAt(int32_t row_tile, int i) const {
+    const ShardArgs& shards = a_.tile.shards;
+    StreamLeaf leaf;
+    if (row_tile >= row_tiles_ || i >= Leaves()) return leaf;
+    const bool second = i >= shards.num_shards;
+    const int32_t s = second ? i - shards.num_shards : i;
+    leaf.column = shards.bounds[s];
+    leaf.units = (shards.bounds[s + 1] - leaf.column) / Unit::kColumns;
+    leaf.at = weight_ +
+              int64_t{second ? row_tile + row_tiles_ : row_tile} *
+                  (a_.tile.cols / Unit::kColumns * Unit::kBytes) +
+              int64_t{leaf.column / Unit::kColumns} * Unit::kBytes;
+    return leaf;
+  }
+  // Where an output's sums of leaves begin. A cell: token, then row.
+  SLUICE_DEVICE int64_t PartialsAt(int buffer, int cell) const {
+    return (int64_t{buffer} * kCells + cell) * Pitch(a_);
+  }
+  SLUICE_DEVICE void Keep(int buffer, int leaf, const TileC& sum) {
     for (int v = 0; v < 4; ++v) {
-      const int row = block.lane() / 4 + v / 2 * 8;
-      const int token = block.lane() % 4 * 2 + v % 2;
-      partials.Set(int64_t{s} * kCells + token * kTileSide + row,
-                   sum.values[v]);
+      const int row = block_.lane() / 4 + v / 2 * 8;
+      const int token = block_.lane() % 4 * 2 + v % 2;
+      if (token >= kTokens) continue;
+      partials_.Set(PartialsAt(buffer, token * kTileSide + row) + leaf,
+                    sum.values[v]);
     }
   }
+
   // What an output's sum is added to, and the second tile's.
   struct Addends {
-    bool has_bias = false;
     float bias = 0.0f;
     float second_bias = 0.0f;
     float before = 0.0f;  // of the first output
   };
-  static SLUICE_DEVICE Addends AddendsOf(const Args& a, const ShardCell& cell,
-                                         const float* bias) {
+  SLUICE_DEVICE Addends AddendsOf(int64_t token, int64_t row) const {
     Addends addends;
-    addends.has_bias = bias != nullptr;
-    if (bias != nullptr) {
-      addends.bias = bias[cell.row];
-      if constexpr (kGated) {
-        addends.second_bias = bias[cell.row + OutputsOf(a)];
+    if (bias_ != nullptr) {
+      addends.bias = bias_[row];
+      if (a_.end.gated) {
+        addends.second_bias = bias_[row + int64_t{row_tiles_} * kTileSide];
       }
     }
-    const ShardArgs& shards = a.tile.shards;
-    if (a.end.adds) {
-      addends.before = shards.y[0][cell.token * shards.stride[0] + cell.row];
+    const ShardArgs& shards = a_.tile.shards;
+    if (a_.end.adds) {
+      addends.before = shards.y[0][token * shards.stride[0] + row];
     }
     return addends;
   }
-  static SLUICE_DEVICE void Store(const Args& a, const Shared<float>& partials,
-                                  const ShardCell& cell,
-                                  const Addends& addends) {
-    const ShardArgs& shards = a.tile.shards;
-    for (int32_t o = 0; o < shards.num_outputs; ++o) {
-      float sum = SumOfNode(shards, partials, cell, o);
-      if (addends.has_bias) sum = sum + addends.bias;
-      if constexpr (kGated) {
-        ShardCell up = cell;
-        up.at += int64_t{shards.num_shards} * kCells;
-        float factor = SumOfNode(shards, partials, up, o);
-        if (addends.has_bias) factor = factor + addends.second_bias;
-        sum = a.end.activation.kind == Activation::Kind::kSilu
-                  ? SiluGate(sum, factor)
-                  : ClampedGate(sum, factor, a.end.activation.limit);
+  // Joins the leaves of a row tile's outputs, and stores those. A warp has
+  // kOwnCells cells, a lane at most one.
+  SLUICE_DEVICE void Finish(int32_t row_tile, int buffer) {
+    const int begin = block_.warp() * kOwnCells;
+    const int cell = begin + block_.lane();
+    const int64_t row = int64_t{row_tile} * kTileSide + cell % kTileSide;
+    const int token = cell / kTileSide;
+    const bool stores = block_.lane() < kOwnCells && token < tokens_ &&
+                        row < (a_.end.gated ? a_.tile.rows / 2 : a_.tile.rows);
+    // What is added comes while others still multiply.
+    Addends addends;
+    if (stores) addends = AddendsOf(out_ + token, row);
+    block_.Sync();
+    // Of a warp's first token: all of its cells are of that.
+    if (begin / kTileSide < tokens_) {
+      for (int32_t o = 0; o < a_.tile.shards.num_outputs; ++o) {
+        const float sum = OwnSum(buffer, begin, o, 0);
+        const float second =
+            a_.end.gated ? OwnSum(buffer, begin, o, Leaves() / 2) : 0.0f;
+        if (stores) Store(o, row, out_ + token, sum, second, addends);
       }
-      shards.y[o][cell.token * shards.stride[o] + cell.row] =
-          a.end.adds ? addends.before + sum : sum;
     }
+    if (kBuffers == 1) block_.Sync();
+  }
+  // A lane's cell's sum of output `o`'s node; `from`: the node's first leaf.
+  SLUICE_DEVICE float OwnSum(int buffer, int begin, int32_t o, int from) {
+    float own = 0.0f;
+    for (int i = 0; i < kOwnCells; ++i) {
+      const int64_t at = PartialsAt(buffer, begin + i) + from;
+      const float sum = block_.Shuffle(
+          SumOfLeaves(block_, a_.tile.shards.nodes[o],
+                      [&](int32_t leaf) { return partials_.Get(at + leaf); }),
+          0);
+      if (block_.lane() == i) own = sum;
+    }
+    return own;
+  }
+  // Size: an output's place, its sums and what is added.
+  SLUICE_DEVICE void Store(int32_t o, int64_t row, int64_t token, float sum,
+                           float second, const Addends& addends) const {
+    const ShardArgs& shards = a_.tile.shards;
+    if (bias_ != nullptr) sum = sum + addends.bias;
+    if (a_.end.gated) {
+      if (bias_ != nullptr) second = second + addends.second_bias;
+      sum = a_.end.activation.kind == Activation::Kind::kSilu
+                ? SiluGate(sum, second)
+                : ClampedGate(sum, second, a_.end.activation.limit);
+    }
+    shards.y[o][token * shards.stride[o] + row] =
+        a_.end.adds ? addends.before + sum : sum;
+  }
+
+  Block& block_;
+  const StreamArgs& a_;
+  const uint8_t* const weight_;
+  const float* const bias_;
+  const int32_t out_;
+  const int tokens_;
+  Stream stream_;  // first, so that its places are constants
+  const Shared<float> partials_;
+  const int32_t row_tiles_;
+};
+
+// kTokens: of a tile, at most.
+template <typename Unit, int kTokens>
+struct StreamKernel {
+  using Tile = StreamBlock<Unit, kTokens>;
+  static constexpr int kThreads = kStreamThreads;
+  static constexpr int kLeastBlocks = kTokens == 1 ? Unit::kBlocksAlone : 2;
+  static constexpr bool kWaitsItself = true;
+  using Args = StreamArgs;
+
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const TileArgs& t = a.tile;
+    const bool grouped = t.grouped.groups != nullptr;
+    // Which weight it is stands among the inputs.
+    if (grouped) block.WaitForInputs();
+    ProductTile tile;
+    if (!FindTile(t.grouped, block.index() / a.group_blocks, t.x.rows, t.w,
+                  t.bias, t.rows, tile)) {
+      return;
+    }
+    Tile(block, a, tile).Run(!grouped);
   }
 };
 
+// Whether leaves are whole units, of which each has one at least.
 template <typename Unit>
 bool HasWholeUnits(const ShardArgs& shards) {
-  for (int32_t s = 0; s <= shards.num_shards; ++s) {
-    if (shards.bounds[s] % Unit::kColumns != 0) return false;
+  for (int32_t s = 0; s < shards.num_shards; ++s) {
+    if (shards.bounds[s] % Unit::kColumns != 0 ||
+        shards.bounds[s] >= shards.bounds[s + 1]) {
+      return false;
+    }
   }
-  return true;
+  return shards.bounds[shards.num_shards] % Unit::kColumns == 0;
 }
 
-template <typename Unit, bool kGated, int kTokens>
-size_t SharedBytes(const TileArgs& args) {
-  using Kernel = StreamKernel<Unit, kGated, kTokens>;
-  return sizeof(float) * kCells * Kernel::kTiles *
-             static_cast<size_t>(args.shards.num_shards) +
-         Unit::template Stream<Kernel::kTiles, kTokens>::SharedBytes(
-             kStreamWarps, MostColumns(args.shards));
+template <typename Unit>
+size_t MostSharedBytes(const StreamArgs& args) {
+  return std::max(StreamBlock<Unit, 1>::SharedBytes(args),
+                  StreamBlock<Unit, kStreamTokens>::SharedBytes(args));
 }
 
-template <typename Unit, bool kGated>
-size_t MostSharedBytes(const TileArgs& args) {
-  return std::max(SharedBytes<Unit, kGated, 1>(args),
-                  SharedBytes<Unit, kGated, kStreamTokens>(args));
-}
-
-template <typename Unit, bool kGated, int kTokens>
-void StartUnits(Stream stream, const StreamArgs& args, int64_t max_groups) {
-  using Kernel = StreamKernel<Unit, kGated, kTokens>;
-  const int64_t tiles =
-      (args.tile.rows / Kernel::kTiles + kTileSide - 1) / kTileSide;
+// As many blocks as the device has room for at once, where there are as many
+// row tiles: multiprocessors then have almost equal shares.
+template <typename Unit, int kTokens>
+void StartUnits(Stream stream, StreamArgs args, int64_t max_groups) {
+  using Kernel = StreamKernel<Unit, kTokens>;
   const int64_t groups =
       args.tile.grouped.groups != nullptr
           ? max_groups
           : (args.tile.x.rows + kStreamTokens - 1) / kStreamTokens;
-  Launch<Kernel>(stream, tiles * groups,
-                 SharedBytes<Unit, kGated, kTokens>(args.tile), args);
+  if (groups == 0) return;
+  const size_t bytes = Kernel::Tile::SharedBytes(args);
+  const DeviceLimits limits = LimitsOf(stream);
+  // A block's reserve is a kilobyte.
+  int64_t blocks = std::clamp<int64_t>(
+      static_cast<int64_t>((limits.shared_bytes + 1024) / (bytes + 1024)), 1,
+      Kernel::kLeastBlocks);
+  blocks *= limits.multiprocessors;
+  // Of several tokens' groups there may be far fewer.
+  if (kTokens > 1 && args.tile.grouped.groups != nullptr) blocks *= 4;
+  args.group_blocks = std::min(Kernel::Tile::RowTiles(args),
+                               std::max<int64_t>(blocks / groups, 1));
+  Launch<Kernel>(stream, args.group_blocks * groups, bytes, args);
 }
 
 // Calls `with` with a type's unit.
@@ -214,31 +319,24 @@ bool CanStream(Stream stream, const TileArgs& args, WeightType type,
   return args.aligned && WithUnit(type, [&](auto unit) {
            using Unit = decltype(unit);
            // Of any count of tokens: it chooses no other path.
-           const size_t most = end.gated ? MostSharedBytes<Unit, true>(args)
-                                         : MostSharedBytes<Unit, false>(args);
            return HasWholeUnits<Unit>(args.shards) &&
-                  most <= LimitsOf(stream).shared_bytes;
+                  MostSharedBytes<Unit>({args, end, 0}) <=
+                      LimitsOf(stream).shared_bytes;
          });
 }
 
 void StartStream(Stream stream, const TileArgs& args, WeightType type,
                  const StreamEnd& end, int64_t max_groups) {
   SLUICE_CHECK(!end.adds || args.shards.num_outputs == 1);
-  const StreamArgs all = {args, end, MostColumns(args.shards)};
+  const StreamArgs all = {args, end, 0};
   const bool alone = args.grouped.groups != nullptr
                          ? args.grouped.tile_rows == 1
                          : args.x.rows == 1;
-  const auto start = [&](auto unit) {
+  WithUnit(type, [&](auto unit) {
     using Unit = decltype(unit);
-    constexpr int kMost = kStreamTokens;
-    if (end.gated) {
-      return alone ? StartUnits<Unit, true, 1>(stream, all, max_groups)
-                   : StartUnits<Unit, true, kMost>(stream, all, max_groups);
-    }
-    return alone ? StartUnits<Unit, false, 1>(stream, all, max_groups)
-                 : StartUnits<Unit, false, kMost>(stream, all, max_groups);
-  };
-  WithUnit(type, start);
+    return alone ? StartUnits<Unit, 1>(stream, all, max_groups)
+                 : StartUnits<Unit, kStreamTokens>(stream, all, max_groups);
+  });
 }
 
 }  // namespace sluice::kernels::cuda

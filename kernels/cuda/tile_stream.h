@@ -12,8 +12,10 @@ namespace sluice::kernels::cuda {
 
 // Products of tile_products.h for up to eight tokens at once. Reading the
 // weights takes their time, so every lane's next weights are always on their
-// way; the first ones are asked for before the activations are there. A block
-// has 16 rows, a warp a leaf.
+// way, those of the next leaf and of the next rows behind the last; the first
+// ones are asked for before the activations are there. There are as many blocks
+// as the device has room for: each takes 16 rows after 16 rows, a warp its
+// share of their leaves.
 
 inline constexpr int kStreamTokens = kFewTokens;
 

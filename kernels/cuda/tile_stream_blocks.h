@@ -17,11 +17,11 @@ struct BlockRun {
   static constexpr int kQuads = 2;
 };
 
-// A warp's chains of one leaf as UnitStream's (tile_stream_units.h), of a type
-// in units (unit_tiles.h): kStages units of each tile of rows are on their way
-// at once. The warp copies a unit as a whole, so its lanes wait for each other
-// once a unit.
-template <typename Math, int kTiles, int kTokens>
+// A warp's chains of leaves as UnitStream's (tile_stream_units.h), of a type in
+// units (unit_tiles.h): kStages units are on their way at once, a leaf's first
+// ones once the one before is multiplied. The warp copies a unit as a whole, so
+// its lanes wait for each other once a unit.
+template <typename Math, int kTokens>
 class BlockStream {
  public:
   static constexpr bool kAlone = kTokens == 1;
@@ -29,24 +29,21 @@ class BlockStream {
   static constexpr int kUnitBytes = Math::kTiles.bytes();
   static constexpr int kChunks = kUnitBytes / 16;
   // Some kilobytes of a warp's, so that a multiprocessor has two blocks.
-  static constexpr int kStages = kRuns == 1 ? 8 / kTiles
-                                 : kAlone || kTiles * kUnitBytes > 2500 ? 2
-                                                                        : 3;
+  static constexpr int kStages = kRuns == 1                    ? 8
+                                 : kAlone || kUnitBytes > 2500 ? 2
+                                                               : 3;
   // Runs that are unrolled: all of a unit where registers allow it.
   static constexpr bool kHasLeast = Math::Head::kHasLeast;
   static constexpr int kAtOnce =
-      kRuns < 4 || (kAlone && kTiles == 1 && !kHasLeast) ? kRuns
-      : kAlone && kTiles == 2 && kHasLeast               ? 2
-                                                         : 4;
+      kRuns < 4 || (kAlone && !kHasLeast) ? kRuns : 4;
   // Of several tokens, so many runs' activations are on their way.
-  static constexpr int kInputStages = 4 / kTiles;
+  static constexpr int kInputStages = 4;
   using Inputs = StageInputs<BlockRun, kTokens, kAlone ? 8 : kInputStages>;
-  static constexpr int kTileWords = kStages * Math::kUnitWords;
-  static constexpr int kWeightWords = kTiles * kTileWords;
+  static constexpr int kWeightWords = kStages * Math::kUnitWords;
   // A unit's copies are waited for before its first run's activations are.
   static_assert(kAlone || kStages * kRuns >= kInputStages + kRuns - 1);
 
-  // `columns`: of a leaf, at most.
+  // `columns`: of the weight.
   static size_t SharedBytes(int warps, int64_t columns) {
     return sizeof(uint32_t) * static_cast<size_t>(warps * kWeightWords) +
            Inputs::SharedBytes(warps, columns);
@@ -59,30 +56,28 @@ class BlockStream {
                                         kWeightWords)),
         inputs_(block, row, columns) {}
 
-  // Begins a leaf of `units` units at `at`; tiles are `tile_bytes` apart.
-  SLUICE_DEVICE void Begin(const uint8_t* at, int64_t tile_bytes, int units) {
-    next_ = at + block_.lane() * 16;
-    tile_bytes_ = tile_bytes;
-    units_ = units;
+  // As UnitStream's.
+  SLUICE_DEVICE void Begin(const StreamLeaf& leaf) {
+    next_ = leaf.at + block_.lane() * 16;
     for (int i = 0; i < kStages; ++i) {
-      if (i < units_) CopyWeights(i);
+      if (i < leaf.units) CopyWeights(i);
       if (kAlone) block_.CommitCopies();
     }
   }
-  // Asks for more of the leaf, for as long as a kernel waits for its inputs.
-  SLUICE_DEVICE void Prefetch() const {
-    constexpr int kMost = 4 * 1024 / (kTiles * kUnitBytes);
-    const int more = units_ - kStages < kMost ? units_ - kStages : kMost;
+  SLUICE_DEVICE void Prefetch(const StreamLeaf& leaf) const {
+    constexpr int kMost = 4 * 1024 / kUnitBytes;
+    const int more =
+        leaf.units - kStages < kMost ? leaf.units - kStages : kMost;
     if (more <= 0 || block_.lane() != 0) return;
-    for (int t = 0; t < kTiles; ++t) {
-      block_.Prefetch(next_ + t * tile_bytes_, more * kUnitBytes);
-    }
+    block_.Prefetch(next_, more * kUnitBytes);
   }
-  // Adds the leaf's chains from column `column` on to `sums`.
-  SLUICE_DEVICE void Multiply(int64_t column, TileC (&sums)[kTiles]) {
-    const int runs = units_ * kRuns;
-    inputs_.Begin(column, runs);
-    if (kAlone) inputs_.EndRound();  // one round has all
+  SLUICE_DEVICE void TakeInputs(const StreamLeaf&) { inputs_.Take(); }
+  template <typename Next>
+  SLUICE_DEVICE void Multiply(const StreamLeaf& leaf, const Next& next,
+                              TileC& sum) {
+    const int runs = leaf.units * kRuns;
+    inputs_.Begin(leaf.column);
+    inputs_.Turn(leaf.column);
     for (int i = 0; !kAlone && i < kInputStages; ++i) {
       if (i < runs) inputs_.Copy(i);
       block_.CommitCopies();
@@ -104,17 +99,15 @@ class BlockStream {
         TileB x[2];
         if (kAlone) {
           // Fewer registers: nothing is moved to runs before.
-          if (i > 0 && (kTiles > 1 || Math::kParts == 2 || i % 2 == 0)) {
-            block_.SyncWarp();
-          }
+          if (i > 0 && (Math::kParts == 2 || i % 2 == 0)) block_.SyncWarp();
           inputs_.Load(begin + i, x);
         } else {
           if (i > 0) block_.template WaitCopies<kInputStages - 1>();
           if (kRuns > 1) place = i % kInputStages;
-          if (place == 0) inputs_.EndRound();
+          if (place == 0) inputs_.Advance();
           inputs_.Load(place, x);
         }
-        MultiplyRun(stage, first, i, heads, x, sums);
+        MultiplyRun(stage, first, i, heads, x, sum);
         if (!kAlone && i + 1 < kAtOnce) {
           NextInputs(place, begin + i + kInputStages < runs);
         }
@@ -131,62 +124,46 @@ class BlockStream {
       }
       if (kRuns == 1) place = place + 1 < kInputStages ? place + 1 : 0;
     }
+    Begin(next());
   }
 
  private:
-  using Heads = typename Math::Head[kTiles][2];
+  using Heads = typename Math::Head[2];
 
-  SLUICE_DEVICE SharedWords UnitAt(int tile, int stage) const {
-    return {words_, block_.warp() * kWeightWords + tile * kTileWords +
-                        stage * Math::kUnitWords};
+  SLUICE_DEVICE SharedWords UnitAt(int stage) const {
+    return {words_, block_.warp() * kWeightWords + stage * Math::kUnitWords};
   }
   SLUICE_DEVICE void LoadHeads(int stage, Heads& heads) const {
-    SLUICE_UNROLL
-    for (int t = 0; t < kTiles; ++t) {
-      for (int half = 0; half < 2; ++half) {
-        heads[t][half].Load(UnitAt(t, stage), block_.lane() / 4 + 8 * half);
-      }
+    for (int half = 0; half < 2; ++half) {
+      heads[half].Load(UnitAt(stage), block_.lane() / 4 + 8 * half);
     }
   }
   static SLUICE_DEVICE void AdvanceHeads(Heads& heads) {
-    SLUICE_UNROLL
-    for (int t = 0; t < kTiles; ++t) {
-      for (int half = 0; half < 2; ++half) heads[t][half].Advance();
-    }
+    for (int half = 0; half < 2; ++half) heads[half].Advance();
   }
   // Run `i` from run `first` on; of four, the heads' first scales are theirs.
   // Size: a run's place, its scales and its activations.
   SLUICE_DEVICE void MultiplyRun(int stage, int first, int i,
                                  const Heads& heads, const TileB (&x)[2],
-                                 TileC (&sums)[kTiles]) {
+                                 TileC& sum) {
     typename Math::Totals totals;
     Math::Sum(block_, x[0], x[1], totals);
-    SLUICE_UNROLL
-    for (int t = 0; t < kTiles; ++t) {
-      const RunCodes codes =
-          Math::Load(UnitAt(t, stage).From(Math::kHeadWords +
-                                           (first + i) * Math::kRunWords),
-                     block_.lane());
-      typename Math::Scales scales[2];
-      for (int half = 0; half < 2; ++half) {
-        heads[t][half].Of(kAtOnce == 2 ? first + i : i, scales[half]);
-      }
-      const TileA weights[2] = {Math::Step(codes, 0), Math::Step(codes, 1)};
-      Math::Multiply(block_, weights, scales, x[0], x[1], totals, sums[t]);
-    }
+    const RunCodes codes = Math::Load(
+        UnitAt(stage).From(Math::kHeadWords + (first + i) * Math::kRunWords),
+        block_.lane());
+    typename Math::Scales scales[2];
+    for (int half = 0; half < 2; ++half) heads[half].Of(i, scales[half]);
+    const TileA weights[2] = {Math::Step(codes, 0), Math::Step(codes, 1)};
+    Math::Multiply(block_, weights, scales, x[0], x[1], totals, sum);
   }
-  // Copies the next unit of each tile.
+  // Copies the next unit.
   SLUICE_DEVICE void CopyWeights(int stage) {
+    const int to = UnitAt(stage).at + block_.lane() * 4;
     SLUICE_UNROLL
-    for (int t = 0; t < kTiles; ++t) {
-      const uint8_t* const from = next_ + t * tile_bytes_;
-      const int to = UnitAt(t, stage).at + block_.lane() * 4;
-      SLUICE_UNROLL
-      for (int i = 0; i < kChunks; i += kWarpLanes) {
-        if (i + kWarpLanes <= kChunks || i + block_.lane() < kChunks) {
-          block_.CopyAsync(words_, to + 4 * i,
-                           reinterpret_cast<const uint32_t*>(from + 16 * i));
-        }
+    for (int i = 0; i < kChunks; i += kWarpLanes) {
+      if (i + kWarpLanes <= kChunks || i + block_.lane() < kChunks) {
+        block_.CopyAsync(words_, to + 4 * i,
+                         reinterpret_cast<const uint32_t*>(next_ + 16 * i));
       }
     }
     next_ += kUnitBytes;
@@ -200,8 +177,6 @@ class BlockStream {
   const Shared<uint32_t> words_;
   Inputs inputs_;
   const uint8_t* next_ = nullptr;  // the lane's bytes of the unit copied next
-  int64_t tile_bytes_ = 0;
-  int units_ = 0;
 };
 
 // What tile_stream.cc needs of a type in units.
@@ -211,8 +186,8 @@ struct BlockUnit {
   static constexpr int kBytes = Math::kTiles.bytes();
   // Unrolled runs need the registers.
   static constexpr int kBlocksAlone = 2;
-  template <int kTiles, int kTokens>
-  using Stream = BlockStream<Math, kTiles, kTokens>;
+  template <int kTokens>
+  using Stream = BlockStream<Math, kTokens>;
 };
 
 }  // namespace sluice::kernels::cuda

@@ -10,9 +10,17 @@
 
 namespace sluice::kernels::cuda {
 
-// The activations of a warp's leaf for up to kTokens tokens, which arrive with
-// the weights: every lane copies what it will read itself. Stages are
-// UnitStream's.
+// Units of a weight's row tile, one after the other, and the column at which
+// they begin. No units: there is no leaf.
+struct StreamLeaf {
+  const uint8_t* at = nullptr;
+  int units = 0;
+  int column = 0;
+};
+
+// Where the activations of a block's products are for up to kTokens tokens:
+// they arrive with the weights, every lane copies what it will read itself.
+// Stages are UnitStream's.
 template <typename Unit, int kTokens, int kStages>
 class StageInputs {
  public:
@@ -29,15 +37,21 @@ class StageInputs {
         words_(block.Allocate<uint32_t>(block.threads() / kWarpLanes *
                                         (kStages * kUnitWords))) {}
 
-  SLUICE_DEVICE void Begin(int64_t column, int) { next_ = row_ + column; }
-  // Copies the unit `i` behind the next one to stage `i`.
+  SLUICE_DEVICE void Take() {}
+  // The next round's copies are of columns from `column` on.
+  SLUICE_DEVICE void Turn(int64_t column) { next_ = row_ + column; }
+  // They are of those behind the last round's.
+  SLUICE_DEVICE void Advance() { next_ += kStages * Unit::kColumns; }
+  // Copies the unit `i` of the next round to stage `i`.
   SLUICE_DEVICE void Copy(int i) {
     for (int q = 0; q < Unit::kQuads; ++q) {
       block_.CopyAsync(words_, At(i, q),
                        next_ + i * Unit::kColumns + q * kTileSide);
     }
   }
-  SLUICE_DEVICE void EndRound() { next_ += kStages * Unit::kColumns; }
+  // The units that are loaded next begin at `column`.
+  SLUICE_DEVICE void Begin(int64_t) {}
+  SLUICE_DEVICE void EndRound() {}
   SLUICE_DEVICE void Load(int i, TileB (&x)[Unit::kQuads]) const {
     for (int q = 0; q < Unit::kQuads; ++q) {
       const TileA floats = LoadTile(words_, At(i, q));
@@ -60,60 +74,55 @@ class StageInputs {
   const uint32_t* next_ = nullptr;
 };
 
-// The same of a token alone: a leaf's are rounded when it begins. All columns
-// of operand B are that token.
+// The same of a token alone: the block rounds all columns once. All columns of
+// operand B are that token.
 template <typename Unit, int kStages>
 class StageInputs<Unit, 1, kStages> {
  public:
   static constexpr int kUnitWords = Unit::kColumns / 2;
   static constexpr int kLaneWords = kUnitWords / 4;
   static constexpr bool kCopies = false;
-  // `columns`: of a leaf, at most.
-  static size_t SharedBytes(int warps, int64_t columns) {
-    return sizeof(uint32_t) * static_cast<size_t>(warps * (columns / 2));
+  static size_t SharedBytes(int, int64_t columns) {
+    return sizeof(uint32_t) * static_cast<size_t>(columns / 2);
   }
 
   SLUICE_DEVICE StageInputs(Block& block, const float* row, int64_t columns)
       : block_(block),
         row_(row),
-        words_(block.Allocate<uint32_t>(block.threads() / kWarpLanes *
-                                        (columns / 2))),
-        begin_(block.warp() * static_cast<int>(columns / 2)) {}
+        columns_(static_cast<int>(columns)),
+        words_(block.Allocate<uint32_t>(columns / 2)) {}
 
-  SLUICE_DEVICE void Begin(int64_t column, int units) {
-    // Registers are few where a tile's stages are many.
-    constexpr int kAtOnce = kStages == 8 ? 4 : 8;
-    const float* const from = row_ + column;
-    const int end = units * Unit::kColumns;
-    // Others of the warp may read the leaf before.
-    block_.SyncWarp();
-    for (int c = ComputedHere(block_.lane()) * 4; c < end;
-         c += kAtOnce * 4 * kWarpLanes) {
+  // Rounds the row. All threads call.
+  SLUICE_DEVICE void Take() {
+    constexpr int kAtOnce = 4;
+    const int step = 4 * block_.threads();
+    for (int c = ComputedHere(block_.thread()) * 4; c < columns_;
+         c += kAtOnce * step) {
       Quad quads[kAtOnce];
       SLUICE_UNROLL
       for (int i = 0; i < kAtOnce; ++i) {
-        const int at = c + i * 4 * kWarpLanes;
-        if (at < end) quads[i] = LoadQuad(from + at);
+        if (c + i * step < columns_) quads[i] = LoadQuad(row_ + c + i * step);
       }
       SLUICE_UNROLL
       for (int i = 0; i < kAtOnce; ++i) {
-        const int at = c + i * 4 * kWarpLanes;
-        if (at < end) Set(at, PackQuad(quads[i]));
+        if (c + i * step < columns_) Set(c + i * step, PackQuad(quads[i]));
       }
     }
-    block_.SyncWarp();
-    next_ = begin_ + block_.lane() % 4 * kLaneWords;
+    block_.Sync();
   }
+  SLUICE_DEVICE void Turn(int64_t) {}
+  SLUICE_DEVICE void Advance() {}
   SLUICE_DEVICE void Copy(int) {}
-  SLUICE_DEVICE void EndRound() {
-    round_ = next_;
-    next_ += kStages * kUnitWords;
+  SLUICE_DEVICE void Begin(int64_t column) {
+    at_ = static_cast<int>(column / Unit::kColumns) * kUnitWords +
+          block_.lane() % 4 * kLaneWords;
   }
+  SLUICE_DEVICE void EndRound() { at_ += kStages * kUnitWords; }
   SLUICE_DEVICE void Load(int i, TileB (&x)[Unit::kQuads]) const {
     if constexpr (Unit::kQuads == 1) {
-      x[0] = LoadHalfTile(words_, round_ + i * kUnitWords);
+      x[0] = LoadHalfTile(words_, at_ + i * kUnitWords);
     } else {
-      const TileA both = LoadTile(words_, round_ + i * kUnitWords);
+      const TileA both = LoadTile(words_, at_ + i * kUnitWords);
       x[0] = {{both.words[0], both.words[1]}};
       x[1] = {{both.words[2], both.words[3]}};
     }
@@ -123,7 +132,7 @@ class StageInputs<Unit, 1, kStages> {
   // Puts four columns where lanes read: [unit][lane of four][quad].
   SLUICE_DEVICE void Set(int column, const TileB& quad) const {
     const int in_unit = column % Unit::kColumns;
-    const int at = begin_ + column / Unit::kColumns * kUnitWords +
+    const int at = column / Unit::kColumns * kUnitWords +
                    in_unit % kTileSide / 4 * kLaneWords +
                    in_unit / kTileSide * 2;
     words_.Set(at, quad.words[0]);
@@ -132,10 +141,9 @@ class StageInputs<Unit, 1, kStages> {
 
   Block& block_;
   const float* const row_;
+  const int columns_;
   const Shared<uint32_t> words_;
-  const int begin_;  // of the warp's words
-  int round_ = 0;    // the lane's words of a round's first unit
-  int next_ = 0;
+  int at_ = 0;  // the lane's words of a round's first unit
 };
 
 }  // namespace sluice::kernels::cuda

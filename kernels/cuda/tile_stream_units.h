@@ -13,7 +13,7 @@
 
 namespace sluice::kernels::cuda {
 
-template <typename Unit, int kTiles, int kTokens>
+template <typename Unit, int kTokens>
 class UnitStream;
 
 // A step of BF16 weights, or a run of codes: kColumns columns of 16 rows in
@@ -28,8 +28,8 @@ struct Bf16Unit {
   static constexpr int kWords = 4;
   // Blocks of a multiprocessor that read the weight for one token.
   static constexpr int kBlocksAlone = 3;
-  template <int kTiles, int kTokens>
-  using Stream = UnitStream<Bf16Unit, kTiles, kTokens>;
+  template <int kTokens>
+  using Stream = UnitStream<Bf16Unit, kTokens>;
 
   // Where a lane's bytes are in a unit.
   static SLUICE_DEVICE int FirstOf(int lane) { return lane * 16; }
@@ -59,8 +59,8 @@ struct RunUnit {
   static constexpr int kScaleWords = kLayout.scale_bytes / 2;
   static constexpr int kWords = kCodeWords + kScaleWords;
   static constexpr int kBlocksAlone = 3;
-  template <int kTiles, int kTokens>
-  using Stream = UnitStream<RunUnit<Codes>, kTiles, kTokens>;
+  template <int kTokens>
+  using Stream = UnitStream<RunUnit<Codes>, kTokens>;
 
   static SLUICE_DEVICE int FirstOf(int lane) {
     return kLayout.codes() + lane * kLayout.lane_bytes;
@@ -103,114 +103,143 @@ struct RunUnit {
   }
 };
 
-// A warp's chains of one leaf for kTiles tiles of 16 rows, of at most kTokens
-// tokens. kStages units of each are on their way at once: every lane copies to
-// shared memory what it will read itself, so no lane waits for another; what it
-// has read it has multiplied before it copies to the same place again.
-template <typename Unit, int kTiles, int kTokens>
+// A warp's chains of leaves, one leaf after another, of at most kTokens tokens.
+// kStages units are on their way at once, those of the next leaf behind those
+// of the last: every lane copies to shared memory what it will read itself, so
+// no lane waits for another; what it has read it has multiplied before it
+// copies to the same place again.
+template <typename Unit, int kTokens>
 class UnitStream {
  public:
   // Two quads of eight tokens would leave a multiprocessor one block.
-  static constexpr int kStages =
-      (kTokens > 1 && Unit::kQuads == 2 ? 4 : 8) / kTiles;
+  static constexpr int kStages = kTokens > 1 && Unit::kQuads == 2 ? 4 : 8;
+  // Units that are waited for together.
+  static constexpr int kAtOnce = kTokens > 1 ? 1 : 2;
   static constexpr int kUnitWords = Unit::kWords * kWarpLanes;
-  static constexpr int kStageWords = kTiles * kUnitWords;
   using Inputs = StageInputs<Unit, kTokens, kStages>;
 
-  // `columns`: of a leaf, at most.
+  // `columns`: of the weight.
   static size_t SharedBytes(int warps, int64_t columns) {
     return sizeof(uint32_t) *
-               static_cast<size_t>(warps * kStages * kStageWords) +
+               static_cast<size_t>(warps * kStages * kUnitWords) +
            Inputs::SharedBytes(warps, columns);
   }
 
   // `row`: of x, of the lane's token, or of any where the lane has none: its
-  // sums are not those of others. Leaves have `columns` columns at most.
+  // sums are not those of others.
   SLUICE_DEVICE UnitStream(Block& block, const float* row, int64_t columns)
       : block_(block),
         words_(block.Allocate<uint32_t>(block.threads() / kWarpLanes *
-                                        (kStages * kStageWords))),
+                                        (kStages * kUnitWords))),
         inputs_(block, row, columns) {}
 
-  // Begins a leaf of `units` units at `at`; tiles are `tile_bytes` apart.
-  SLUICE_DEVICE void Begin(const uint8_t* at, int64_t tile_bytes, int units) {
-    SLUICE_UNROLL
-    for (int t = 0; t < kTiles; ++t) {
-      first_[t] = at + t * tile_bytes + Unit::FirstOf(block_.lane());
-      second_[t] = at + t * tile_bytes + Unit::SecondOf(block_.lane());
-    }
-    units_ = units;
+  // Asks for the first units of the warp's first leaf.
+  SLUICE_DEVICE void Begin(const StreamLeaf& leaf) {
+    Turn(leaf);
     SLUICE_UNROLL
     for (int i = 0; i < kStages; ++i) {
-      if (i < units_) CopyWeights(i);
-      if (!Inputs::kCopies) block_.CommitCopies();
+      if (i < leaf.units) CopyWeights(i);
+      if (!Inputs::kCopies && i % kAtOnce == kAtOnce - 1) block_.CommitCopies();
     }
   }
-  // Asks for more of the leaf, for as long as a kernel waits for its inputs.
-  SLUICE_DEVICE void Prefetch() const {
-    constexpr int kMost = 4 * 1024 / (kTiles * Unit::kBytes);
-    const int more = units_ - kStages < kMost ? units_ - kStages : kMost;
+  // Asks for more of it, for as long as a kernel waits for its inputs.
+  SLUICE_DEVICE void Prefetch(const StreamLeaf& leaf) const {
+    constexpr int kMost = 4 * 1024 / Unit::kBytes;
+    const int more =
+        leaf.units - kStages < kMost ? leaf.units - kStages : kMost;
     if (more <= 0 || block_.lane() != 0) return;
-    for (int t = 0; t < kTiles; ++t) {
-      block_.Prefetch(first_[t] - Unit::FirstOf(0) + kStages * Unit::kBytes,
-                      more * Unit::kBytes);
-    }
+    block_.Prefetch(leaf.at + kStages * Unit::kBytes, more * Unit::kBytes);
   }
-  // Adds the leaf's chains from column `column` on to `sums`.
-  SLUICE_DEVICE void Multiply(int64_t column, TileC (&sums)[kTiles]) {
-    inputs_.Begin(column, units_);
+  // Takes the activations, once they are there. All threads of a block call.
+  SLUICE_DEVICE void TakeInputs(const StreamLeaf& leaf) {
+    inputs_.Take();
+    if (!Inputs::kCopies) return;
+    static_assert(!Inputs::kCopies || kAtOnce == 1);
+    inputs_.Turn(leaf.column);
     SLUICE_UNROLL
-    for (int i = 0; Inputs::kCopies && i < kStages; ++i) {
-      if (i < units_) inputs_.Copy(i);
+    for (int i = 0; i < kStages; ++i) {
+      if (i < leaf.units) inputs_.Copy(i);
       block_.CommitCopies();
     }
-    for (int left = units_; left > 0; left -= kStages) {
-      SLUICE_UNROLL
-      for (int t = 0; t < kTiles; ++t) {
-        first_[t] += kStages * Unit::kBytes;
-        second_[t] += kStages * Unit::kBytes;
+  }
+  // Adds the chains of `leaf`, which has begun, to `sum`; begins the leaf that
+  // next() says.
+  template <typename Next>
+  SLUICE_DEVICE void Multiply(const StreamLeaf& leaf, const Next& next,
+                              TileC& sum) {
+    inputs_.Begin(leaf.column);
+    for (int left = leaf.units; left > 0; left -= kStages) {
+      int coming = left - kStages;
+      if (coming > 0) {
+        first_ += kStages * Unit::kBytes;
+        second_ += kStages * Unit::kBytes;
+        inputs_.Advance();
+      } else {
+        const StreamLeaf after = next();
+        coming = after.units;
+        Turn(after);
+        inputs_.Turn(after.column);
+      }
+      if (left >= kStages && coming >= kStages) {
+        WholeRound(sum);
+      } else {
+        PartOfRound(left, coming, sum);
       }
       inputs_.EndRound();
-      SLUICE_UNROLL
-      for (int i = 0; i < kStages; ++i) {
-        if (i >= left) break;
-        block_.template WaitCopies<kStages - 1>();
-        TileB x[Unit::kQuads];
-        inputs_.Load(i, x);
-        SLUICE_UNROLL
-        for (int t = 0; t < kTiles; ++t) {
-          Unit::Multiply(block_, words_, WeightAt(i) + t * kUnitWords, x,
-                         sums[t]);
-        }
-        if (i + kStages < left) {
-          CopyWeights(i);
-          inputs_.Copy(i);
-        }
-        block_.CommitCopies();
-      }
     }
   }
 
  private:
+  // The next round's copies are a leaf's first.
+  SLUICE_DEVICE void Turn(const StreamLeaf& leaf) {
+    first_ = leaf.at + Unit::FirstOf(block_.lane());
+    second_ = leaf.at + Unit::SecondOf(block_.lane());
+  }
+  // Multiplies kStages units and copies as many to their places.
+  SLUICE_DEVICE void WholeRound(TileC& sum) {
+    SLUICE_ROLL
+    for (int i = 0; i < kStages; i += 2 * kAtOnce) {
+      UnitsAt(i, i + kAtOnce, i + kAtOnce, sum);
+      UnitsAt(i + kAtOnce, i + 2 * kAtOnce, i + 2 * kAtOnce, sum);
+    }
+  }
+  // Multiplies `left` units, kStages at most, and copies `coming`.
+  SLUICE_DEVICE void PartOfRound(int left, int coming, TileC& sum) {
+    SLUICE_ROLL
+    for (int i = 0; i < kStages; i += kAtOnce) UnitsAt(i, left, coming, sum);
+  }
+  // Does so for kAtOnce units from stage `begin` on.
+  SLUICE_DEVICE void UnitsAt(int begin, int left, int coming, TileC& sum) {
+    block_.template WaitCopies<kStages / kAtOnce - 1>();
+    SLUICE_UNROLL
+    for (int i = begin; i < begin + kAtOnce; ++i) {
+      if (i >= left) break;
+      TileB x[Unit::kQuads];
+      inputs_.Load(i, x);
+      Unit::Multiply(block_, words_, WeightAt(i), x, sum);
+    }
+    SLUICE_UNROLL
+    for (int i = begin; i < begin + kAtOnce; ++i) {
+      if (i >= coming) break;
+      CopyWeights(i);
+      inputs_.Copy(i);
+    }
+    block_.CommitCopies();
+  }
   // Where the warp's stage `i` begins.
   SLUICE_DEVICE int WeightAt(int i) const {
-    return block_.warp() * (kStages * kStageWords) + i * kStageWords;
+    return block_.warp() * (kStages * kUnitWords) + i * kUnitWords;
   }
   SLUICE_DEVICE void CopyWeights(int i) {
-    SLUICE_UNROLL
-    for (int t = 0; t < kTiles; ++t) {
-      Unit::Copy(block_, first_[t] + i * Unit::kBytes,
-                 second_[t] + i * Unit::kBytes, words_,
-                 WeightAt(i) + t * kUnitWords);
-    }
+    Unit::Copy(block_, first_ + i * Unit::kBytes, second_ + i * Unit::kBytes,
+               words_, WeightAt(i));
   }
 
   Block& block_;
   const Shared<uint32_t> words_;
   Inputs inputs_;
-  const uint8_t* first_[kTiles];  // the lane's bytes of the leaf's next units
-  const uint8_t* second_[kTiles];
-  int units_ = 0;
+  const uint8_t* first_ = nullptr;  // the lane's bytes of a round's first unit
+  const uint8_t* second_ = nullptr;
 };
 
 }  // namespace sluice::kernels::cuda
