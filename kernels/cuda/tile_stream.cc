@@ -12,11 +12,16 @@ namespace {
 
 constexpr int kStreamThreads = 256;
 constexpr int kStreamWarps = kStreamThreads / kWarpLanes;
+// A weight that has time to come near while attention runs, and room in the
+// level-2 cache of any GPU of 40 MB of it.
+constexpr int64_t kPrefetchedBytes = int64_t{34} << 20;
 
 struct StreamArgs {
   TileArgs tile;
   StreamEnd end;
   int64_t group_blocks;  // that share a tile of tokens or a group
+  // Whether all of the weight comes near while kernels before still run.
+  int64_t prefetches_all;
 };
 
 // The sum of leaves [begin, end), of which get(i) has the float of leaf i: in
@@ -78,6 +83,7 @@ class StreamBlock {
     stream_.Begin(first);
     if (waits) {
       stream_.Prefetch(first);
+      if (a_.prefetches_all != 0) PrefetchLeaves(row_tile);
       block_.WaitForInputs();
     }
     stream_.TakeInputs(first);
@@ -128,6 +134,15 @@ class StreamBlock {
                   (a_.tile.cols / Unit::kColumns * Unit::kBytes) +
               int64_t{leaf.column / Unit::kColumns} * Unit::kBytes;
     return leaf;
+  }
+  // Asks for the warp's leaves of a row tile behind its first.
+  SLUICE_DEVICE void PrefetchLeaves(int32_t row_tile) {
+    if (block_.lane() != 0) return;
+    for (int i = block_.warp() + kStreamWarps; i < Leaves();
+         i += kStreamWarps) {
+      const StreamLeaf leaf = LeafAt(row_tile, i);
+      block_.Prefetch(leaf.at, leaf.units * Unit::kBytes);
+    }
   }
   // Where an output's sums of leaves begin. A cell: token, then row.
   SLUICE_DEVICE int64_t PartialsAt(int buffer, int cell) const {
@@ -286,6 +301,9 @@ void StartUnits(Stream stream, StreamArgs args, int64_t max_groups) {
   blocks *= limits.multiprocessors;
   // Of several tokens' groups there may be far fewer.
   if (kTokens > 1 && args.tile.grouped.groups != nullptr) blocks *= 4;
+  const int64_t weight_bytes = args.tile.rows * args.tile.cols /
+                               (kTileSide * Unit::kColumns) * (Unit::kBytes);
+  args.prefetches_all = weight_bytes <= kPrefetchedBytes ? 1 : 0;
   args.group_blocks = std::min(Kernel::Tile::RowTiles(args),
                                std::max<int64_t>(blocks / groups, 1));
   Launch<Kernel>(stream, args.group_blocks * groups, bytes, args);
@@ -320,7 +338,7 @@ bool CanStream(Stream stream, const TileArgs& args, WeightType type,
            using Unit = decltype(unit);
            // Of any count of tokens: it chooses no other path.
            return HasWholeUnits<Unit>(args.shards) &&
-                  MostSharedBytes<Unit>({args, end, 0}) <=
+                  MostSharedBytes<Unit>({args, end, 0, 0}) <=
                       LimitsOf(stream).shared_bytes;
          });
 }
@@ -328,7 +346,7 @@ bool CanStream(Stream stream, const TileArgs& args, WeightType type,
 void StartStream(Stream stream, const TileArgs& args, WeightType type,
                  const StreamEnd& end, int64_t max_groups) {
   SLUICE_CHECK(!end.adds || args.shards.num_outputs == 1);
-  const StreamArgs all = {args, end, 0};
+  const StreamArgs all = {args, end, 0, 0};
   const bool alone = args.grouped.groups != nullptr
                          ? args.grouped.tile_rows == 1
                          : args.x.rows == 1;
