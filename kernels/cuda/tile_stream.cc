@@ -68,17 +68,18 @@ class StreamBlock {
       : block_(block),
         a_(a),
         weight_(static_cast<const uint8_t*>(tile.w)),
-        bias_(tile.bias),
+        bias_at_(tile.bias == nullptr
+                     ? 0
+                     : static_cast<int32_t>(tile.bias - a.tile.bias)),
         out_(static_cast<int32_t>(tile.out)),
         tokens_(kAlone ? 1 : tile.tokens),
         stream_(block, RowOf(block, a, tile), a.tile.cols),
-        partials_(block.Allocate<float>(kBuffers * kCells * Pitch(a))),
-        row_tiles_(static_cast<int32_t>(RowTiles(a))) {}
+        partials_(block.Allocate<float>(kBuffers * kCells * Pitch(a))) {}
 
   // `waits`: for what kernels before write, all but the weights.
   SLUICE_DEVICE void Run(bool waits) {
     const auto blocks = static_cast<int32_t>(a_.group_blocks);
-    int32_t row_tile = static_cast<int32_t>(block_.index() % blocks);
+    int32_t row_tile = static_cast<int32_t>(block_.index()) % blocks;
     const StreamLeaf first = LeafAt(row_tile, block_.warp());
     stream_.Begin(first);
     if (waits) {
@@ -87,7 +88,7 @@ class StreamBlock {
       block_.WaitForInputs();
     }
     stream_.TakeInputs(first);
-    for (int buffer = 0; row_tile < row_tiles_; row_tile += blocks) {
+    for (int buffer = 0; row_tile < RowTiles(); row_tile += blocks) {
       for (int i = block_.warp(); i < Leaves(); i += kStreamWarps) {
         const auto next = [&] {
           return i + kStreamWarps < Leaves()
@@ -116,6 +117,9 @@ class StreamBlock {
     return a.tile.x.data +
            tile.In(token < tile.tokens ? token : 0) * a.tile.x.stride;
   }
+  SLUICE_DEVICE int32_t RowTiles() const {
+    return static_cast<int32_t>(RowTiles(a_));
+  }
   // Of a row tile, and of the one that it is gated with.
   SLUICE_DEVICE int Leaves() const {
     return a_.tile.shards.num_shards * (a_.end.gated ? 2 : 1);
@@ -124,13 +128,13 @@ class StreamBlock {
   SLUICE_DEVICE StreamLeaf LeafAt(int32_t row_tile, int i) const {
     const ShardArgs& shards = a_.tile.shards;
     StreamLeaf leaf;
-    if (row_tile >= row_tiles_ || i >= Leaves()) return leaf;
+    if (row_tile >= RowTiles() || i >= Leaves()) return leaf;
     const bool second = i >= shards.num_shards;
     const int32_t s = second ? i - shards.num_shards : i;
     leaf.column = shards.bounds[s];
     leaf.units = (shards.bounds[s + 1] - leaf.column) / Unit::kColumns;
     leaf.at = weight_ +
-              int64_t{second ? row_tile + row_tiles_ : row_tile} *
+              int64_t{second ? row_tile + RowTiles() : row_tile} *
                   (a_.tile.cols / Unit::kColumns * Unit::kBytes) +
               int64_t{leaf.column / Unit::kColumns} * Unit::kBytes;
     return leaf;
@@ -164,12 +168,13 @@ class StreamBlock {
     float second_bias = 0.0f;
     float before = 0.0f;  // of the first output
   };
-  SLUICE_DEVICE Addends AddendsOf(int64_t token, int64_t row) const {
+  SLUICE_DEVICE Addends AddendsOf(int64_t token, int row) const {
     Addends addends;
-    if (bias_ != nullptr) {
-      addends.bias = bias_[row];
+    if (a_.tile.bias != nullptr) {
+      const int at = bias_at_ + row;
+      addends.bias = a_.tile.bias[at];
       if (a_.end.gated) {
-        addends.second_bias = bias_[row + int64_t{row_tiles_} * kTileSide];
+        addends.second_bias = a_.tile.bias[at + RowTiles() * kTileSide];
       }
     }
     const ShardArgs& shards = a_.tile.shards;
@@ -183,7 +188,7 @@ class StreamBlock {
   SLUICE_DEVICE void Finish(int32_t row_tile, int buffer) {
     const int begin = block_.warp() * kOwnCells;
     const int cell = begin + block_.lane();
-    const int64_t row = int64_t{row_tile} * kTileSide + cell % kTileSide;
+    const int row = row_tile * kTileSide + cell % kTileSide;
     const int token = cell / kTileSide;
     const bool stores = block_.lane() < kOwnCells && token < tokens_ &&
                         row < (a_.end.gated ? a_.tile.rows / 2 : a_.tile.rows);
@@ -216,12 +221,12 @@ class StreamBlock {
     return own;
   }
   // Size: an output's place, its sums and what is added.
-  SLUICE_DEVICE void Store(int32_t o, int64_t row, int64_t token, float sum,
+  SLUICE_DEVICE void Store(int32_t o, int row, int64_t token, float sum,
                            float second, const Addends& addends) const {
     const ShardArgs& shards = a_.tile.shards;
-    if (bias_ != nullptr) sum = sum + addends.bias;
+    if (a_.tile.bias != nullptr) sum = sum + addends.bias;
     if (a_.end.gated) {
-      if (bias_ != nullptr) second = second + addends.second_bias;
+      if (a_.tile.bias != nullptr) second = second + addends.second_bias;
       sum = a_.end.activation.kind == Activation::Kind::kSilu
                 ? SiluGate(sum, second)
                 : ClampedGate(sum, second, a_.end.activation.limit);
@@ -233,12 +238,11 @@ class StreamBlock {
   Block& block_;
   const StreamArgs& a_;
   const uint8_t* const weight_;
-  const float* const bias_;
+  const int32_t bias_at_;  // where its own begin among all biases
   const int32_t out_;
   const int tokens_;
   Stream stream_;  // first, so that its places are constants
   const Shared<float> partials_;
-  const int32_t row_tiles_;
 };
 
 // kTokens: of a tile, at most.
@@ -255,9 +259,10 @@ struct StreamKernel {
     const bool grouped = t.grouped.groups != nullptr;
     // Which weight it is stands among the inputs.
     if (grouped) block.WaitForInputs();
+    const int32_t group = static_cast<int32_t>(block.index()) /
+                          static_cast<int32_t>(a.group_blocks);
     ProductTile tile;
-    if (!FindTile(t.grouped, block.index() / a.group_blocks, t.x.rows, t.w,
-                  t.bias, t.rows, tile)) {
+    if (!FindTile(t.grouped, group, t.x.rows, t.w, t.bias, t.rows, tile)) {
       return;
     }
     Tile(block, a, tile).Run(!grouped);

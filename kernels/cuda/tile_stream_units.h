@@ -41,6 +41,7 @@ struct Bf16Unit {
     block.CopyAsync(words, at + block.lane() * 4,
                     reinterpret_cast<const uint32_t*>(first));
   }
+  template <bool>
   static SLUICE_DEVICE void Multiply(Block& block,
                                      const Shared<uint32_t>& words, int at,
                                      const TileB (&x)[kQuads], TileC& sum) {
@@ -81,7 +82,8 @@ struct RunUnit {
   static SLUICE_DEVICE int ScalesAt(const Block& block, int at) {
     return at + kCodeWords * kWarpLanes + block.lane() * kScaleWords;
   }
-  // Size: as Bf16Unit's.
+  // kAlone: of a lane's two tokens the first is summed. Size: as Bf16Unit's.
+  template <bool kAlone>
   static SLUICE_DEVICE void Multiply(Block& block,
                                      const Shared<uint32_t>& words, int at,
                                      const TileB (&x)[kQuads], TileC& sum) {
@@ -97,7 +99,7 @@ struct RunUnit {
     block.MultiplyTile(Codes::Step(codes, 1), x[1], part);
     float scales[2];
     LoadScales<Codes::kType>(words, ScalesAt(block, at), scales);
-    for (int v = 0; v < 4; ++v) {
+    for (int v = 0; v < 4; v += kAlone ? 2 : 1) {
       sum.values[v] = Fma(part.values[v], scales[v / 2], sum.values[v]);
     }
   }
@@ -172,7 +174,6 @@ class UnitStream {
       int coming = left - kStages;
       if (coming > 0) {
         first_ += kStages * Unit::kBytes;
-        second_ += kStages * Unit::kBytes;
         inputs_.Advance();
       } else {
         const StreamLeaf after = next();
@@ -193,7 +194,6 @@ class UnitStream {
   // The next round's copies are a leaf's first.
   SLUICE_DEVICE void Turn(const StreamLeaf& leaf) {
     first_ = leaf.at + Unit::FirstOf(block_.lane());
-    second_ = leaf.at + Unit::SecondOf(block_.lane());
   }
   // Multiplies kStages units and copies as many to their places.
   SLUICE_DEVICE void WholeRound(TileC& sum) {
@@ -216,7 +216,8 @@ class UnitStream {
       if (i >= left) break;
       TileB x[Unit::kQuads];
       inputs_.Load(i, x);
-      Unit::Multiply(block_, words_, WeightAt(i), x, sum);
+      Unit::template Multiply<kTokens == 1>(block_, words_, WeightAt(i), x,
+                                            sum);
     }
     SLUICE_UNROLL
     for (int i = begin; i < begin + kAtOnce; ++i) {
@@ -231,7 +232,10 @@ class UnitStream {
     return block_.warp() * (kStages * kUnitWords) + i * kUnitWords;
   }
   SLUICE_DEVICE void CopyWeights(int i) {
-    Unit::Copy(block_, first_ + i * Unit::kBytes, second_ + i * Unit::kBytes,
+    const int lane = block_.lane();
+    const uint8_t* const second =
+        first_ + (Unit::SecondOf(lane) - Unit::FirstOf(lane));
+    Unit::Copy(block_, first_ + i * Unit::kBytes, second + i * Unit::kBytes,
                words_, WeightAt(i));
   }
 
@@ -239,7 +243,6 @@ class UnitStream {
   const Shared<uint32_t> words_;
   Inputs inputs_;
   const uint8_t* first_ = nullptr;  // the lane's bytes of a round's first unit
-  const uint8_t* second_ = nullptr;
 };
 
 }  // namespace sluice::kernels::cuda
