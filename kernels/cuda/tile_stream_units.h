@@ -197,35 +197,56 @@ class UnitStream {
   }
   // Multiplies kStages units and copies as many to their places.
   SLUICE_DEVICE void WholeRound(TileC& sum) {
+    // So many in a turn of the loop: more would need more registers.
+    constexpr int kInTurn = 2 * kAtOnce;
     SLUICE_ROLL
-    for (int i = 0; i < kStages; i += 2 * kAtOnce) {
-      UnitsAt(i, i + kAtOnce, i + kAtOnce, sum);
-      UnitsAt(i + kAtOnce, i + 2 * kAtOnce, i + 2 * kAtOnce, sum);
+    for (int i = 0; i < kStages; i += kInTurn) {
+      SLUICE_UNROLL
+      for (int u = i; u < i + kInTurn; u += kAtOnce) {
+        block_.template WaitCopies<kStages / kAtOnce - 1>();
+        MultiplyUnits<kAtOnce>(u, sum);
+        CopyUnits<kAtOnce>(u);
+        block_.CommitCopies();
+      }
     }
   }
   // Multiplies `left` units, kStages at most, and copies `coming`.
   SLUICE_DEVICE void PartOfRound(int left, int coming, TileC& sum) {
     SLUICE_ROLL
-    for (int i = 0; i < kStages; i += kAtOnce) UnitsAt(i, left, coming, sum);
+    for (int i = 0; i < kStages; i += kAtOnce) {
+      block_.template WaitCopies<kStages / kAtOnce - 1>();
+      if (i + kAtOnce <= left) {
+        MultiplyUnits<kAtOnce>(i, sum);
+      } else if (i < left) {
+        MultiplyUnits<1>(i, sum);
+      }
+      if (i + kAtOnce <= coming) {
+        CopyUnits<kAtOnce>(i);
+      } else if (i < coming) {
+        CopyUnits<1>(i);
+      }
+      block_.CommitCopies();
+    }
   }
-  // Does so for kAtOnce units from stage `begin` on.
-  SLUICE_DEVICE void UnitsAt(int begin, int left, int coming, TileC& sum) {
-    block_.template WaitCopies<kStages / kAtOnce - 1>();
+  // Of the units in stages from `begin` on.
+  template <int kCount>
+  SLUICE_DEVICE void MultiplyUnits(int begin, TileC& sum) {
     SLUICE_UNROLL
-    for (int i = begin; i < begin + kAtOnce; ++i) {
-      if (i >= left) break;
+    for (int i = begin; i < begin + kCount; ++i) {
       TileB x[Unit::kQuads];
       inputs_.Load(i, x);
       Unit::template Multiply<kTokens == 1>(block_, words_, WeightAt(i), x,
                                             sum);
     }
+  }
+  // Of those that come there.
+  template <int kCount>
+  SLUICE_DEVICE void CopyUnits(int begin) {
     SLUICE_UNROLL
-    for (int i = begin; i < begin + kAtOnce; ++i) {
-      if (i >= coming) break;
+    for (int i = begin; i < begin + kCount; ++i) {
       CopyWeights(i);
       inputs_.Copy(i);
     }
-    block_.CommitCopies();
   }
   // Where the warp's stage `i` begins.
   SLUICE_DEVICE int WeightAt(int i) const {
