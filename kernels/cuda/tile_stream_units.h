@@ -1,6 +1,8 @@
 #ifndef SLUICE_KERNELS_CUDA_TILE_STREAM_UNITS_H_
 #define SLUICE_KERNELS_CUDA_TILE_STREAM_UNITS_H_
 
+// Size: units, and the ring that brings them: whole rounds and parts of one.
+
 #include <cuda_device/device.h>
 
 #include <cstdint>
