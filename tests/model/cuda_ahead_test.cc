@@ -14,6 +14,7 @@
 #include "tests/model/expect_same.h"
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
+#include "tests/stage/stage_loop_fixture.h"
 #include "tests/testing/shared_data.h"
 
 namespace sluice::testing {
@@ -177,6 +178,49 @@ TEST_P(CudaAheadTest, AnEpochEndsWithStepsInFlight) {
   pipeline->GenerateAhead(asks, 2);
   pipeline->Restart(Epoch(2));
   ExpectSame(pipeline->GenerateAhead(asks), want);
+}
+
+// A step that goes ahead computes before its turn: its trace tells its turn.
+TEST_P(CudaAheadTest, TracedStepsThatGoAheadFollowEachOther) {
+  const auto stage = Stage::Load(OptionsOf(path_, Numerics::kCanonical).stage);
+  ASSERT_TRUE(stage.ok()) << stage.status();
+  RecordingSink sink;
+  StageLoop loop(stage->get(), &sink, 8);
+  loop.Start();
+  StepPlan plan;
+  plan.started = {{SequenceId(1), AsksOf(path_)[1].sampling, 2, {3, 4}, {}}};
+  Chunk& chunk = plan.chunks.emplace_back();
+  chunk.sequence = SequenceId(1);
+  chunk.tokens = {3, 4};
+  chunk.logits = LogitsWanted::kLast;
+  chunk.samples = true;
+  chunk.new_blocks.resize((*stage)->info().limits.num_kv_groups);
+  for (size_t g = 0; g < chunk.new_blocks.size(); ++g) {
+    chunk.new_blocks[g] = {BlockId(static_cast<int32_t>(g))};
+  }
+  constexpr int kSteps = 4;
+  for (int step = 0; step < kSteps; ++step) {
+    plan.step_id = StepId(static_cast<uint64_t>(step));
+    plan.trace.emplace();
+    ASSERT_TRUE(loop.Push({plan, {}}).ok());
+    plan.started = {};
+    plan.chunks[0].start = step + 2;
+    plan.chunks[0].tokens = {0};
+    plan.chunks[0].new_blocks = {};
+    plan.chunks[0].sampled_by = StepId(static_cast<uint64_t>(step));
+  }
+  int64_t stopped = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    const StepOutput output = sink.AwaitStep();
+    ASSERT_TRUE(output.plan.trace.has_value());
+    ASSERT_EQ(output.plan.trace->stages.size(), 1u);
+    const StageTrace& part = output.plan.trace->stages[0];
+    EXPECT_GE(part.compute.start_ns, stopped) << step;
+    EXPECT_GE(part.compute.start_ns, part.wait.start_ns);
+    EXPECT_GE(part.compute.stop_ns, part.compute.start_ns);
+    EXPECT_GE(part.sample.stop_ns, part.compute.stop_ns);
+    stopped = part.sample.stop_ns;
+  }
 }
 
 // What tests/gpu/run measures.
