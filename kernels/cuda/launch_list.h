@@ -14,6 +14,7 @@ inline constexpr size_t kPlainSharedBytes = 48 * 1024;
 struct DeviceLimits {
   size_t shared_bytes = kPlainSharedBytes;  // of a block, at most
   int multiprocessors = 1;
+  bool group_products = false;  // GroupProducts of cuda_device/groups.h
 };
 
 // Launches in order, as bytes that can be compared: two lists that are equal do

@@ -34,6 +34,14 @@ struct TileI {
   int32_t values[4];
 };
 
+// Operands of GroupProducts::Multiply: C += A B over four warps, each with 16
+// rows of A as TileA, and with the same rows of C, [16, 128], as a TileC per
+// octet of columns. B [16, 128] is in shared memory: of each octet words 0 of
+// all lanes' TileB, one after the other, then words 1.
+inline constexpr int kGroupWarps = 4;
+inline constexpr int kGroupOctets = 16;
+using GroupSums = TileC[kGroupOctets];
+
 // Four floats, 16-byte aligned in memory.
 struct Quad {
   float values[4];

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/tile_gemm_blocks.h"
+#include "kernels/cuda/tile_gemm_groups.h"
 #include "kernels/cuda/tile_gemm_kernel.h"
 #include "kernels/cuda/tile_gemm_runs.h"
 
@@ -18,6 +19,11 @@ constexpr int kMostPieces = 16;
 
 struct LargeShape : GemmShape<2, 4, 4, 4> {
   static constexpr int kStages = 4;
+  static constexpr int kBlocksAtOnce = 1;
+};
+// Where four warps multiply together: each all tokens.
+struct GroupShape : GemmShape<8, 1, 1, 16> {
+  static constexpr int kStages = 6;
   static constexpr int kBlocksAtOnce = 1;
 };
 // Fewer warps widen the same codes.
@@ -34,9 +40,10 @@ struct SmallShape : GemmShape<8, 1, 1, 4> {
   static constexpr int kBlocksAtOnce = 2;
 };
 
-// A warp per octet and run. kTotals: as an operand's.
-template <int kTotals>
+// A warp per octet and run.
+template <typename Operand>
 struct RoundRowsKernel {
+  static constexpr int kTotals = Operand::kTotals;
   static constexpr int kThreads = 256;
   struct Args {
     ConstMatrix x;
@@ -69,7 +76,7 @@ struct RoundRowsKernel {
         b[step] = LoadOperand(a.x.data + tile.In(token) * a.x.stride, a.aligned,
                               column + step * kTileSide, a.x.cols);
       }
-      StoreHalfTile(to + step * kOctetStepWords + block.lane() * 2, b[step]);
+      Store(to + step * kOctetStepWords, block.lane(), b[step]);
     }
     if constexpr (kTotals > 0) {
       TileC totals[kTotals];
@@ -80,6 +87,13 @@ struct RoundRowsKernel {
                       {{BitCast<uint32_t>(totals[p].values[0]),
                         BitCast<uint32_t>(totals[p].values[1])}});
       }
+    }
+  }
+  static SLUICE_DEVICE void Store(uint32_t* step, int lane, const TileB& b) {
+    if constexpr (Operand::kInGroups) {
+      for (int i = 0; i < 2; ++i) step[i * kWarpLanes + lane] = b.words[i];
+    } else {
+      StoreHalfTile(step + lane * 2, b);
     }
   }
 };
@@ -227,7 +241,7 @@ class GemmStart {
     return true;
   }
   void RoundRows(uint32_t* to) {
-    using Rows = RoundRowsKernel<Operand::kTotals>;
+    using Rows = RoundRowsKernel<Operand>;
     constexpr int kWarps = Rows::kThreads / kWarpLanes;
     const int64_t warps = args_.token_blocks * Shape::kBlockOctets * args_.runs;
     Launch<Rows>(stream_, (warps + kWarps - 1) / kWarps, 0,
@@ -255,6 +269,10 @@ bool StartType(Stream stream, const TileArgs& args, int64_t groups,
   if (rows > MiddleShape::kBlockTokens) {
     if constexpr (Operand<1, 1>::kInRuns) {
       return start(LargeRunShape());
+    } else if (LimitsOf(stream).group_products) {
+      return GemmStart<GroupOperand<GroupShape::kTiles, GroupShape::kOctets>,
+                       GroupShape>(stream, args, groups)
+          .Start(memory);
     } else {
       return start(LargeShape());
     }

@@ -15,6 +15,7 @@ namespace sluice::kernels::cuda {
 template <typename Math, int kTiles, int kOctets>
 struct BlockOperand {
   static constexpr bool kInRuns = true;
+  static constexpr bool kInGroups = false;
   static constexpr int kUnitRuns = Math::kTiles.runs;
   static constexpr int kHeadWords = Math::kHeadWords;
   static constexpr int kRunWords = kHeadWords + Math::kRunWords;

@@ -5,105 +5,16 @@
 // and every shape and type is an instance of the same.
 
 #include <cuda_device/device.h>
+#include <cuda_device/groups.h>
 
 #include <cstdint>
 #include <type_traits>
 
 #include "kernels/cuda/products_tiles.h"
-#include "kernels/cuda/tile_chains.h"
 #include "kernels/cuda/tile_gemm_operands.h"
+#include "kernels/cuda/tile_gemm_pieces.h"
 
 namespace sluice::kernels::cuda {
-
-// A block of tile_gemm.cc: kRowWarps by kTokenWarps warps, each with kTiles
-// times 16 outputs by kOctets times eight tokens. A shape adds kStages, the
-// runs of both operands that are in shared memory or on the way there, and
-// kBlocksAtOnce of a multiprocessor.
-template <int kRows, int kTokens, int kTilesOfWarp, int kOctetsOfWarp>
-struct GemmShape {
-  static constexpr int kRowWarps = kRows;
-  static constexpr int kTokenWarps = kTokens;
-  static constexpr int kTiles = kTilesOfWarp;
-  static constexpr int kOctets = kOctetsOfWarp;
-  static constexpr int kThreads = kWarpLanes * kRowWarps * kTokenWarps;
-  static constexpr int kBlockTiles = kRowWarps * kTiles;
-  static constexpr int kBlockOctets = kTokenWarps * kOctets;
-  static constexpr int kBlockRows = kBlockTiles * kTileSide;
-  static constexpr int kBlockTokens = kBlockOctets * 8;
-  // Floats of one level of the tree.
-  static constexpr int64_t kCells = int64_t{kBlockRows} * kBlockTokens;
-};
-
-// Leaves of an output that one block computes, at most.
-inline constexpr int kGemmPieceLeaves = 16;
-
-struct GemmArgs {
-  TileArgs product;
-  const uint32_t* rows;  // [token block][run][octet] of OctetWords
-  int32_t runs;          // of all columns
-  int32_t whole_runs;    // those with both of their steps
-  int64_t row_blocks;
-  int64_t token_blocks;
-  float* pieces;         // [piece, tokens, rows]; null: a piece is an output
-  int32_t piece_leaves;  // a power of two, at most kGemmPieceLeaves
-  // Levels of the tree above the lowest that wait in shared memory: all, or all
-  // but the highest.
-  int32_t shared_levels;
-};
-static_assert(std::has_unique_object_representations_v<GemmArgs>);
-
-// What a block's tokens are, which are a group's of experts or successive ones.
-// False where there are none.
-SLUICE_DEVICE bool FindGemmTile(const GemmArgs& a, int64_t token_block,
-                                ProductTile& tile) {
-  const TileArgs& product = a.product;
-  return FindTile(product.grouped, token_block, product.x.rows, product.w,
-                  product.bias, product.rows, tile);
-}
-
-// The levels of a tree of `leaves` below its root: a sum waits in one of them
-// for its right neighbour.
-SLUICE_DEVICE int TreeLevels(int32_t leaves) {
-  int levels = 0;
-  while ((1 << levels) < leaves) ++levels;
-  return levels;
-}
-
-// What a block computes: the sum of leaves [begin, end), an aligned node.
-struct GemmPiece {
-  int32_t begin = 0;
-  int32_t end = 0;
-  float* to = nullptr;  // of token 0
-  int64_t stride = 0;
-};
-SLUICE_DEVICE GemmPiece PieceOf(const Block& block, const GemmArgs& a) {
-  const auto index =
-      static_cast<int32_t>(block.index() / a.token_blocks / a.row_blocks);
-  GemmPiece piece;
-  const ShardArgs& shards = a.product.shards;
-  int32_t left = index;
-  for (int32_t o = 0; o < shards.num_outputs; ++o) {
-    const TreeNode& node = shards.nodes[o];
-    const int32_t count =
-        (node.end - node.begin + a.piece_leaves - 1) / a.piece_leaves;
-    if (left >= count) {
-      left -= count;
-      continue;
-    }
-    piece.begin = node.begin + left * a.piece_leaves;
-    piece.end = node.end < piece.begin + a.piece_leaves
-                    ? node.end
-                    : piece.begin + a.piece_leaves;
-    piece.to = shards.y[o];
-    piece.stride = shards.stride[o];
-    break;
-  }
-  if (a.pieces != nullptr) {
-    piece.to = a.pieces + index * a.product.x.rows * a.product.rows;
-    piece.stride = a.product.rows;
-  }
-  return piece;
-}
 
 // What a block does. Threads copy runs of both operands to a ring of kStages
 // places; a warp multiplies one run while the next ones are on their way.
@@ -133,16 +44,20 @@ class GemmBlock {
 
   // `waits`: for what kernels before write, all but the weights.
   SLUICE_DEVICE void Run(bool waits) {
-    for (int i = 0; i < Shape::kStages - 1; ++i) {
+    for (int i = 0; i < kAhead; ++i) {
       BringWeights(run_ + i, i * kStageWords);
     }
     if (waits) block_.WaitForInputs();
-    for (int i = 0; i < Shape::kStages - 1; ++i) {
+    for (int i = 0; i < kAhead; ++i) {
       BringRows(run_ + i, i * kStageWords);
       block_.CommitCopies();
     }
-    Next(run_);
-    if (run_ < end_) operand_.Start(block_, Place());
+    if constexpr (Operand::kInGroups) {
+      NextOfGroup<0>(run_);
+    } else {
+      Next(run_);
+      if (run_ < end_) operand_.Start(block_, Place());
+    }
     // The lowest level's sums wait in registers.
     Sums sums;
     Sums right;
@@ -159,6 +74,9 @@ class GemmBlock {
 
  private:
   using Sums = typename Operand::Sums;
+  // Runs that are on their way while one is multiplied. Products in groups read
+  // a run's place up to the next one's.
+  static constexpr int kAhead = Shape::kStages - (Operand::kInGroups ? 2 : 1);
   // A thread's copies of 16 bytes of a run.
   static constexpr int kWeightCopies =
       (kWeightWords / 4 + kThreads - 1) / kThreads;
@@ -231,13 +149,18 @@ class GemmBlock {
   }
 
   // Waits for run `run`, if there is one, has a later one brought in the place
-  // of the one before, and goes to its stage; to the last one's where there is
-  // none.
+  // of the last that is done, and goes to its stage; to the last one's where
+  // there is none.
   SLUICE_DEVICE void Next(int32_t run) {
-    block_.WaitCopies<Shape::kStages - 2>();
+    block_.WaitCopies<kAhead - 1>();
+    if constexpr (Operand::kInGroups) GroupProducts::FenceCopies(block_);
     block_.Sync();
-    BringWeights(run + Shape::kStages - 1, at_);
-    BringRows(run + Shape::kStages - 1, at_);
+    int done = at_;
+    if constexpr (Operand::kInGroups) {
+      done = at_ > 0 ? at_ - kStageWords : kRingWords - kStageWords;
+    }
+    BringWeights(run + kAhead, done);
+    BringRows(run + kAhead, done);
     block_.CommitCopies();
     if (run < end_)
       at_ = at_ + kStageWords < kRingWords ? at_ + kStageWords : 0;
@@ -250,13 +173,44 @@ class GemmBlock {
     const int32_t stop = RunAt(leaf + 1);
     const int32_t whole =
         Operand::kInRuns || stop < a_.whole_runs ? stop : a_.whole_runs;
-    for (; run_ < whole; ++run_) {
-      operand_.First(block_, Place(), sums);
-      Next(run_ + 1);
-      operand_.Second(block_, Place(), sums);
+    if constexpr (Operand::kInGroups) {
+      Groups(whole, stop, sums);
+    } else {
+      for (; run_ < whole; ++run_) {
+        operand_.First(block_, Place(), sums);
+        Next(run_ + 1);
+        operand_.Second(block_, Place(), sums);
+      }
+      // The last run of all has no more.
+      for (; run_ < stop; ++run_) operand_.FirstAlone(block_, sums);
     }
-    // The last run of all has no more.
-    for (; run_ < stop; ++run_) operand_.FirstAlone(block_, sums);
+  }
+
+  // The same of products in groups: a run's are under way while the block
+  // waits for the next one.
+  SLUICE_DEVICE void Groups(int32_t whole, int32_t stop, Sums& sums) {
+    SLUICE_ROLL
+    for (; run_ + 1 < whole; run_ += 2) {
+      operand_.template Multiply<0, 2>(block_, Place(), sums);
+      NextOfGroup<1>(run_ + 1);
+      operand_.template Multiply<1, 2>(block_, Place(), sums);
+      NextOfGroup<0>(run_ + 2);
+    }
+    if (run_ < whole) {
+      operand_.template Multiply<0, 2>(block_, Place(), sums);
+      operand_.Finish(block_, sums);
+      NextOfGroup<0>(++run_);
+    }
+    if (run_ < stop) {
+      operand_.template Multiply<0, 1>(block_, Place(), sums);
+      ++run_;
+    }
+    operand_.Finish(block_, sums);
+  }
+  template <int kSet>
+  SLUICE_DEVICE void NextOfGroup(int32_t run) {
+    Next(run);
+    operand_.template Load<kSet>(block_, Place(), run < a_.whole_runs);
   }
 
   static SLUICE_DEVICE void Add(const Sums& right, Sums& left) {
@@ -383,6 +337,7 @@ struct GemmKernel {
   static constexpr size_t kRingBytes = Tile::kRingWords * sizeof(uint32_t);
   using Args = GemmArgs;
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    if constexpr (Operand::kInGroups && !GroupProducts::kHere) return;
     // A kernel before makes the list of groups.
     const bool grouped = a.product.grouped.groups != nullptr;
     if (grouped) block.WaitForInputs();

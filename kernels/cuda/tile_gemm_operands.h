@@ -41,6 +41,7 @@ SLUICE_DEVICE TileB LoadOctet(Block& block, const RunPlace& at, int octet,
 template <int kWords>
 struct EqualRuns {
   static constexpr int kTotals = 0;
+  static constexpr bool kInGroups = false;
   static constexpr int kRunWords = kWords;
   // The words of so many runs of a tile.
   static SLUICE_DEVICE int64_t WordsOf(int64_t runs) { return runs * kWords; }

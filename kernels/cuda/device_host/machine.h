@@ -108,7 +108,7 @@ class Machine {
   void Wait(int thread, State state, int line);
 
   const Schedule schedule_;
-  DeviceLimits limits_ = {227 * 1024, 2};
+  DeviceLimits limits_ = {227 * 1024, 2, true};
   bool later_ = false;
   std::deque<std::function<void()>> enqueued_;
   std::vector<std::unique_ptr<Thread>> pool_;

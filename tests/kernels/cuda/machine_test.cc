@@ -282,9 +282,11 @@ TEST_P(MachineTest, QuadsOfSharedMemory) {
 TEST_P(MachineTest, LimitsAreThoseThatItWasGiven) {
   Machine machine(GetParam());
   EXPECT_GT(LimitsOf(&machine).shared_bytes, kPlainSharedBytes);
+  EXPECT_TRUE(LimitsOf(&machine).group_products);
   machine.Limit({100, 7});
   EXPECT_EQ(LimitsOf(&machine).shared_bytes, 100u);
   EXPECT_EQ(LimitsOf(&machine).multiprocessors, 7);
+  EXPECT_FALSE(LimitsOf(&machine).group_products);
 }
 
 TEST_P(MachineTest, WhatIsComputedHereIsTheSame) {

@@ -19,7 +19,24 @@ int64_t GemmCols(WeightType type, int64_t cols) {
   return unit == kRunCols ? cols : (cols / 256 + 1) * unit;
 }
 
-class TileGemmTest : public testing::TestWithParam<WeightType> {};
+// A type, on a device with products of warp groups or on one without.
+struct GemmCase {
+  WeightType type;
+  bool group_products;
+};
+std::vector<GemmCase> GemmCases() {
+  std::vector<GemmCase> cases = {{WeightType::kBf16, false}};
+  for (const WeightType type : TiledTypes()) cases.push_back({type, true});
+  return cases;
+}
+
+class TileGemmTest : public testing::TestWithParam<GemmCase> {
+ protected:
+  static WeightType Type() { return GetParam().type; }
+  static void Limit(Machine& machine) {
+    machine.Limit({227 * 1024, 2, GetParam().group_products});
+  }
+};
 
 // At the boundaries of blocks, of runs and of leaves.
 TEST_P(TileGemmTest, ProductsOfManyRowsAreTheirChains) {
@@ -31,17 +48,18 @@ TEST_P(TileGemmTest, ProductsOfManyRowsAreTheirChains) {
         ProductShape{32, 16, 288}, ProductShape{33, 128, 64},
         ProductShape{64, 15, 1056}, ProductShape{65, 33, 160},
         ProductShape{127, 130, 64}, ProductShape{128, 3, 288},
-        ProductShape{129, 20, 64}, ProductShape{200, 16, 32}}) {
+        ProductShape{129, 20, 64}, ProductShape{200, 16, 32},
+        ProductShape{66, 40, 1056}}) {
     // Columns of BF16 need not be whole steps.
-    const int64_t cols = GetParam() == WeightType::kBf16
-                             ? s.cols - s.tokens % 32
-                             : GemmCols(GetParam(), s.cols);
+    const int64_t cols = Type() == WeightType::kBf16 ? s.cols - s.tokens % 32
+                                                     : GemmCols(Type(), s.cols);
     SCOPED_TRACE(testing::Message()
                  << s.tokens << " x " << s.rows << " x " << cols);
-    const TiledWeights w(GetParam(), 3, s.rows, cols);
+    const TiledWeights w(Type(), 3, s.rows, cols);
     const OwnedMatrix x(s.tokens, cols, RandomFloats(1, s.tokens * cols));
     const auto bias = RandomFloats(2, s.rows);
     const auto got = BothWays([&](Stream stream) {
+      Limit(*stream);
       KeptMemory kept;
       OwnedMatrix y(s.tokens, s.rows, 3);
       TileMatMul(stream, x.view(), w.view(), bias.data(), y.view(),
@@ -49,7 +67,7 @@ TEST_P(TileGemmTest, ProductsOfManyRowsAreTheirChains) {
       EXPECT_TRUE(y.MarkIntact());
       return y.values();
     });
-    const auto leaves = LeavesOf(cols, CutColumns(GetParam()));
+    const auto leaves = LeavesOf(cols, CutColumns(Type()));
     const TreeNode root = {0, static_cast<int32_t>(leaves.size()) - 1};
     for (int64_t t = 0; t < s.tokens; ++t) {
       for (int64_t r = 0; r < s.rows; ++r) {
@@ -65,10 +83,11 @@ TEST_P(TileGemmTest, ProductsOfManyRowsAreTheirChains) {
 TEST_P(TileGemmTest, ARowsBitsAreItsOwn) {
   constexpr int64_t kTokens = 130;
   constexpr int64_t kOutputs = 20;
-  const int64_t cols = GemmCols(GetParam(), 288);
-  const TiledWeights w(GetParam(), 4, kOutputs, cols);
+  const int64_t cols = GemmCols(Type(), 288);
+  const TiledWeights w(Type(), 4, kOutputs, cols);
   const OwnedMatrix x(kTokens, cols, RandomFloats(5, kTokens * cols));
   Machine machine(Schedule::kForward);
+  Limit(machine);
   KeptMemory kept;
   OwnedMatrix one(kTokens, kOutputs);
   for (int64_t t = 0; t < kTokens; ++t) {
@@ -92,9 +111,9 @@ TEST_P(TileGemmTest, ARowsBitsAreItsOwn) {
 TEST_P(TileGemmTest, GroupsOfExpertsHaveTheBitsOfTheirRows) {
   constexpr int64_t kTokens = 30;
   constexpr int64_t kOutputs = 140;
-  const int64_t cols = GemmCols(GetParam(), 160);
-  const TiledWeights first(GetParam(), 4, kOutputs, cols);
-  const TiledWeights second(GetParam(), 5, kOutputs, cols);
+  const int64_t cols = GemmCols(Type(), 160);
+  const TiledWeights first(Type(), 4, kOutputs, cols);
+  const TiledWeights second(Type(), 5, kOutputs, cols);
   const void* const weights[] = {first.view().data, second.view().data,
                                  nullptr};
   const OwnedMatrix x(kTokens, cols, RandomFloats(5, kTokens * cols));
@@ -109,6 +128,7 @@ TEST_P(TileGemmTest, GroupsOfExpertsHaveTheBitsOfTheirRows) {
     const ExpertRun run = {{groups, &count, rows.data(), weights, 0, 2, most},
                            count + 2};
     const auto got = BothWays([&](Stream stream) {
+      Limit(*stream);
       KeptMemory kept;
       OwnedMatrix y(slots, kOutputs, 2);
       TileMatMulGroups(stream, x.view(), first.view(), bias.data(), run,
@@ -172,16 +192,19 @@ TEST(TileGroupRowsTest, GroupsAreLargeWhereExpertsHaveManyRows) {
   EXPECT_EQ(TileGroupRows(&machine, 641, 10, kept.memory()), kTileGroupRows);
 }
 
-INSTANTIATE_TEST_SUITE_P(, TileGemmTest, testing::ValuesIn(TiledTypes()),
+INSTANTIATE_TEST_SUITE_P(, TileGemmTest, testing::ValuesIn(GemmCases()),
                          [](const auto& param) {
-                           return std::string(FormatOf(param.param).name);
+                           return std::string(FormatOf(param.param.type).name) +
+                                  (param.param.group_products ? "" : "_alone");
                          });
 
 // The same for blocks of every shape, which have a whole tree, or a piece of it
 // where blocks are few or shared memory is short.
 TEST(TileTreeTest, PiecesOfATreeAreTheTree) {
   constexpr DeviceLimits kLimits[] = {
-      {227 * 1024, 1}, {227 * 1024, 4}, {227 * 1024, 100}, {100 * 1024, 1}};
+      {227 * 1024, 1},       {227 * 1024, 4},       {227 * 1024, 100},
+      {100 * 1024, 1},       {227 * 1024, 1, true}, {227 * 1024, 100, true},
+      {160 * 1024, 1, true}, {100 * 1024, 1, true}};
   for (const int64_t tokens : {9, 33, 65}) {
     for (const int32_t leaves : {1, 2, 3, 4, 5, 7, 8, 11, 16, 17, 40, 64}) {
       const int64_t cols = leaves * 32 - 3;

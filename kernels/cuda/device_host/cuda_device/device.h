@@ -211,6 +211,8 @@ class Block {
                   groups_.begin() + static_cast<std::ptrdiff_t>(done));
     for (size_t& end : groups_) end -= count;
   }
+  // The thread did what a GPU leaves undefined.
+  void Fault(const char* what) { machine_->Fault(thread_, what); }
 
  private:
   Machine* machine_;

@@ -26,6 +26,7 @@ using Stream = CUstream_st*;
 #include <cuda_runtime.h>
 
 #include <atomic>
+#include <cstdlib>
 
 #define SLUICE_DEVICE __device__ __forceinline__
 #define SLUICE_UNROLL _Pragma("unroll")
@@ -315,6 +316,13 @@ __global__ void __launch_bounds__(K::kThreads, LeastBlocks<K>())
   K::Run(block, args);
 }
 
+// Whether the environment asks for GroupProducts: no GPU has shown yet that
+// their bits are MultiplyTile's.
+inline bool WantsGroupProducts() {
+  const char* const wanted = std::getenv("SLUICE_WGMMA");
+  return wanted != nullptr && wanted[0] == '1';
+}
+
 // Of the current device. Every product asks, so a thread keeps the answer.
 inline DeviceLimits LimitsOf(Stream) {
   thread_local int known = -1;
@@ -323,15 +331,22 @@ inline DeviceLimits LimitsOf(Stream) {
   if (cudaGetDevice(&device) == cudaSuccess && device == known) return limits;
   int bytes = 0;
   int count = 0;
+  int major = 0;
+  int minor = 0;
   if (cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin,
                              device) != cudaSuccess ||
       cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) !=
-          cudaSuccess) {
+          cudaSuccess ||
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
+                             device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor,
+                             device) != cudaSuccess) {
     cudaGetLastError();
     return {};
   }
   known = device;
-  limits = {static_cast<size_t>(bytes), count};
+  limits = {static_cast<size_t>(bytes), count,
+            major == 9 && minor == 0 && WantsGroupProducts()};
   return limits;
 }
 
