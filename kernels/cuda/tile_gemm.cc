@@ -34,10 +34,12 @@ struct LargeRunShape : GemmShape<4, 2, 2, 8> {
 struct MiddleShape : GemmShape<4, 2, 2, 4> {
   static constexpr int kStages = 6;
   static constexpr int kBlocksAtOnce = 1;
+  static constexpr int kPrefetchBytes = 8192;
 };
 struct SmallShape : GemmShape<8, 1, 1, 4> {
   static constexpr int kStages = 8;
   static constexpr int kBlocksAtOnce = 2;
+  static constexpr int kPrefetchBytes = 8192;
 };
 
 // A warp per octet and run.

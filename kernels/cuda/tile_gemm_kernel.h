@@ -47,7 +47,10 @@ class GemmBlock {
     for (int i = 0; i < kAhead; ++i) {
       BringWeights(run_ + i, i * kStageWords);
     }
-    if (waits) block_.WaitForInputs();
+    if (waits) {
+      if constexpr (Shape::kPrefetchBytes > 0) Prefetch();
+      block_.WaitForInputs();
+    }
     for (int i = 0; i < kAhead; ++i) {
       BringRows(run_ + i, i * kStageWords);
       block_.CommitCopies();
@@ -93,9 +96,7 @@ class GemmBlock {
     weights_end_ = Operand::kInRuns || first || end_ < a_.whole_runs
                        ? end_
                        : a_.whole_runs;
-    const int64_t tile_words =
-        Operand::kInRuns ? Operand::WordsOf(a_.runs)
-                         : StepsOf(a_.product.cols) * (kStepBytes / 4);
+    const int64_t tile_words = TileWords();
     for (int i = 0; i < kWeightCopies; ++i) {
       const int c = i * kThreads + block_.thread();
       const int64_t own = tile + c / kRunChunks;
@@ -110,6 +111,29 @@ class GemmBlock {
     const int warp_token = block_.warp() % Shape::kTokenWarps;
     weights_ = warp_row * Shape::kTiles * Operand::kRunWords;
     operand_b_ = kWeightWords + warp_token * Shape::kOctets * kOctetWords;
+  }
+
+  // The words of a row tile.
+  SLUICE_DEVICE int64_t TileWords() const {
+    return Operand::kInRuns ? Operand::WordsOf(a_.runs)
+                            : StepsOf(a_.product.cols) * (kStepBytes / 4);
+  }
+  // Asks for more of each row tile, for as long as the kernel waits.
+  SLUICE_DEVICE void Prefetch() {
+    const int64_t row_block = block_.index() / a_.token_blocks % a_.row_blocks;
+    const int64_t tile = row_block * Shape::kBlockTiles + block_.thread();
+    if (block_.thread() >= Shape::kBlockTiles ||
+        tile * kTileSide >= a_.product.rows) {
+      return;
+    }
+    const int64_t begin = Operand::WordsOf(run_ + kAhead);
+    const int64_t end = Operand::WordsOf(end_);
+    const int64_t words = (end < TileWords() ? end : TileWords()) - begin;
+    const auto* const from =
+        static_cast<const uint32_t*>(tile_.w) + tile * TileWords() + begin;
+    constexpr int64_t kMost = Shape::kPrefetchBytes / 4;
+    if (words <= 0) return;
+    block_.Prefetch(from, static_cast<int>(words < kMost ? words : kMost) * 4);
   }
 
   // The run at which a leaf begins, or at which the last one ends.

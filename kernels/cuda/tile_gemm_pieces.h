@@ -29,6 +29,9 @@ struct GemmShape {
   static constexpr int kBlockOctets = kTokenWarps * kOctets;
   static constexpr int kBlockRows = kBlockTiles * kTileSide;
   static constexpr int kBlockTokens = kBlockOctets * 8;
+  // Of a row tile, that are asked for while a kernel waits. Shapes of few
+  // tokens have some: their weights take longer than their products.
+  static constexpr int kPrefetchBytes = 0;
   // Floats of one level of the tree.
   static constexpr int64_t kCells = int64_t{kBlockRows} * kBlockTokens;
 };

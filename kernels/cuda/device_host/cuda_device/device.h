@@ -9,6 +9,7 @@
 #include <functional>
 #include <vector>
 
+#include "common/base/check.h"
 #include "kernels/cuda/device_host/machine.h"
 #include "kernels/cuda/launch_list.h"
 
@@ -115,8 +116,14 @@ class Block {
   // What kernels before this one wrote is there once this returns. Here it
   // always is.
   void WaitForInputs() {}
-  // Asks for a multiple of 16 bytes to come near; `from` is aligned so.
-  void Prefetch(const void*, int) {}
+  // Asks for a multiple of 16 bytes to come near; `from` is aligned so. Here
+  // nothing comes, but the memory has to be there.
+  void Prefetch(const void* from, int bytes) {
+    SLUICE_CHECK(reinterpret_cast<uintptr_t>(from) % 16 == 0);
+    SLUICE_CHECK(bytes > 0 && bytes % 16 == 0);
+    const auto* const at = static_cast<const volatile char*>(from);
+    (void)at[0], (void)at[bytes - 1];
+  }
   // c += a b, of the whole warp. Here products are exact, and F64 sums them in
   // rising k onto c, rounded once; the order inside a GPU's instruction is the
   // GPU's own.
