@@ -16,6 +16,13 @@
 
 namespace sluice::kernels::cuda {
 
+// The words of a row tile of the weight.
+template <typename Operand>
+SLUICE_DEVICE int64_t TileWords(const GemmArgs& a) {
+  return Operand::kInRuns ? Operand::WordsOf(a.runs)
+                          : StepsOf(a.product.cols) * (kStepBytes / 4);
+}
+
 // What a block does. Threads copy runs of both operands to a ring of kStages
 // places; a warp multiplies one run while the next ones are on their way.
 template <typename Operand, typename Shape>
@@ -96,7 +103,7 @@ class GemmBlock {
     weights_end_ = Operand::kInRuns || first || end_ < a_.whole_runs
                        ? end_
                        : a_.whole_runs;
-    const int64_t tile_words = TileWords();
+    const int64_t tile_words = TileWords<Operand>(a_);
     for (int i = 0; i < kWeightCopies; ++i) {
       const int c = i * kThreads + block_.thread();
       const int64_t own = tile + c / kRunChunks;
@@ -113,11 +120,6 @@ class GemmBlock {
     operand_b_ = kWeightWords + warp_token * Shape::kOctets * kOctetWords;
   }
 
-  // The words of a row tile.
-  SLUICE_DEVICE int64_t TileWords() const {
-    return Operand::kInRuns ? Operand::WordsOf(a_.runs)
-                            : StepsOf(a_.product.cols) * (kStepBytes / 4);
-  }
   // Asks for more of each row tile, for as long as the kernel waits.
   SLUICE_DEVICE void Prefetch() {
     const int64_t row_block = block_.index() / a_.token_blocks % a_.row_blocks;
@@ -128,9 +130,10 @@ class GemmBlock {
     }
     const int64_t begin = Operand::WordsOf(run_ + kAhead);
     const int64_t end = Operand::WordsOf(end_);
-    const int64_t words = (end < TileWords() ? end : TileWords()) - begin;
+    const int64_t tile_words = TileWords<Operand>(a_);
+    const int64_t words = (end < tile_words ? end : tile_words) - begin;
     const auto* const from =
-        static_cast<const uint32_t*>(tile_.w) + tile * TileWords() + begin;
+        static_cast<const uint32_t*>(tile_.w) + tile * tile_words + begin;
     constexpr int64_t kMost = Shape::kPrefetchBytes / 4;
     if (words <= 0) return;
     block_.Prefetch(from, static_cast<int>(words < kMost ? words : kMost) * 4);
