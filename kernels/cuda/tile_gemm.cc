@@ -185,7 +185,7 @@ class GemmStart {
   bool Start(const TileMemory& memory) {
     if (!Split()) return false;
     const int64_t row_words =
-        args_.token_blocks * args_.runs * Kernel::Tile::kRowWords;
+        args_.token_blocks * args_.runs * Kernel::Tile::Stage::kRowWords;
     const int64_t each = args_.product.x.rows * args_.product.rows;
     const bool joins = split_.pieces > args_.product.shards.num_outputs;
     auto* const words = static_cast<uint32_t*>(
@@ -212,7 +212,7 @@ class GemmStart {
     return split.pieces * args_.row_blocks * args_.token_blocks;
   }
   static size_t SharedBytes(int32_t levels) {
-    return Kernel::kRingBytes +
+    return Kernel::kSharedBytes +
            static_cast<size_t>(levels * Shape::kCells) * sizeof(float);
   }
   // Whether a block has the levels that the output cannot take.

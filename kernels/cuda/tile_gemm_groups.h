@@ -28,7 +28,7 @@ struct GroupOperand : EqualRuns<2 * kStepBytes / 4> {
     weights_[kSet][0] = LoadTile(at.words, own);
     weights_[kSet][1] = LoadTile(at.words, own + (both ? kStepBytes / 4 : 0));
   }
-  // Begins kSteps of a run; those of the run before are done behind it.
+  // Begins kSteps of a run.
   template <int kSet, int kSteps>
   SLUICE_DEVICE void Multiply(Block& block, const RunPlace& at, Sums& sums) {
     products_.FenceRegisters();
@@ -38,6 +38,9 @@ struct GroupOperand : EqualRuns<2 * kStepBytes / 4> {
           at.rows + step * kOctetStepWords, sums[0]);
     }
     products_.Commit();
+  }
+  // Those of the run before are done.
+  SLUICE_DEVICE void WaitForLast(Block& block) {
     products_.template Wait<1>(block);
   }
   SLUICE_DEVICE void Finish(Block& block, Sums& sums) {

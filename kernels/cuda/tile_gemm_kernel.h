@@ -11,29 +11,21 @@
 #include <type_traits>
 
 #include "kernels/cuda/products_tiles.h"
+#include "kernels/cuda/tile_gemm_feeds.h"
 #include "kernels/cuda/tile_gemm_operands.h"
 #include "kernels/cuda/tile_gemm_pieces.h"
 
 namespace sluice::kernels::cuda {
 
-// The words of a row tile of the weight.
-template <typename Operand>
-SLUICE_DEVICE int64_t TileWords(const GemmArgs& a) {
-  return Operand::kInRuns ? Operand::WordsOf(a.runs)
-                          : StepsOf(a.product.cols) * (kStepBytes / 4);
-}
-
-// What a block does. Threads copy runs of both operands to a ring of kStages
+// What a block does. A feed brings runs of both operands to a ring of kStages
 // places; a warp multiplies one run while the next ones are on their way.
 template <typename Operand, typename Shape>
 class GemmBlock {
  public:
   static constexpr int kThreads = Shape::kThreads;
-  static constexpr int kWeightWords = Shape::kBlockTiles * Operand::kRunWords;
-  static constexpr int kOctetWords = OctetWords(Operand::kTotals);
-  static constexpr int kRowWords = Shape::kBlockOctets * kOctetWords;
-  static constexpr int kStageWords = kWeightWords + kRowWords;
-  static constexpr int kRingWords = Shape::kStages * kStageWords;
+  using Stage = GemmStage<Operand, Shape>;
+  using Feed = std::conditional_t<Operand::kInGroups, GateFeed<Operand, Shape>,
+                                  ThreadFeed<Operand, Shape>>;
 
   SLUICE_DEVICE GemmBlock(Block& block, const GemmArgs& a,
                           const ProductTile& tile)
@@ -41,26 +33,29 @@ class GemmBlock {
         a_(a),
         tile_(tile),
         piece_(PieceOf(block, a)),
-        words_(block.Kept(block.Allocate<uint32_t>(kRingWords))),
+        words_(block.Kept(block.Allocate<uint32_t>(Stage::kRingWords))),
         levels_(block.Allocate<float>(a.shared_levels * Shape::kCells)),
         run_(RunAt(piece_.begin)),
-        end_(RunAt(piece_.end)) {
-    FindPlace(block.index() / a.token_blocks % a.row_blocks,
-              block.index() % a.token_blocks);
+        end_(RunAt(piece_.end)),
+        feed_(block, a, tile, {words_, run_, end_}) {
+    const int warp_row = block.warp() / Shape::kTokenWarps;
+    const int warp_token = block.warp() % Shape::kTokenWarps;
+    weights_ = warp_row * Shape::kTiles * Operand::kRunWords;
+    operand_b_ =
+        Stage::kWeightWords + warp_token * Shape::kOctets * Stage::kOctetWords;
   }
 
   // `waits`: for what kernels before write, all but the weights.
   SLUICE_DEVICE void Run(bool waits) {
     for (int i = 0; i < kAhead; ++i) {
-      BringWeights(run_ + i, i * kStageWords);
+      feed_.BringWeights(run_ + i, i * Stage::kWords);
     }
     if (waits) {
       if constexpr (Shape::kPrefetchBytes > 0) Prefetch();
       block_.WaitForInputs();
     }
     for (int i = 0; i < kAhead; ++i) {
-      BringRows(run_ + i, i * kStageWords);
-      block_.CommitCopies();
+      feed_.BringRows(run_ + i, i * Stage::kWords);
     }
     if constexpr (Operand::kInGroups) {
       NextOfGroup<0>(run_);
@@ -84,59 +79,20 @@ class GemmBlock {
 
  private:
   using Sums = typename Operand::Sums;
-  // Runs that are on their way while one is multiplied. Products in groups read
-  // a run's place up to the next one's.
-  static constexpr int kAhead = Shape::kStages - (Operand::kInGroups ? 2 : 1);
-  // A thread's copies of 16 bytes of a run.
-  static constexpr int kWeightCopies =
-      (kWeightWords / 4 + kThreads - 1) / kThreads;
-  static constexpr int kRowCopies = (kRowWords / 4 + kThreads - 1) / kThreads;
-  static constexpr int kRunChunks = Operand::kRunWords / 4;
-
-  // Rows of the weight behind the last are the last ones again.
-  SLUICE_DEVICE void FindPlace(int64_t row_block, int64_t token_block) {
-    const int64_t tile = row_block * Shape::kBlockTiles;
-    const int64_t last = (a_.product.rows - 1) / kTileSide;
-    // All copies of a thread are of the same step of a run.
-    static_assert(Operand::kInRuns || kThreads % kRunChunks == 0);
-    const bool first = block_.thread() % kRunChunks < kRunChunks / 2;
-    weights_end_ = Operand::kInRuns || first || end_ < a_.whole_runs
-                       ? end_
-                       : a_.whole_runs;
-    const int64_t tile_words = TileWords<Operand>(a_);
-    for (int i = 0; i < kWeightCopies; ++i) {
-      const int c = i * kThreads + block_.thread();
-      const int64_t own = tile + c / kRunChunks;
-      from_weights_[i] = static_cast<const uint32_t*>(tile_.w) +
-                         (own < last ? own : last) * tile_words +
-                         Operand::WordsOf(run_) + c % kRunChunks * 4;
-    }
-    from_rows_ = a_.rows + (token_block * a_.runs + run_) * kRowWords +
-                 block_.thread() * 4;
-
-    const int warp_row = block_.warp() / Shape::kTokenWarps;
-    const int warp_token = block_.warp() % Shape::kTokenWarps;
-    weights_ = warp_row * Shape::kTiles * Operand::kRunWords;
-    operand_b_ = kWeightWords + warp_token * Shape::kOctets * kOctetWords;
-  }
+  static constexpr int kAhead = Feed::kAhead;
 
   // Asks for more of each row tile, for as long as the kernel waits.
   SLUICE_DEVICE void Prefetch() {
-    const int64_t row_block = block_.index() / a_.token_blocks % a_.row_blocks;
-    const int64_t tile = row_block * Shape::kBlockTiles + block_.thread();
-    if (block_.thread() >= Shape::kBlockTiles ||
-        tile * kTileSide >= a_.product.rows) {
-      return;
-    }
+    if (block_.thread() >= Shape::kBlockTiles) return;
     const int64_t begin = Operand::WordsOf(run_ + kAhead);
     const int64_t end = Operand::WordsOf(end_);
-    const int64_t tile_words = TileWords<Operand>(a_);
-    const int64_t words = (end < tile_words ? end : tile_words) - begin;
-    const auto* const from =
-        static_cast<const uint32_t*>(tile_.w) + tile * tile_words + begin;
+    const int64_t all = TileWords<Operand>(a_);
+    const int64_t words = (end < all ? end : all) - begin;
     constexpr int64_t kMost = Shape::kPrefetchBytes / 4;
     if (words <= 0) return;
-    block_.Prefetch(from, static_cast<int>(words < kMost ? words : kMost) * 4);
+    block_.Prefetch(
+        WeightsOf<Operand, Shape>(block_, a_, tile_.w, block_.thread()) + begin,
+        static_cast<int>(words < kMost ? words : kMost) * 4);
   }
 
   // The run at which a leaf begins, or at which the last one ends.
@@ -147,50 +103,23 @@ class GemmBlock {
     return {words_, at_ + weights_, at_ + operand_b_, run_};
   }
 
-  // Start the copies of a run to the stage at `stage`, if there is one. Runs
-  // are brought in their order. No branch is around all: copies are put between
-  // products.
-  SLUICE_DEVICE void BringWeights(int32_t run, int stage) {
-    const int to = stage + block_.thread() * 4;
-    for (int i = 0; i < kWeightCopies; ++i) {
-      if (run < weights_end_ && HasCopy(i, kWeightWords)) {
-        block_.CopyAsync(words_, to + i * kThreads * 4, from_weights_[i]);
-      }
-      from_weights_[i] += Operand::WordsToNext(
-          run, (i * kThreads + block_.thread()) % kRunChunks);
-    }
-  }
-  SLUICE_DEVICE void BringRows(int32_t run, int stage) {
-    const int to = stage + kWeightWords + block_.thread() * 4;
-    for (int i = 0; i < kRowCopies; ++i) {
-      if (run >= end_ || !HasCopy(i, kRowWords)) continue;
-      block_.CopyAsync(words_, to + i * kThreads * 4,
-                       from_rows_ + i * kThreads * 4);
-    }
-    from_rows_ += kRowWords;
-  }
-  SLUICE_DEVICE bool HasCopy(int i, int words) const {
-    const int chunks = words / 4;
-    return (i + 1) * kThreads <= chunks ||
-           i * kThreads + block_.thread() < chunks;
-  }
-
   // Waits for run `run`, if there is one, has a later one brought in the place
-  // of the last that is done, and goes to its stage; to the last one's where
-  // there is none.
+  // of the one before, and goes to its stage; to the last one's where there is
+  // none.
   SLUICE_DEVICE void Next(int32_t run) {
-    block_.WaitCopies<kAhead - 1>();
-    if constexpr (Operand::kInGroups) GroupProducts::FenceCopies(block_);
+    feed_.WaitOwn();
     block_.Sync();
-    int done = at_;
-    if constexpr (Operand::kInGroups) {
-      done = at_ > 0 ? at_ - kStageWords : kRingWords - kStageWords;
+    Bring(run + kAhead, at_);
+    GoTo(run);
+  }
+  SLUICE_DEVICE void Bring(int32_t run, int stage) {
+    feed_.BringWeights(run, stage);
+    feed_.BringRows(run, stage);
+  }
+  SLUICE_DEVICE void GoTo(int32_t run) {
+    if (run < end_) {
+      at_ = at_ + Stage::kWords < Stage::kRingWords ? at_ + Stage::kWords : 0;
     }
-    BringWeights(run + kAhead, done);
-    BringRows(run + kAhead, done);
-    block_.CommitCopies();
-    if (run < end_)
-      at_ = at_ + kStageWords < kRingWords ? at_ + kStageWords : 0;
   }
 
   SLUICE_DEVICE void Leaf(int32_t leaf, Sums& sums) {
@@ -218,25 +147,35 @@ class GemmBlock {
   SLUICE_DEVICE void Groups(int32_t whole, int32_t stop, Sums& sums) {
     SLUICE_ROLL
     for (; run_ + 1 < whole; run_ += 2) {
-      operand_.template Multiply<0, 2>(block_, Place(), sums);
+      Multiply<0, 2>(run_, sums);
       NextOfGroup<1>(run_ + 1);
-      operand_.template Multiply<1, 2>(block_, Place(), sums);
+      Multiply<1, 2>(run_ + 1, sums);
       NextOfGroup<0>(run_ + 2);
     }
     if (run_ < whole) {
-      operand_.template Multiply<0, 2>(block_, Place(), sums);
+      Multiply<0, 2>(run_, sums);
       operand_.Finish(block_, sums);
       NextOfGroup<0>(++run_);
     }
-    if (run_ < stop) {
-      operand_.template Multiply<0, 1>(block_, Place(), sums);
-      ++run_;
-    }
+    if (run_ < stop) Multiply<0, 1>(run_++, sums);
     operand_.Finish(block_, sums);
   }
+  // Begins the products of a run; those of the run before are done behind it.
+  // The one before that was done before the last barrier.
+  template <int kSet, int kSteps>
+  SLUICE_DEVICE void Multiply(int32_t run, Sums& sums) {
+    operand_.template Multiply<kSet, kSteps>(block_, Place(), sums);
+    constexpr int kTwo = 2 * Stage::kWords;
+    Bring(run + kAhead,
+          at_ >= kTwo ? at_ - kTwo : at_ + kAhead * Stage::kWords);
+    operand_.WaitForLast(block_);
+  }
+  // As Next, and loads the weights.
   template <int kSet>
   SLUICE_DEVICE void NextOfGroup(int32_t run) {
-    Next(run);
+    block_.Sync();
+    GoTo(run);
+    feed_.Wait(at_, run < end_);
     operand_.template Load<kSet>(block_, Place(), run < a_.whole_runs);
   }
 
@@ -343,16 +282,14 @@ class GemmBlock {
   const GemmPiece piece_;
   const Shared<uint32_t> words_;
   const Shared<float> levels_;
-  // The thread's copies of the run that is brought next.
-  const uint32_t* from_weights_[kWeightCopies];
-  const uint32_t* from_rows_;
   // The warp's first words of a stage.
   int weights_;
   int operand_b_;
   int32_t run_;  // that is multiplied
   const int32_t end_;
-  int32_t weights_end_;  // of the runs of which the thread copies weights
-  int at_ = kRingWords - kStageWords;  // the run's stage: the first is next
+  Feed feed_;
+  // The run's stage: the first is next.
+  int at_ = Stage::kRingWords - Stage::kWords;
   Operand operand_;
 };
 
@@ -361,7 +298,9 @@ struct GemmKernel {
   using Tile = GemmBlock<Operand, Shape>;
   static constexpr int kThreads = Tile::kThreads;
   static constexpr bool kWaitsItself = true;
-  static constexpr size_t kRingBytes = Tile::kRingWords * sizeof(uint32_t);
+  // But for levels of the tree.
+  static constexpr size_t kSharedBytes =
+      Tile::Stage::kRingWords * sizeof(uint32_t) + Tile::Feed::kSharedBytes;
   using Args = GemmArgs;
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
     if constexpr (Operand::kInGroups && !GroupProducts::kHere) return;

@@ -55,12 +55,12 @@ struct Machine::Cell {
 Machine::Machine(Schedule schedule) : schedule_(schedule) {}
 Machine::~Machine() = default;
 
-void Machine::Enqueue(std::function<void()> work) {
+void MachineWork::Enqueue(std::function<void()> work) {
   if (!later_) return work();
   enqueued_.push_back(std::move(work));
 }
 
-void Machine::RunEnqueued(size_t count) {
+void MachineWork::RunEnqueued(size_t count) {
   for (; count > 0; --count) {
     const auto work = std::move(enqueued_.front());
     enqueued_.pop_front();
@@ -91,6 +91,7 @@ void Machine::RunBlock(const std::function<void(int thread)>& body) {
   shared_.clear();
   cells_.clear();
   arrays_.clear();
+  gates_ = {};
   alive_ = threads_;
   for (int t = 0; t < threads_; ++t) {
     Thread& thread = *pool_[t];
@@ -310,6 +311,21 @@ bool Machine::IsAddedTo(int thread, const Cell& cell, int64_t i) {
   Fault(thread, "reads or writes without a barrier what others add to: index " +
                     std::to_string(i));
   return true;
+}
+
+void Machine::Take(int thread, const SharedArray& array, int64_t i) {
+  if (!IsInside(thread, array, i)) return;
+  std::fill_n(Write(thread, array, i, 0), 16, kPoison);
+  cells_[array.cells_begin + static_cast<size_t>(i)].writer = kNone;
+}
+
+std::byte* Machine::Land(const SharedArray& array, int64_t i) {
+  if (i < 0 || i >= array.count) return outside_;
+  Cell& cell = cells_[array.cells_begin + static_cast<size_t>(i)];
+  // Before all that the threads do from here on.
+  cell.writer = 0;
+  cell.write_epoch = kNone;
+  return shared_.data() + array.bytes_begin + static_cast<size_t>(i) * 16;
 }
 
 uint64_t& Machine::Exchange(int thread) { return pool_[thread]->exchange; }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cuda/device_host/machine_gates.h"
 #include "kernels/cuda/launch_list.h"
 #include "kernels/cuda/tile.h"
 
@@ -32,6 +33,22 @@ struct TileWords {
   TileB b;
 };
 
+// What a stream is to do, in the order of the calls. Used by one thread.
+class MachineWork {
+ public:
+  // Runs `work` at once, or, from RunLater on, in RunEnqueued.
+  void Enqueue(std::function<void()> work);
+  void RunLater() { later_ = true; }
+  void RunEnqueued() { RunEnqueued(enqueued()); }
+  // The first `count` of the work that is enqueued.
+  void RunEnqueued(size_t count);
+  size_t enqueued() const { return enqueued_.size(); }
+
+ private:
+  bool later_ = false;
+  std::deque<std::function<void()>> enqueued_;
+};
+
 // A GPU of one block at a time: every thread of a block is a fibre that runs
 // up to its next barrier. Finds what a GPU leaves undefined, and goes on:
 //   - a place of shared memory that is read before it is written, that two
@@ -39,7 +56,7 @@ struct TileWords {
 //     its array;
 //   - a barrier that not every thread reaches, or reaches at another line.
 // Used by one thread. Kernels see the machine through cuda_device/device.h.
-class Machine {
+class Machine : public MachineWork {
  public:
   explicit Machine(Schedule schedule);
   ~Machine();
@@ -50,15 +67,6 @@ class Machine {
   // other. `threads`: whole warps. A block may allocate `shared_bytes`.
   void Run(int64_t blocks, int threads, size_t shared_bytes,
            const std::function<void(int thread)>& body);
-
-  // Runs `work` at once, or, from RunLater on, in RunEnqueued, in the order of
-  // the calls, as a stream does.
-  void Enqueue(std::function<void()> work);
-  void RunLater() { later_ = true; }
-  void RunEnqueued() { RunEnqueued(enqueued()); }
-  // The first `count` of the work that is enqueued.
-  void RunEnqueued(size_t count);
-  size_t enqueued() const { return enqueued_.size(); }
 
   // Run's `shared_bytes` are within the limits.
   const DeviceLimits& limits() const { return limits_; }
@@ -82,6 +90,13 @@ class Machine {
                    size_t size);
   // The same for an atomic operation.
   std::byte* Update(int thread, const SharedArray& array, int64_t i);
+  // A copy to element i begins: nothing is there until Land, whose place is
+  // written.
+  void Take(int thread, const SharedArray& array, int64_t i);
+  std::byte* Land(const SharedArray& array, int64_t i);
+  // The block's gates, and its barriers so far.
+  MachineGates& gates() { return gates_; }
+  int32_t epoch() const { return epoch_; }
   // Eight bytes of a lane that others of its warp read after SyncWarp.
   uint64_t& Exchange(int thread);
   // The same, of a lane's words of a tile product.
@@ -109,8 +124,6 @@ class Machine {
 
   const Schedule schedule_;
   DeviceLimits limits_ = {227 * 1024, 2, true};
-  bool later_ = false;
-  std::deque<std::function<void()>> enqueued_;
   std::vector<std::unique_ptr<Thread>> pool_;
   std::vector<std::string> faults_;
   int64_t block_ = 0;
@@ -124,6 +137,7 @@ class Machine {
   std::vector<std::byte> shared_;
   std::vector<Cell> cells_;
   std::vector<SharedArray> arrays_;
+  MachineGates gates_;
   alignas(16) std::byte outside_[64] = {};
 };
 

@@ -58,7 +58,6 @@ TEST_P(GroupsTest, AreTileProductsOfEveryWarpAndOctet) {
   const auto multiply = [](Block& block, const Shared<uint32_t>& b) {
     PutB(block, b);
     GroupProducts products;
-    GroupProducts::FenceCopies(block);
     block.Sync();
     GroupSums sums = {};
     for (int o = 0; o < kGroupOctets; ++o) sums[o].values[1] = 0.5f;

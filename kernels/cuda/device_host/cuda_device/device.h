@@ -46,6 +46,12 @@ class Shared {
     std::memcpy(machine_->Write(thread_, array_, i, sizeof(T)), &value,
                 sizeof(T));
   }
+  // A copy to the element begins, and is done: nothing is there meanwhile, then
+  // all threads may read it.
+  void Take(int64_t i) const { machine_->Take(thread_, array_, i); }
+  void Land(int64_t i, T value) const {
+    std::memcpy(machine_->Land(array_, i), &value, sizeof(T));
+  }
   // Adds an integer; several threads may between two barriers of the block.
   void Add(int64_t i, T value) const {
     T sum;
@@ -220,6 +226,7 @@ class Block {
   }
   // The thread did what a GPU leaves undefined.
   void Fault(const char* what) { machine_->Fault(thread_, what); }
+  Machine& machine() { return *machine_; }
 
  private:
   Machine* machine_;

@@ -22,9 +22,6 @@ class GroupProducts {
   // Whether the device that this is compiled for has them.
   static constexpr bool kHere = true;
 
-  // What the thread copied to shared memory is there for products behind the
-  // block's next barrier.
-  static void FenceCopies(Block&) {}
   // Stands between what writes A or sums and the products.
   void FenceRegisters() { fenced_ = true; }
   // Begins sums += a b, as Block::MultiplyTile of each octet. `b`: from element

@@ -18,11 +18,6 @@ class GroupProducts {
   static constexpr bool kHere = false;
 #endif
 
-  static SLUICE_DEVICE void FenceCopies(Block&) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
-  }
   SLUICE_DEVICE void FenceRegisters() {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
