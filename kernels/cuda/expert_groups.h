@@ -15,6 +15,17 @@ struct ExpertGroup {
   int32_t slots;  // 1 to GroupedRows::tile_rows
 };
 
+// A list of groups and slots of pairs of a row and an expert, by rising expert,
+// then pair.
+struct ExpertPlan {
+  ExpertGroup* groups = nullptr;
+  int32_t* num_groups = nullptr;
+  int32_t* slots = nullptr;  // [pairs]; negative: another's
+  int32_t* rows = nullptr;   // [pairs]: a slot's row
+};
+// Pairs of a row whose router makes the list.
+inline constexpr int kMostPlanned = 32;
+
 // The products of experts: group g's rows with its expert's weight. All
 // pointers are the device's.
 struct GroupedRows {

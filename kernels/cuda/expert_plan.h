@@ -12,8 +12,6 @@
 
 namespace sluice::kernels::cuda {
 
-// Slots and groups of pairs of a row and an expert, by rising expert, then
-// pair.
 struct PlanArgs {
   const int32_t* ids;  // [pairs]
   int64_t pairs;
@@ -21,10 +19,7 @@ struct PlanArgs {
   int32_t first;  // of the experts at hand
   int32_t experts;
   int32_t tile_rows;
-  ExpertGroup* groups;
-  int32_t* num_groups;
-  int32_t* slots;  // [pairs]; negative: another's
-  int32_t* rows;   // [pairs]: a slot's row
+  ExpertPlan to;
 };
 
 // One block. A warp walks a run of all pairs twice, to count an expert's and to
@@ -106,7 +101,7 @@ struct PlanKernel {
     }
     if (block.lane() == 0) {
       at.starts.Set(a.experts, slots);
-      *a.num_groups = groups;
+      *a.to.num_groups = groups;
     }
   }
   // The sum of the lanes up to a thread's own.
@@ -164,9 +159,9 @@ struct PlanKernel {
     if constexpr (kPlaces) {
       i += block.lane();
       if (i >= end) return;
-      a.plan.slots[i] = local ? next + before : -1;
+      a.plan.to.slots[i] = local ? next + before : -1;
       if (local) {
-        a.plan.rows[next + before] = static_cast<int32_t>(
+        a.plan.to.rows[next + before] = static_cast<int32_t>(
             static_cast<uint32_t>(i) / static_cast<uint32_t>(a.plan.per_row));
       }
     }
@@ -180,7 +175,7 @@ struct PlanKernel {
     for (int32_t n = block.lane(); first + n * a.tile_rows < end;
          n += kWarpLanes) {
       const int32_t slot = first + n * a.tile_rows;
-      a.groups[group + n] = {
+      a.to.groups[group + n] = {
           e, slot, end - slot < a.tile_rows ? end - slot : a.tile_rows};
     }
   }
@@ -216,15 +211,15 @@ struct PlanFewKernel {
       group += other < own ? others : 0;
       all += others;
     }
-    if (i == 0) *a.num_groups = all;
+    if (i == 0) *a.to.num_groups = all;
     if (i >= pairs) return;
-    a.slots[i] = local ? slot + before : -1;
+    a.to.slots[i] = local ? slot + before : -1;
     if (!local) return;
-    a.rows[slot + before] = i / a.per_row;
+    a.to.rows[slot + before] = i / a.per_row;
     for (int32_t n = 0; n < tiles; ++n) {
       const int32_t left = alike - n * a.tile_rows;
-      a.groups[group + n] = {own, slot + n * a.tile_rows,
-                             left < a.tile_rows ? left : a.tile_rows};
+      a.to.groups[group + n] = {own, slot + n * a.tile_rows,
+                                left < a.tile_rows ? left : a.tile_rows};
     }
   }
 };

@@ -21,10 +21,7 @@ constexpr int kExpertThreads = 128;
 
 // Where a call's memory has what.
 struct ExpertLayout {
-  ExpertGroup* groups = nullptr;
-  int32_t* num_groups = nullptr;
-  int32_t* slots = nullptr;    // [pairs]; negative: remote
-  int32_t* rows = nullptr;     // [pairs]: a slot's row
+  ExpertPlan plan;
   bool* finite = nullptr;      // [tokens, kFinitePieces]
   bool* mid_finite = nullptr;  // [pairs, kFinitePieces]
   int8_t* codes = nullptr;     // [max(tokens H, pairs F)]
@@ -52,10 +49,10 @@ int64_t LayOut(const ExpertShape& shape, void* data, ExpertLayout& layout) {
   };
   const int64_t pairs = shape.pairs();
   const int64_t most = std::max(shape.tokens * shape.hidden, pairs * shape.mlp);
-  take(layout.groups, MostGroups(shape, kTileTokens));
-  take(layout.num_groups, 1);
-  take(layout.slots, pairs);
-  take(layout.rows, pairs);
+  take(layout.plan.groups, MostGroups(shape, kTileTokens));
+  take(layout.plan.num_groups, 1);
+  take(layout.plan.slots, pairs);
+  take(layout.plan.rows, pairs);
   take(layout.finite, shape.tokens * kFinitePieces);
   take(layout.mid_finite, pairs * kFinitePieces);
   take(layout.codes, most);
@@ -148,12 +145,14 @@ class ExpertCall {
         rows_(rows),
         shape_(shape),
         at_(layout),
+        plan_(table.plan.groups != nullptr ? table.plan : layout.plan),
         tile_rows_(TileRowsOf(stream, experts, table, shape)) {}
 
   void Run() {
-    PlanExperts(stream_, {rows_.ids, shape_.pairs(), rows_.per_row,
-                          experts_.first, shape_.experts, tile_rows_,
-                          at_.groups, at_.num_groups, at_.slots, at_.rows});
+    if (table_.plan.groups == nullptr) {
+      PlanExperts(stream_, {rows_.ids, shape_.pairs(), rows_.per_row,
+                            experts_.first, shape_.experts, tile_rows_, plan_});
+    }
     for (int32_t begin = 0; begin < shape_.experts;) {
       int32_t end = begin + 1;
       while (end < shape_.experts &&
@@ -188,7 +187,7 @@ class ExpertCall {
     FinishArgs args = {};
     args.ids = rows_.ids;
     args.weights = rows_.weights;
-    args.slots = at_.slots;
+    args.slots = plan_.slots;
     args.per_row = rows_.per_row;
     args.outputs = at_.outputs;
     args.hidden = shape_.hidden;
@@ -211,8 +210,8 @@ class ExpertCall {
     const ExpertWeight& down = experts_.down[begin];
     const int64_t pairs = shape_.pairs();
     const int64_t mlp = shape_.mlp;
-    ExpertRun run = {{at_.groups, at_.num_groups, at_.rows, table_.gate_up,
-                      begin, end, tile_rows_},
+    ExpertRun run = {{plan_.groups, plan_.num_groups, plan_.rows,
+                      table_.gate_up, begin, end, tile_rows_},
                      MostGroups(shape_, tile_rows_)};
     const Matrix middle = {at_.middle, pairs, mlp, mlp};
     MultiplyGated(gate_up, run, middle);
@@ -222,7 +221,7 @@ class ExpertCall {
     flags.finite = at_.mid_finite;
     if (IsQuantized(gate_up)) {
       flags.source_finite = at_.finite;
-      flags.sources = at_.rows;
+      flags.sources = plan_.rows;
     }
     Multiply(middle, down, experts_.down_bias, run, flags,
              {at_.outputs, pairs, shape_.hidden, shape_.hidden});
@@ -283,6 +282,7 @@ class ExpertCall {
   const ExpertRows& rows_;
   const ExpertShape& shape_;
   const ExpertLayout& at_;
+  const ExpertPlan plan_;
   const int32_t tile_rows_;  // of a group
 };
 

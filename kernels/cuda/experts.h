@@ -35,6 +35,8 @@ struct ExpertTable {
   // with them those of tile_products.h.
   bool tiles = false;
   TileMemory tile_memory;  // of these products
+  // What Route made of the call's ids; no groups: the call makes it.
+  ExpertPlan plan;
 };
 
 // experts.h's ExpertNodes on a stream, with its contract and its bits. A

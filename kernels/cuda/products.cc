@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "kernels/cuda/math.h"
+#include "kernels/cuda/products_few.h"
 #include "kernels/cuda/products_shards.h"
 #include "kernels/cuda/products_tiles.h"
 
@@ -198,6 +199,12 @@ void Multiply(Stream stream, ConstMatrix x, const WeightView& w,
 
 void MatMul(Stream stream, ConstMatrix x, const WeightView& w,
             const float* bias, Matrix y) {
+  SLUICE_CHECK(x.cols == w.cols);
+  if (w.type == WeightType::kF32 &&
+      StartFewRows(stream,
+                   {x, static_cast<const float*>(w.data), w.rows, bias, y})) {
+    return;
+  }
   const int32_t bounds[2] = {0, static_cast<int32_t>(w.cols)};
   const TreeNode node = {0, 1};
   Multiply(stream, x, w, bias,

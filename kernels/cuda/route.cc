@@ -6,16 +6,22 @@
 namespace sluice::kernels::cuda {
 namespace {
 
-// A warp per token.
+struct RouteArgs {
+  ConstMatrix logits;
+  RouterRule rule;
+  const float* correction;
+  RoutedRows to;
+};
+
+// A warp per token. A lane keeps kOwn experts in registers, each 32 behind the
+// one before; 0: all are in shared memory, as groups of experts, more experts
+// and choices that are no numbers are anyway.
+template <int kOwn>
 struct RouteKernel {
   static constexpr int kThreads = kWarpLanes;
-  struct Args {
-    ConstMatrix logits;
-    RouterRule rule;
-    const float* correction;
-    int32_t* ids;
-    float* weights;
-  };
+  static constexpr bool kWaitsItself = true;
+  static constexpr int kArray = kOwn > 0 ? kOwn : 1;
+  using Args = RouteArgs;
   // A token's experts in shared memory.
   struct Row {
     Shared<float> scores;    // [E]
@@ -43,6 +49,11 @@ struct RouteKernel {
     const auto weights = block.Allocate<float>(k);
     const auto chosen = block.Allocate<int32_t>(k);
     const Row row = {scores, choices, taken, groups, weights, chosen};
+    if constexpr (kOwn > 0) {
+      if (RunInRegisters(block, a)) return;
+    } else {
+      block.WaitForInputs();
+    }
     SetScores(block, a.rule, a.logits.data + block.index() * a.logits.stride,
               scores);
     for (int32_t e = block.lane(); e < n; e += kWarpLanes) {
@@ -59,15 +70,130 @@ struct RouteKernel {
       }
     }
     block.SyncWarp();
-    int32_t* const ids = a.ids + block.index() * k;
-    float* const to = a.weights + block.index() * k;
-    if (k <= kWarpLanes) return WeighFew(block, a.rule, row, ids, to);
+    if (k <= kWarpLanes) {
+      const bool own = block.lane() < k;
+      return WeighFew(block, a, own ? weights.Get(block.lane()) : 0.0f,
+                      own ? chosen.Get(block.lane()) : 0);
+    }
+    int32_t* const ids = a.to.ids + block.index() * k;
+    float* const to = a.to.weights + block.index() * k;
     if (block.lane() == 0) Weigh(a.rule, row);
     block.SyncWarp();
     for (int32_t j = block.lane(); j < k; j += kWarpLanes) {
       ids[j] = chosen.Get(j);
       to[j] = weights.Get(j);
     }
+  }
+
+  // Waits for the inputs. False, and nothing is stored, if a choice is no
+  // number.
+  static SLUICE_DEVICE bool RunInRegisters(Block& block, const Args& a) {
+    const int32_t n = a.rule.num_experts;
+    const float* const logits = a.logits.data + block.index() * a.logits.stride;
+    float corrections[kOwn] = {};
+    SLUICE_UNROLL
+    for (int i = 0; i < kOwn; ++i) {
+      const int32_t e = block.lane() + i * kWarpLanes;
+      if (a.correction != nullptr && e < n) corrections[i] = a.correction[e];
+    }
+    block.WaitForInputs();
+    float scores[kOwn];
+    SLUICE_UNROLL
+    for (int i = 0; i < kOwn; ++i) {
+      const int32_t e = block.lane() + i * kWarpLanes;
+      scores[i] = e < n ? logits[e] : -Infinity();
+    }
+    ScoreOwn(block, a.rule, scores);
+    uint32_t orders[kOwn];
+    bool numbers = true;
+    SLUICE_UNROLL
+    for (int i = 0; i < kOwn; ++i) {
+      const bool exists = block.lane() + i * kWarpLanes < n;
+      const float choice =
+          a.correction == nullptr ? scores[i] : scores[i] + corrections[i];
+      numbers = numbers && (!exists || choice == choice);
+      orders[i] = exists ? OrderOf(choice) : 0;
+    }
+    if (block.Ballot(!numbers) != 0) return false;
+    float weight = 0.0f;
+    int32_t id = 0;
+    for (int32_t j = 0; j < a.rule.per_token; ++j) {
+      float score = 0.0f;
+      const int32_t e = TakeOwn(block, scores, orders, score);
+      if (block.lane() != j) continue;
+      weight = score;
+      id = e;
+    }
+    WeighFew(block, a, weight, id);
+    return true;
+  }
+
+  // A word that is above those of smaller numbers, and above 0; both zeros
+  // have one.
+  static SLUICE_DEVICE uint32_t OrderOf(float x) {
+    const auto bits = BitCast<uint32_t>(x + 0.0f);
+    return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+  }
+  static SLUICE_DEVICE float NumberOf(uint32_t order) {
+    return BitCast<float>((order & 0x80000000u) != 0 ? order & 0x7FFFFFFFu
+                                                     : ~order);
+  }
+
+  // Logits become scores.
+  static SLUICE_DEVICE void ScoreOwn(Block& block, const RouterRule& rule,
+                                     float (&scores)[kArray]) {
+    if (rule.score == RouterRule::Score::kSigmoid) {
+      SLUICE_UNROLL
+      for (int i = 0; i < kOwn; ++i) {
+        scores[i] = 1.0f / (1.0f + Exp(-scores[i]));
+      }
+    }
+    if (rule.score != RouterRule::Score::kSoftmax) return;
+    uint32_t most = 0;
+    SLUICE_UNROLL
+    for (int i = 0; i < kOwn; ++i) {
+      const uint32_t order = OrderOf(scores[i]);
+      most = order > most ? order : most;
+    }
+    const float max = NumberOf(block.Most(most));
+    // The canonical sum's lanes take every sixteenth expert.
+    float lane = 0.0f;
+    SLUICE_UNROLL
+    for (int i = 0; i < kOwn; ++i) {
+      const int32_t e = block.lane() + i * kWarpLanes;
+      scores[i] = Exp(scores[i] - max);
+      const float next = block.ShuffleXor(scores[i], 16);
+      if (e < rule.num_experts) lane = lane + scores[i];
+      if (e + 16 < rule.num_experts) lane = lane + next;
+    }
+    const float sum = block.Shuffle(SumLanes(block, lane), 0);
+    SLUICE_UNROLL
+    for (int i = 0; i < kOwn; ++i) scores[i] = scores[i] / sum;
+  }
+
+  // Takes the expert whose word is the largest, the lower one of two: returns
+  // it and its score. Words of those that are taken are 0.
+  static SLUICE_DEVICE int32_t TakeOwn(Block& block,
+                                       const float (&scores)[kArray],
+                                       uint32_t (&orders)[kArray],
+                                       float& score) {
+    uint32_t most = 0;
+    uint32_t own = ~0u;
+    SLUICE_UNROLL
+    for (int i = 0; i < kOwn; ++i) {
+      if (orders[i] <= most) continue;
+      most = orders[i];
+      own = static_cast<uint32_t>(block.lane() + i * kWarpLanes);
+      score = scores[i];
+    }
+    const uint32_t taken = block.Least(most == block.Most(most) ? own : ~0u);
+    SLUICE_UNROLL
+    for (int i = 0; i < kOwn; ++i) {
+      const auto e = static_cast<uint32_t>(block.lane() + i * kWarpLanes);
+      if (e == taken) orders[i] = 0;
+    }
+    score = block.Shuffle(score, static_cast<int>(taken % kWarpLanes));
+    return static_cast<int32_t>(taken);
   }
 
   static SLUICE_DEVICE void SetScores(Block& block, const RouterRule& rule,
@@ -161,27 +287,38 @@ struct RouteKernel {
     }
   }
 
-  // Stores the chosen and their weights by rising id, a lane each.
-  static SLUICE_DEVICE void WeighFew(Block& block, const RouterRule& rule,
-                                     const Row& row, int32_t* ids,
-                                     float* weights) {
-    const int32_t k = rule.per_token;
-    const bool selected = rule.score == RouterRule::Score::kSoftmaxOfSelected;
+  // Stores the chosen and their weights by rising id, a lane each, which has a
+  // choice: the largest is lane 0's. And the plan, if there is one.
+  static SLUICE_DEVICE void WeighFew(Block& block, const Args& a, float weight,
+                                     int32_t id) {
+    constexpr int kAtOnce = 8;
+    const int32_t k = a.rule.per_token;
+    const bool selected = a.rule.score == RouterRule::Score::kSoftmaxOfSelected;
     const bool own = block.lane() < k;
-    float weight = own ? row.weights.Get(block.lane()) : 0.0f;
-    const int32_t id = own ? row.chosen.Get(block.lane()) : 0;
     if (selected) weight = Exp(weight - block.Shuffle(weight, 0));
     float sum = 0.0f;
     int32_t place = 0;
-    for (int32_t j = 0; j < k; ++j) {
-      sum = sum + block.Shuffle(weight, j);
-      if (block.Shuffle(id, j) < id) ++place;
+    for (int32_t from = 0; from < k; from += kAtOnce) {
+      SLUICE_UNROLL
+      for (int i = 0; i < kAtOnce; ++i) {
+        const float other = block.Shuffle(weight, from + i);
+        const int32_t other_id = block.Shuffle(id, from + i);
+        if (from + i >= k) continue;
+        sum = sum + other;
+        if (other_id < id) ++place;
+      }
     }
     if (!own) return;
     if (!selected) sum = sum + 1e-20f;
-    const bool divides = selected || rule.normalise;
-    ids[place] = id;
-    weights[place] = (divides ? weight / sum : weight) * rule.scale;
+    const bool divides = selected || a.rule.normalise;
+    a.to.ids[block.index() * k + place] = id;
+    a.to.weights[block.index() * k + place] =
+        (divides ? weight / sum : weight) * a.rule.scale;
+    if (a.to.plan.groups == nullptr) return;
+    a.to.plan.groups[place] = {id, place, 1};
+    a.to.plan.slots[place] = place;
+    a.to.plan.rows[place] = 0;
+    if (place == 0) *a.to.plan.num_groups = k;
   }
 
   // The weights of the chosen, which are sorted by id. One thread calls.
@@ -216,7 +353,7 @@ struct RouteKernel {
 }  // namespace
 
 void Route(Stream stream, ConstMatrix logits, const RouterRule& rule,
-           const float* correction, int32_t* ids, float* weights) {
+           const float* correction, const RoutedRows& to) {
   SLUICE_CHECK(logits.cols == rule.num_experts);
   SLUICE_CHECK(1 <= rule.per_token && rule.per_token <= rule.num_experts);
   SLUICE_CHECK(rule.per_token <= kMaxExpertsPerToken);
@@ -225,8 +362,21 @@ void Route(Stream stream, ConstMatrix logits, const RouterRule& rule,
   SLUICE_CHECK(rule.num_groups == 1 ||
                (rule.num_experts % rule.num_groups == 0 &&
                 rule.num_experts >= 2 * rule.num_groups));
-  Launch<RouteKernel>(stream, logits.rows, RouteKernel::SharedBytes(rule),
-                      {logits, rule, correction, ids, weights});
+  SLUICE_CHECK(to.plan.groups == nullptr ||
+               (logits.rows == 1 && rule.per_token <= kMostPlanned));
+  static_assert(kMostPlanned == kWarpLanes);
+  const auto start = [&](auto kernel) {
+    using Kernel = decltype(kernel);
+    Launch<Kernel>(stream, logits.rows, Kernel::SharedBytes(rule),
+                   {logits, rule, correction, to});
+  };
+  const int32_t lanes = (rule.num_experts + kWarpLanes - 1) / kWarpLanes;
+  if (lanes > 8 || rule.num_groups > 1 || rule.per_token > kWarpLanes) {
+    return start(RouteKernel<0>());
+  }
+  if (lanes <= 1) return start(RouteKernel<1>());
+  if (lanes <= 4) return start(RouteKernel<4>());
+  start(RouteKernel<8>());
 }
 
 }  // namespace sluice::kernels::cuda

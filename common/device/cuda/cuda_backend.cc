@@ -14,6 +14,7 @@
 #include "common/device/cuda/cuda_memory.h"
 #include "common/device/cuda/cuda_products.h"
 #include "common/device/cuda/cuda_sampler.h"
+#include "common/device/cuda/route_plans.h"
 #include "common/device/cuda/step_memory.h"
 #include "common/device/cuda/weight_upload.h"
 #include "common/tensor/weight_format.h"
@@ -104,7 +105,8 @@ class CudaBackend final : public Backend {
         sampler_(runtime_.get()),
         scratch_(runtime_.get()),
         attention_(runtime_.get()),
-        experts_(runtime_.get()) {}
+        experts_(runtime_.get()),
+        plans_(runtime_.get()) {}
   ~CudaBackend() override {
     runtime_->Sync();
     const cuda::GraphCounts& lists = runtime_->graph_counts();
@@ -144,6 +146,7 @@ class CudaBackend final : public Backend {
     return inputs_.AddRope(std::move(spec));
   }
   void CopyIn(const void* rows, DeviceMatrix out) override {
+    plans_.Forget();
     runtime_->CopyIn(rows, out.data, RowsOf(out));
     if (!in_step_) runtime_->Sync();
   }
@@ -354,8 +357,9 @@ class CudaBackend final : public Backend {
   void Route(DeviceMatrix logits, const kernels::RouterRule& rule,
              const void* correction, const DeviceRouting& routing) override {
     cuda::Route(stream_, View(logits), rule, Floats(correction),
-                static_cast<int32_t*>(routing.ids.data),
-                static_cast<float*>(routing.weights.data));
+                {static_cast<int32_t*>(routing.ids.data),
+                 static_cast<float*>(routing.weights.data),
+                 plans_.NewPlan(logits.rows, rule, routing.ids.data)});
   }
 
   void ExpertNodes(DeviceMatrix x, const DeviceRouting& routing,
@@ -431,6 +435,7 @@ class CudaBackend final : public Backend {
     table.bytes = cuda::ExpertBytes(
         {x.rows, per_row, experts.size(), x.cols, down_[0].cols()});
     table.tiles = fast_;
+    table.plan = plans_.Find(x.rows, experts, routing.ids.data);
     table.tile_memory = products_.tile_memory();
     table.memory = experts_.AtLeast(static_cast<size_t>(table.bytes));
     return {view, table, rows};
@@ -489,6 +494,7 @@ class CudaBackend final : public Backend {
   GrowingMemory scratch_;
   GrowingMemory attention_;
   GrowingMemory experts_;
+  RoutePlans plans_;
   bool in_step_ = false;
   int64_t most_rows_ = 0;            // of any step
   int64_t sampling_start_ns_ = 0;    // of the present step; 0: it has none

@@ -1,3 +1,5 @@
+// Size: a short case per operation of the device and per mistake.
+
 // The machine that stands for a GPU: kernels with one mistake each, which it
 // must find, beside the same kernels without.
 #include "kernels/cuda/device_host/machine.h"
@@ -169,6 +171,18 @@ TEST_P(MachineTest, VotesAreBitsByLane) {
                            const uint32_t votes = b.Ballot(b.lane() % 3 == 0);
                            EXPECT_EQ(votes, 0x49249249u);
                            EXPECT_EQ(CountBits(votes), 11);
+                         }),
+              IsEmpty());
+}
+
+TEST_P(MachineTest, TheLargestAndTheSmallestWordOfAWarp) {
+  EXPECT_THAT(FirstFault(GetParam(),
+                         [](Block& b) {
+                           const uint32_t own =
+                               0xFFFFFFF0u * (b.lane() % 2) +
+                               static_cast<uint32_t>(b.thread() / 2 % 9 + 3);
+                           EXPECT_EQ(b.Most(own), 0xFFFFFFFBu);
+                           EXPECT_EQ(b.Least(own), 3u);
                          }),
               IsEmpty());
 }

@@ -110,6 +110,25 @@ TEST(CudaMatMulTest, ManyTokensHaveTheCpusBits) {
   ExpectPlainProducts({509, 33, 96}, e4m3.view());
 }
 
+// What routers have: columns below a batch that is read ahead, of one, of two
+// and beyond, tokens and rows at the bounds of such products.
+TEST(CudaMatMulTest, FewTokensAndRowsHaveTheCpusBits) {
+  for (const int64_t cols : {4, 20, 176, 192, 196, 384, 404, 580}) {
+    const OwnedWeight w(WeightType::kF32, 5, cols, RandomFloats(3, 5 * cols));
+    for (const int64_t tokens : {1, 3, 4, 5}) {
+      ExpectPlainProducts({tokens, 5, cols}, w.view());
+    }
+  }
+  for (const Shape& shape : {Shape{32, 2, 32}, Shape{33, 2, 32},
+                             Shape{1, 512, 32}, Shape{1, 513, 32},
+                             // More than shared memory has.
+                             Shape{1, 2, 20000}}) {
+    const OwnedWeight w(WeightType::kF32, shape.rows, shape.cols,
+                        RandomFloats(3, shape.rows * shape.cols));
+    ExpectPlainProducts(shape, w.view());
+  }
+}
+
 TEST(CudaMatMulTest, IsCloseToDouble) {
   const int64_t rows = 3;
   const int64_t cols = 500;

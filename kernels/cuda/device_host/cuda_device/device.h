@@ -119,6 +119,17 @@ class Block {
     machine_->SyncWarp(thread_, line);
     return votes;
   }
+  // The largest, and the smallest, of the lanes' values.
+  uint32_t Most(uint32_t value, int line = __builtin_LINE()) {
+    for (int mask = 16; mask > 0; mask /= 2) {
+      const uint32_t other = ShuffleXor(value, mask, line);
+      value = other > value ? other : value;
+    }
+    return value;
+  }
+  uint32_t Least(uint32_t value, int line = __builtin_LINE()) {
+    return ~Most(~value, line);
+  }
   // What kernels before this one wrote is there once this returns. Here it
   // always is.
   void WaitForInputs() {}

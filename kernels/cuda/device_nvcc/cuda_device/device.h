@@ -99,6 +99,12 @@ class Block {
   SLUICE_DEVICE uint32_t Ballot(bool vote) {
     return __ballot_sync(0xFFFFFFFFu, vote);
   }
+  SLUICE_DEVICE uint32_t Most(uint32_t value) {
+    return __reduce_max_sync(0xFFFFFFFFu, value);
+  }
+  SLUICE_DEVICE uint32_t Least(uint32_t value) {
+    return __reduce_min_sync(0xFFFFFFFFu, value);
+  }
   // A kernel may begin before those ahead of it have ended: what they wrote is
   // there once this returns.
   SLUICE_DEVICE void WaitForInputs() {
