@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/tile_gemm_blocks.h"
 #include "kernels/cuda/tile_gemm_groups.h"
+#include "kernels/cuda/tile_gemm_join.h"
 #include "kernels/cuda/tile_gemm_kernel.h"
 #include "kernels/cuda/tile_gemm_runs.h"
 
@@ -14,8 +15,6 @@ namespace {
 
 // Rows of x from which on this is worth it: fewer are tile_stream.h's.
 constexpr int64_t kGemmFrom = kFewTokens + 1;
-// Pieces of an output, at most.
-constexpr int kMostPieces = 16;
 
 struct LargeShape : GemmShape<2, 4, 4, 4> {
   static constexpr int kStages = 4;
@@ -100,42 +99,6 @@ struct RoundRowsKernel {
   }
 };
 
-// A thread per output element: the tree over its pieces.
-struct JoinPiecesKernel {
-  static constexpr int kThreads = 256;
-  using Args = GemmArgs;
-  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    const int64_t at = block.index() * kThreads + block.thread();
-    const int64_t each = a.product.x.rows * a.product.rows;
-    if (at >= each) return;
-    const ShardArgs& shards = a.product.shards;
-    const int64_t token = at / a.product.rows;
-    const int64_t row = at % a.product.rows;
-    const float* from = a.pieces + at;
-    for (int32_t o = 0; o < shards.num_outputs; ++o) {
-      const int32_t leaves = shards.nodes[o].end - shards.nodes[o].begin;
-      const int32_t count = (leaves + a.piece_leaves - 1) / a.piece_leaves;
-      float sum = Tree(from, each, count);
-      from += count * each;
-      if (a.product.bias != nullptr) sum = sum + a.product.bias[row];
-      shards.y[o][token * shards.stride[o] + row] = sum;
-    }
-  }
-  static SLUICE_DEVICE float Tree(const float* from, int64_t step,
-                                  int32_t count) {
-    float sums[kMostPieces];
-    for (int i = 0; i < kMostPieces; ++i) {
-      sums[i] = i < count ? from[i * step] : 0.0f;
-    }
-    for (int stride = 1; stride < kMostPieces; stride *= 2) {
-      for (int i = 0; i + stride < kMostPieces; i += 2 * stride) {
-        if (i + stride < count) sums[i] = sums[i] + sums[i + stride];
-      }
-    }
-    return sums[0];
-  }
-};
-
 // How an output's leaves are shared out.
 struct GemmSplit {
   int32_t piece_leaves = kGemmPieceLeaves;
@@ -182,12 +145,13 @@ class GemmStart {
                                         Shape::kBlockTokens;
   }
 
-  bool Start(const TileMemory& memory) {
+  bool Start(const TileMemory& memory, const StreamEnd& end) {
     if (!Split()) return false;
     const int64_t row_words =
         args_.token_blocks * args_.runs * Kernel::Tile::Stage::kRowWords;
     const int64_t each = args_.product.x.rows * args_.product.rows;
     const bool joins = split_.pieces > args_.product.shards.num_outputs;
+    if (!joins && (end.adds || end.gated)) return false;
     auto* const words = static_cast<uint32_t*>(
         memory((row_words + (joins ? split_.pieces * each : 0)) *
                static_cast<int64_t>(sizeof(uint32_t))));
@@ -197,11 +161,7 @@ class GemmStart {
     RoundRows(words);
     Launch<Kernel>(stream_, Blocks(split_), SharedBytes(args_.shared_levels),
                    args_);
-    if (!joins) return true;
-    Launch<JoinPiecesKernel>(
-        stream_,
-        (each + JoinPiecesKernel::kThreads - 1) / JoinPiecesKernel::kThreads, 0,
-        args_);
+    if (joins) JoinPieces(stream_, args_, end);
     return true;
   }
 
@@ -261,11 +221,11 @@ class GemmStart {
 
 template <template <int, int> typename Operand>
 bool StartType(Stream stream, const TileArgs& args, int64_t groups,
-               const TileMemory& memory) {
+               const TileMemory& memory, const StreamEnd& end) {
   const auto start = [&](auto shape) {
     using Shape = decltype(shape);
     using Start = GemmStart<Operand<Shape::kTiles, Shape::kOctets>, Shape>;
-    return Start(stream, args, groups).Start(memory);
+    return Start(stream, args, groups).Start(memory, end);
   };
   const int64_t rows = groups > 0 ? args.grouped.tile_rows : args.x.rows;
   if (rows > MiddleShape::kBlockTokens) {
@@ -302,7 +262,7 @@ struct BlocksOf {
 }  // namespace
 
 bool StartGemm(Stream stream, const TileArgs& args, WeightType type,
-               int64_t groups, const TileMemory& memory) {
+               int64_t groups, const TileMemory& memory, const StreamEnd& end) {
   static_assert(SmallShape::kBlockTokens == kTileGroupRows);
   static_assert(LargeShape::kBlockTokens == kLargeGroupRows);
   static_assert(LargeRunShape::kBlockTokens == kLargeGroupRows);
@@ -312,7 +272,7 @@ bool StartGemm(Stream stream, const TileArgs& args, WeightType type,
     return WithBlocks(type, [&](auto math) {
       using Math = decltype(math);
       return StartType<BlocksOf<Math>::template Operand>(stream, args, groups,
-                                                         memory);
+                                                         memory, end);
     });
   }
   for (int32_t s = 0; s <= args.shards.num_shards; ++s) {
@@ -321,15 +281,15 @@ bool StartGemm(Stream stream, const TileArgs& args, WeightType type,
   }
   switch (type) {
     case WeightType::kBf16:
-      return StartType<Bf16Operand>(stream, args, groups, memory);
+      return StartType<Bf16Operand>(stream, args, groups, memory, end);
     case WeightType::kE4m3:
-      return StartType<E4m3Operand>(stream, args, groups, memory);
+      return StartType<E4m3Operand>(stream, args, groups, memory, end);
     case WeightType::kQ8_0:
-      return StartType<Q8Operand>(stream, args, groups, memory);
+      return StartType<Q8Operand>(stream, args, groups, memory, end);
     case WeightType::kQ4_0:
-      return StartType<Q4Operand>(stream, args, groups, memory);
+      return StartType<Q4Operand>(stream, args, groups, memory, end);
     default:
-      return StartType<Mxfp4Operand>(stream, args, groups, memory);
+      return StartType<Mxfp4Operand>(stream, args, groups, memory, end);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/tile_chains.h"
 #include "kernels/cuda/tile_products.h"
+#include "kernels/cuda/tile_stream.h"
 #include "kernels/weight_type.h"
 
 namespace sluice::kernels::cuda {
@@ -16,10 +17,11 @@ namespace sluice::kernels::cuda {
 // ahead. Where that gives too few blocks, several share an output's leaves:
 // each stores an aligned node's sum, and a last pass joins these. The chains
 // and the tree are tile_products.h's, and so are the bits. False, and nothing
-// is started, for few rows, without memory, and for leaves that begin within a
-// run.
+// is started, for few rows, without memory, for leaves that begin within a run,
+// and for an end of its own where no pass joins.
 bool StartGemm(Stream stream, const TileArgs& args, WeightType type,
-               int64_t groups, const TileMemory& memory);
+               int64_t groups, const TileMemory& memory,
+               const StreamEnd& end = {});
 
 }  // namespace sluice::kernels::cuda
 

@@ -233,19 +233,33 @@ void TileMatMulGroups(Stream stream, ConstMatrix x, const WeightView& like,
   MultiplyTiles(stream, x, like, bias, WholeArgs(like, y), run, memory);
 }
 
+// Size: as TileMatMul.
 bool TileAddSharded(Stream stream, ConstMatrix x, const WeightView& w,
-                    const ShardedCols& shards, const float* bias, Matrix y) {
+                    const ShardedCols& shards, const float* bias, Matrix y,
+                    const TileMemory& memory) {
   SLUICE_CHECK(shards.nodes.size() == 1);
   StreamEnd end;
   end.adds = true;
-  return StreamInto(
-      stream, ArgsOf(x, w, bias, ShardArgsOf(shards, {&y, 1}, /*unit=*/1), {}),
-      w.type, end, 0);
+  const TileArgs args =
+      ArgsOf(x, w, bias, ShardArgsOf(shards, {&y, 1}, /*unit=*/1), {});
+  if (x.rows > kFewTokens) {
+    return StartGemm(stream, args, w.type, 0, memory, end);
+  }
+  return StreamInto(stream, args, w.type, end, 0);
 }
 
 bool TileGatedMatMul(Stream stream, ConstMatrix x, const WeightView& w,
-                     const Activation& activation, Matrix y) {
-  return TileGatedGroups(stream, x, w, nullptr, activation, {}, y);
+                     const Activation& activation, Matrix y,
+                     const TileMemory& memory) {
+  if (x.rows <= kFewTokens) {
+    return TileGatedGroups(stream, x, w, nullptr, activation, {}, y);
+  }
+  SLUICE_CHECK(y.cols * 2 == w.rows);
+  StreamEnd end;
+  end.gated = true;
+  end.activation = activation;
+  return StartGemm(stream, ArgsOf(x, w, nullptr, WholeArgs(w, y), {}), w.type,
+                   0, memory, end);
 }
 
 // Size: a product, its bias, how it ends, and its groups.

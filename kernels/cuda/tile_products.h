@@ -55,16 +55,19 @@ void TileMatMul(Stream stream, ConstMatrix x, const WeightView& w,
 void TileMatMulSharded(Stream stream, ConstMatrix x, const WeightView& w,
                        const ShardedCols& shards, std::span<const Matrix> y,
                        const TileMemory& memory = {});
-// y += the sum of all shards + bias, whose node is the tree's root. At most
-// kFewTokens rows; false, and nothing is done, for shards that are no whole
-// steps.
+// y += the sum of all shards + bias, whose node is the tree's root. False, and
+// nothing is done, for shards that are no whole steps and for more than
+// kFewTokens rows whose product has no pass that joins.
+// Size: as TileMatMul.
 bool TileAddSharded(Stream stream, ConstMatrix x, const WeightView& w,
-                    const ShardedCols& shards, const float* bias, Matrix y);
-// y [T, rows / 2] = the activation of rows r and r + rows / 2 of x w^T. At most
-// kFewTokens rows; false, and nothing is done, for half rows that are no whole
-// tiles.
+                    const ShardedCols& shards, const float* bias, Matrix y,
+                    const TileMemory& memory = {});
+// y [T, rows / 2] = the activation of rows r and r + rows / 2 of x w^T. False,
+// and nothing is done, for half rows that are no whole tiles and for more rows
+// of x, as above.
 bool TileGatedMatMul(Stream stream, ConstMatrix x, const WeightView& w,
-                     const Activation& activation, Matrix y);
+                     const Activation& activation, Matrix y,
+                     const TileMemory& memory = {});
 inline constexpr int kFewTokens = 8;
 // Returns how many rows groups have at most, for `pairs` of a row and one of
 // `experts` experts: 8, kTileGroupRows or kLargeGroupRows.

@@ -85,25 +85,24 @@ void CudaProducts::MultiplySharded(ConstMatrix x, const Weight& w,
                                     view.blocks, shards, y);
 }
 
-bool CudaProducts::IsStream(ConstMatrix x, const Weight& w) const {
-  return x.rows <= kernels::cuda::kFewTokens && w.parts.size() == 1 &&
-         HasTiles(w.parts[0].type);
+bool CudaProducts::IsTiled(const Weight& w) const {
+  return w.parts.size() == 1 && HasTiles(w.parts[0].type);
 }
 
 bool CudaProducts::AddSharded(ConstMatrix x, const Weight& w,
                               const kernels::ShardedCols& shards,
                               const float* bias, Matrix y) {
-  return IsStream(x, w) && kernels::cuda::TileAddSharded(
-                               runtime_.stream(), x,
-                               TileView(w.parts[0], w.cols), shards, bias, y);
+  return IsTiled(w) && kernels::cuda::TileAddSharded(
+                           runtime_.stream(), x, TileView(w.parts[0], w.cols),
+                           shards, bias, y, tile_memory_);
 }
 
 bool CudaProducts::MultiplyGated(ConstMatrix x, const Weight& w,
                                  const kernels::Activation& activation,
                                  Matrix y) {
-  return IsStream(x, w) &&
-         kernels::cuda::TileGatedMatMul(
-             runtime_.stream(), x, TileView(w.parts[0], w.cols), activation, y);
+  return IsTiled(w) && kernels::cuda::TileGatedMatMul(
+                           runtime_.stream(), x, TileView(w.parts[0], w.cols),
+                           activation, y, tile_memory_);
 }
 
 void CudaProducts::Embed(const Weight& table, const int32_t* ids, Matrix y) {

@@ -54,8 +54,8 @@ class CudaProducts {
   void Embed(const Weight& table, const int32_t* ids, kernels::Matrix y);
 
  private:
-  // Whether the product is one of tiles with few rows of x.
-  bool IsStream(kernels::ConstMatrix x, const Weight& w) const;
+  // Whether the weight is one part, in tiles.
+  bool IsTiled(const Weight& w) const;
   kernels::WeightView TileView(const WeightPart& part, int64_t cols) const;
   kernels::cuda::FlaggedRows Quantize(kernels::ConstMatrix x, int32_t block);
 

@@ -236,6 +236,77 @@ TEST(TileTreeTest, PiecesOfATreeAreTheTree) {
   }
 }
 
+struct EndedShape {
+  int64_t tokens, rows, cols;
+};
+
+// Of a product whose leaves are a block each.
+void ExpectJoinedEnds(const EndedShape& s, const Activation& activation) {
+  SCOPED_TRACE(testing::Message()
+               << s.tokens << " x " << s.rows << " x " << s.cols);
+  const auto leaves = LeavesOf(s.cols, 32);
+  const TreeNode root = {0, static_cast<int32_t>(leaves.size()) - 1};
+  const TiledWeights w(WeightType::kBf16, 13, s.rows, s.cols);
+  const OwnedMatrix x(s.tokens, s.cols, RandomFloats(14, s.tokens * s.cols));
+  const auto bias = RandomFloats(15, s.rows);
+  const auto before = RandomFloats(16, s.tokens * s.rows);
+  BothWays([&](Stream stream) {
+    stream->Limit({227 * 1024, 100});
+    KeptMemory kept;
+    OwnedMatrix sums(s.tokens, s.rows, before);
+    EXPECT_TRUE(TileAddSharded(stream, x.view(), w.view(), {leaves, {&root, 1}},
+                               bias.data(), sums.view(), kept.memory()));
+    OwnedMatrix gated(s.tokens, s.rows / 2, 1);
+    EXPECT_TRUE(TileGatedMatMul(stream, x.view(), w.view(), activation,
+                                gated.view(), kept.memory()));
+    EXPECT_TRUE(gated.MarkIntact());
+    OwnedMatrix y(s.tokens, s.rows);
+    TileMatMul(stream, x.view(), w.view(), bias.data(), y.view(),
+               kept.memory());
+    std::vector<float> want = y.values();
+    for (size_t n = 0; n < want.size(); ++n) want[n] = before[n] + want[n];
+    EXPECT_TRUE(SameBits(sums.values(), want));
+    TileMatMul(stream, x.view(), w.view(), nullptr, y.view(), kept.memory());
+    OwnedMatrix want_gated(s.tokens, s.rows / 2);
+    if (activation.kind == Activation::Kind::kClampedSwiGlu) {
+      kernels::ClampedSwiGlu({}, y.view(), activation.limit, want_gated.view());
+    } else {
+      kernels::SiluMul({}, y.view(), want_gated.view());
+    }
+    EXPECT_TRUE(SameBits(gated.values(), want_gated.values()));
+    return gated.values();
+  });
+}
+
+// A pass that joins pieces adds, or gates, with the bits of one operation after
+// another.
+TEST(TileTreeTest, JoinedPiecesAreAddedAndGatedAtOnce) {
+  // Few pieces and many; quads of rows, of y alone, and neither; more than a
+  // block has.
+  for (const EndedShape& shape :
+       {EndedShape{9, 24, 480}, EndedShape{40, 18, 1056},
+        EndedShape{33, 20, 1056}, EndedShape{9, 1040, 256}}) {
+    ExpectJoinedEnds(shape, {});
+    ExpectJoinedEnds(shape, {Activation::Kind::kClampedSwiGlu, 0.4f});
+  }
+}
+
+TEST(TileTreeTest, WhereNoPassJoinsAnEndOfItsOwnIsLeft) {
+  Machine machine(Schedule::kForward);
+  machine.Limit({227 * 1024, 1});
+  KeptMemory kept;
+  const TiledWeights w(WeightType::kBf16, 13, 24, 480);
+  const auto leaves = LeavesOf(480, 32);
+  const TreeNode root = {0, static_cast<int32_t>(leaves.size()) - 1};
+  const OwnedMatrix x(9, 480, RandomFloats(14, 9 * 480));
+  OwnedMatrix y(9, 24);
+  EXPECT_FALSE(TileAddSharded(&machine, x.view(), w.view(),
+                              {leaves, {&root, 1}}, nullptr, y.view(),
+                              kept.memory()));
+  EXPECT_FALSE(TileGatedMatMul(&machine, x.view(), w.view(), {},
+                               {y.view().data, 9, 12, 12}, kept.memory()));
+}
+
 // Too little shared memory for blocks of operands: the panel needs less.
 TEST(TileTreeTest, ASmallDeviceHasTheBitsToo) {
   const TiledWeights w(WeightType::kBf16, 13, 20, 288);
