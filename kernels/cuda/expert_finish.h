@@ -20,20 +20,26 @@ inline constexpr int kMostFinished = 64;  // nodes of one launch
 struct FinishArgs {
   const int32_t* ids;    // [tokens, per_row]
   const float* weights;  // the same
-  const int32_t* slots;  // the same; negative: remote
+  // The same; negative: remote. Null: pairs are in the order of their slots.
+  const int32_t* slots;
   int32_t per_row;
   int32_t num_nodes;
   const float* outputs;  // [slots, hidden]
   int64_t hidden;
-  int64_t quads;      // outputs, all y and `more` have them
-  int64_t adds;       // y += the node's sum
-  const float* more;  // [tokens, hidden], which is added to the sum; null: none
+  int64_t quads;  // outputs, all y and `more` have them
+  int64_t adds;   // y += the node's sum, of one node
+  // [tokens, hidden], which is added to the sum of one node; null: none.
+  const float* more;
   int64_t more_stride;
   TreeNode nodes[kMostFinished];
   float* y[kMostFinished];
   int64_t stride[kMostFinished];
 };
 static_assert(std::has_unique_object_representations_v<FinishArgs>);
+
+SLUICE_DEVICE int32_t SlotOf(const FinishArgs& a, int64_t pair) {
+  return a.slots == nullptr ? static_cast<int32_t>(pair) : a.slots[pair];
+}
 
 // A block per piece of a row with at most kMost experts, whose outputs are all
 // on their way at once.
@@ -47,9 +53,19 @@ struct FinishFewKernel {
     float weights[kMost];
     Quad outputs[kMost];
   };
+  // What one node's sum is added to, and what is added to it.
+  struct Addends {
+    Quad y;
+    Quad more;
+  };
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
     const auto piece = RowPiece<kThreads>::Of(block, a.hidden);
     const Own own(block, piece.begin, a.hidden, a.quads != 0);
+    Addends addends = {};
+    if (a.adds != 0) addends.y = own.Load(RowOf(a, 0, piece.row));
+    if (a.more != nullptr) {
+      addends.more = own.Load(a.more + piece.row * a.more_stride);
+    }
     Pairs pairs = {};
     Load(a, piece.row, own, pairs);
     for (int32_t n = 0; n < a.num_nodes; ++n) {
@@ -68,16 +84,14 @@ struct FinishFewKernel {
         sum.Add(id, value);
       }
       const Quad none = {{-0.0f, -0.0f, -0.0f, -0.0f}};
-      Store(a, n, piece.row, own, sum.empty() ? none : sum.Root());
+      Quad all = sum.empty() ? none : sum.Root();
+      if (a.more != nullptr) all = AddQuads(all, addends.more);
+      if (a.adds != 0) all = AddQuads(addends.y, all);
+      own.Store(RowOf(a, n, piece.row), all);
     }
   }
-  static SLUICE_DEVICE void Store(const Args& a, int32_t n, int64_t row,
-                                  const Own& own, Quad sum) {
-    float* const y = a.y[n] + row * a.stride[n];
-    if (a.more != nullptr) {
-      sum = AddQuads(sum, own.Load(a.more + row * a.more_stride));
-    }
-    own.Store(y, a.adds != 0 ? AddQuads(own.Load(y), sum) : sum);
+  static SLUICE_DEVICE float* RowOf(const Args& a, int32_t n, int64_t row) {
+    return a.y[n] + row * a.stride[n];
   }
   static SLUICE_DEVICE void Load(const Args& a, int64_t row, const Own& own,
                                  Pairs& pairs) {
@@ -86,7 +100,7 @@ struct FinishFewKernel {
     for (int i = 0; i < kMost; ++i) {
       slots[i] = -1;
       if (i >= a.per_row) continue;
-      slots[i] = a.slots[row * a.per_row + i];
+      slots[i] = SlotOf(a, row * a.per_row + i);
       pairs.ids[i] = a.ids[row * a.per_row + i];
       pairs.weights[i] = a.weights[row * a.per_row + i];
     }
@@ -114,7 +128,7 @@ struct FinishKernel {
       for (int64_t i = row * a.per_row; i < (row + 1) * a.per_row; ++i) {
         const int32_t id = a.ids[i];
         if (id < a.nodes[n].begin || id >= a.nodes[n].end) continue;
-        const float output = a.outputs[a.slots[i] * a.hidden + column];
+        const float output = a.outputs[SlotOf(a, i) * a.hidden + column];
         sum.Add(id, output * a.weights[i]);
       }
       float value = sum.empty() ? -0.0f : sum.Root();

@@ -187,7 +187,8 @@ class ExpertCall {
     FinishArgs args = {};
     args.ids = rows_.ids;
     args.weights = rows_.weights;
-    args.slots = plan_.slots;
+    // The plan of one row has its pairs in order.
+    args.slots = table_.plan.groups != nullptr ? nullptr : plan_.slots;
     args.per_row = rows_.per_row;
     args.outputs = at_.outputs;
     args.hidden = shape_.hidden;

@@ -68,6 +68,7 @@ SLUICE_DEVICE int64_t CacheRow(const RopeStoreArgs<T>& a, uint32_t slot,
 template <typename T>
 struct RopeStoreKernel {
   static constexpr int kThreads = kKvThreads;
+  static constexpr bool kWaitsItself = true;
   static constexpr int kPairs = 2;
   static constexpr int kPiece = kPairs * kThreads;
   using Args = RopeStoreArgs<T>;
@@ -87,8 +88,10 @@ struct RopeStoreKernel {
     const auto index = static_cast<uint32_t>(block.index());
     const int64_t token = index / static_cast<uint32_t>(a.pieces);
     const uint32_t begin = index % static_cast<uint32_t>(a.pieces) * kPiece;
+    // There since the step began.
     const int64_t position = a.positions[token];
     const uint32_t slot = SlotOf(a, token);
+    block.WaitForInputs();
     Pair pairs[kPairs];
     SLUICE_UNROLL
     for (int i = 0; i < kPairs; ++i) {
@@ -145,6 +148,7 @@ struct RopeStoreKernel {
 template <typename T>
 struct RopeStoreQuadsKernel {
   static constexpr int kThreads = kKvThreads;
+  static constexpr bool kWaitsItself = true;
   static constexpr int kPiece = 4 * kThreads;  // pairs
   using Args = RopeStoreArgs<T>;
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
@@ -152,6 +156,7 @@ struct RopeStoreQuadsKernel {
     const int64_t token = index / static_cast<uint32_t>(a.pieces);
     const uint32_t n = index % static_cast<uint32_t>(a.pieces) * kThreads +
                        static_cast<uint32_t>(block.thread());
+    // There since the step began.
     const int64_t position = a.positions[token];
     const uint32_t slot = SlotOf(a, token);
     const auto head_dim = static_cast<uint32_t>(a.head_dim);
@@ -160,18 +165,23 @@ struct RopeStoreQuadsKernel {
     const auto kv_heads = static_cast<uint32_t>(a.kv_heads);
     const uint32_t head = n / (head_dim / 8);
     const uint32_t own = n % (head_dim / 8) * 4;  // the first pair
-    if (head >= q_heads + 2 * kv_heads) return;
+    if (head >= q_heads + 2 * kv_heads) return block.WaitForInputs();
     const bool rotates = head < q_heads + kv_heads && own < half;
     const bool split = rotates && a.half_split != 0;
     const uint32_t first = split ? own : 2 * own;
     const uint32_t second = split ? own + half : first + 4;
     float* const x = a.qkv.data + token * a.qkv.stride + head * head_dim;
+    Quad cos = {};
+    Quad sin = {};
+    if (rotates) {
+      const int64_t from = position * half + own;
+      cos = LoadQuad(a.table.cos + from);
+      sin = LoadQuad(a.table.sin + from);
+    }
+    block.WaitForInputs();
     Quad x1 = LoadQuad(x + first);
     Quad x2 = LoadQuad(x + second);
     if (rotates) {
-      const int64_t from = position * half + own;
-      const Quad cos = LoadQuad(a.table.cos + from);
-      const Quad sin = LoadQuad(a.table.sin + from);
       Turn(cos, sin, split, x1, x2);
       StoreQuad(x + first, x1);
       StoreQuad(x + second, x2);

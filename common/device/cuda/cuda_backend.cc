@@ -25,6 +25,7 @@
 #include "kernels/cuda/route.h"
 #include "kernels/cuda/row_ops.h"
 #include "kernels/cuda/tile_attention.h"
+#include "kernels/cuda/tile_norm.h"
 #include "kernels/cuda/weight_tiles.h"
 
 namespace sluice {
@@ -384,8 +385,14 @@ class CudaBackend final : public Backend {
   void Logits(DeviceMatrix x, int32_t begin, const NormSpec& norm,
               const Weight& head, const LogitsOut& out) override {
     const Matrix normed = Scratch(out.own.rows, x.cols);
-    cuda::TakeRows(stream_, View(x), inputs_.logits_rows() + begin, normed);
-    RmsNorm(normed, norm, normed);
+    const int32_t* const rows = inputs_.logits_rows() + begin;
+    if (fast_) {
+      cuda::TileRmsNorm(stream_, View(x), rows, Floats(norm.weight), norm.eps,
+                        normed);
+    } else {
+      cuda::TakeRows(stream_, View(x), rows, normed);
+      RmsNorm(normed, norm, normed);
+    }
     products_.Multiply(normed, head, /*bias=*/nullptr, View(out.own));
     communicator_->GatherColumns(View(out.own), out.first_column,
                                  View(out.all));
@@ -459,6 +466,10 @@ class CudaBackend final : public Backend {
             kBlockTokens, spec.head_dim, kv_type_,      nullptr};
   }
   void RmsNorm(ConstMatrix x, const NormSpec& norm, Matrix y) {
+    if (fast_) {
+      return cuda::TileRmsNorm(stream_, x, nullptr, Floats(norm.weight),
+                               norm.eps, y);
+    }
     cuda::RmsNorm(stream_, x, Floats(norm.weight), norm.eps, y);
   }
   // RmsNorm(x) in scratch memory, or x.

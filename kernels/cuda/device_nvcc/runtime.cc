@@ -231,7 +231,10 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
-    bool is_first = true;
+    // The first one is behind copies, and places what a step's kernels read
+    // before they wait: the second one begins when it has ended.
+    constexpr int kAlone = 2;
+    int begun = 0;
     for (const LaunchList::One& one : list.launches()) {
       void* args[] = {const_cast<std::byte*>(list.ArgsOf(one))};
       cudaLaunchConfig_t config = {};
@@ -240,9 +243,8 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
       config.dynamicSmemBytes = one.shared_bytes;
       config.stream = stream_;
       config.attrs = &early;
-      // The first one is behind copies.
-      config.numAttrs = facts_.launches_early && !is_first ? 1 : 0;
-      is_first = false;
+      config.numAttrs = facts_.launches_early && begun >= kAlone ? 1 : 0;
+      ++begun;
       Check(cudaLaunchKernelExC(&config, one.kernel, args),
             "starting a kernel");
     }

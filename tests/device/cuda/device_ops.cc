@@ -486,7 +486,7 @@ std::vector<DeviceOp> AllDeviceOps(const OpSizes& s) {
 bool IsFastOp(const DeviceOp& op) {
   // Draws may differ; other blocks are computed as on a CPU.
   for (const char* part : {"bf16", "fp8", "Q8_0", "Q4_0", "Q4_1", "Q5_0",
-                           "Q5_1", "MXFP4", "_K", "attention"}) {
+                           "Q5_1", "MXFP4", "_K", "attention", "norm"}) {
     if (op.name.find(part) != std::string::npos) return true;
   }
   return false;
