@@ -234,7 +234,7 @@ bool StartType(Stream stream, const TileArgs& args, int64_t groups,
     } else if (LimitsOf(stream).group_products) {
       return GemmStart<GroupOperand<GroupShape::kTiles, GroupShape::kOctets>,
                        GroupShape>(stream, args, groups)
-          .Start(memory);
+          .Start(memory, end);
     } else {
       return start(LargeShape());
     }

@@ -37,7 +37,7 @@ struct FeedRuns {
 
 // The words of a row tile of the weight.
 template <typename Operand>
-SLUICE_DEVICE int64_t TileWords(const GemmArgs& a) {
+SLUICE_DEVICE int64_t RowTileWords(const GemmArgs& a) {
   return Operand::kInRuns ? Operand::WordsOf(a.runs)
                           : StepsOf(a.product.cols) * (kStepBytes / 4);
 }
@@ -51,7 +51,7 @@ SLUICE_DEVICE const uint32_t* WeightsOf(const Block& block, const GemmArgs& a,
   const int64_t own = row_block * Shape::kBlockTiles + tile;
   const int64_t last = (a.product.rows - 1) / kTileSide;
   return static_cast<const uint32_t*>(w) +
-         (own < last ? own : last) * TileWords<Operand>(a);
+         (own < last ? own : last) * RowTileWords<Operand>(a);
 }
 
 // Every thread copies some sixteens of bytes of a run.

@@ -86,7 +86,7 @@ class GemmBlock {
     if (block_.thread() >= Shape::kBlockTiles) return;
     const int64_t begin = Operand::WordsOf(run_ + kAhead);
     const int64_t end = Operand::WordsOf(end_);
-    const int64_t all = TileWords<Operand>(a_);
+    const int64_t all = RowTileWords<Operand>(a_);
     const int64_t words = (end < all ? end : all) - begin;
     constexpr int64_t kMost = Shape::kPrefetchBytes / 4;
     if (words <= 0) return;
