@@ -82,6 +82,14 @@ struct ResidualAdd {
   DeviceMatrix x;
 };
 
+// A layer's router: logits = x weight^T + bias, then Route.
+struct RouterSpec {
+  const Weight& weight;
+  const void* bias = nullptr;  // null: none
+  const kernels::RouterRule& rule;
+  const void* correction = nullptr;  // null: none
+};
+
 // Where the sum of all of a layer's experts goes: x += node + shared, node
 // first.
 struct ExpertAdd {
@@ -201,6 +209,14 @@ class Backend {
   // Each token's experts, by `rule` and logits [T, E]; correction [E] or null.
   virtual void Route(DeviceMatrix logits, const kernels::RouterRule& rule,
                      const void* correction, const DeviceRouting& routing) = 0;
+  // Norm, Linear of its result and Route of that. A backend may do it at once.
+  virtual void NormRoute(DeviceMatrix x, const NormSpec& norm,
+                         const RouterSpec& router, DeviceMatrix normed,
+                         DeviceMatrix logits, const DeviceRouting& routing) {
+    Norm(x, norm, normed);
+    Linear(normed, NormSpec(), router.weight, router.bias, logits);
+    Route(logits, router.rule, router.correction, routing);
+  }
   // parts[i] [T, H] = the node nodes[i] of the tree over expert ids of rows x
   // (see kernels/experts.h); `experts` covers the nodes. T is x's.
   virtual void ExpertNodes(DeviceMatrix x, const DeviceRouting& routing,

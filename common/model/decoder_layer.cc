@@ -24,8 +24,8 @@ DeviceMatrix GateMlp(Backend& device, const StageLayer& layer, DeviceMatrix x,
   return mlp;
 }
 
-// x += the weighted sum of the experts of each row of a.normed, plus the shared
-// expert's output.
+// x += the weighted sum of the experts of each row of a.normed = norm(x), plus
+// the shared expert's output.
 void AddExperts(const RankContext& rank, const StageLayer& layer,
                 const LayerActivations& a, DeviceMatrix x) {
   Backend& device = rank.backend;
@@ -36,9 +36,10 @@ void AddExperts(const RankContext& rank, const StageLayer& layer,
   const DeviceRouting routing = {
       a.routing.ids.Packed(spec.router.per_token),
       a.routing.weights.Packed(spec.router.per_token)};
-  device.Linear(a.normed, NormSpec(), *weights.router,
-                weights.router_bias.data(), logits);
-  device.Route(logits, spec.router, weights.correction.data(), routing);
+  device.NormRoute(x, {layer.weights.mlp_norm.data(), spec.norm_eps},
+                   {*weights.router, weights.router_bias.data(), spec.router,
+                    weights.correction.data()},
+                   a.normed, logits, routing);
   RemoteExperts* const remote = a.remote_experts.get();
   if (remote != nullptr) {
     remote->Dispatch(join.layer, static_cast<int32_t>(a.normed.rows),
@@ -101,10 +102,7 @@ void RunDecoderLayer(const RankContext& rank, const StageLayer& layer,
       {weights.o_bias.data(), norm(weights.post_attention_norm), x});
 
   // x += experts(n), n = norm(x)
-  if (weights.is_sparse()) {
-    device.Norm(x, norm(weights.mlp_norm), a.normed);
-    return AddExperts(rank, layer, a, x);
-  }
+  if (weights.is_sparse()) return AddExperts(rank, layer, a, x);
   // x += W_down (act(W_gate n) * W_up n), n = norm(x)
   const DeviceMatrix mlp = GateMlp(device, layer, x, norm(weights.mlp_norm), a);
   const RowShards& shards = layer.share.mlp;

@@ -23,6 +23,22 @@ struct FewArgs {
   Matrix y;
 };
 
+// A row's room in shared memory: the halves of a warp, at the same column of
+// two rows, meet in no bank.
+SLUICE_DEVICE constexpr int FewRowFloats(int64_t cols) {
+  return static_cast<int>((cols + 31) / 32 * 32 + 16);
+}
+
+// All threads of a block bring a row to elements `at` on.
+// Size: both ends of a copy.
+SLUICE_DEVICE void BringRow(Block& block, const float* row, int64_t cols,
+                            const Shared<float>& to, int at) {
+  const int count = static_cast<int>(cols);
+  for (int k = 4 * block.thread(); k < count; k += 4 * block.threads()) {
+    block.CopyAsync(to, at + k, row + k);
+  }
+}
+
 // A thread's lane of the canonical dot product of `count` columns of two rows
 // in shared memory, from elements a and b on. What is added next is read
 // meanwhile.
@@ -74,15 +90,10 @@ struct FewRowsKernel {
   static_assert(kThreads / 16 == kRows * kTileTokens);
   using Args = FewArgs;
 
-  // A row's room: the halves of a warp, at the same column of two rows, meet
-  // in no bank.
-  SLUICE_DEVICE static constexpr int RowFloats(int64_t cols) {
-    return static_cast<int>((cols + 31) / 32 * 32 + 16);
-  }
   static size_t SharedBytes(ConstMatrix x) {
     const int64_t tokens = x.rows < kTileTokens ? x.rows : kTileTokens;
     return static_cast<size_t>(kRows + tokens) *
-           static_cast<size_t>(RowFloats(x.cols)) * sizeof(float);
+           static_cast<size_t>(FewRowFloats(x.cols)) * sizeof(float);
   }
   static int64_t RowBlocks(int64_t rows) { return (rows + kRows - 1) / kRows; }
   static int64_t Blocks(const Args& a) {
@@ -97,7 +108,7 @@ struct FewRowsKernel {
     const int64_t left = a.x.rows - first_token;
     const int tokens =
         left < kTileTokens ? static_cast<int>(left) : kTileTokens;
-    const int step = RowFloats(a.x.cols);
+    const int step = FewRowFloats(a.x.cols);
     const auto rows = block.Allocate<float>(
         (kRows + (a.x.rows < kTileTokens ? a.x.rows : int64_t{kTileTokens})) *
         step);
@@ -107,13 +118,13 @@ struct FewRowsKernel {
     float bias = 0.0f;
     for (int r = 0; r < kRows; ++r) {
       const int64_t row = first_row + r < a.rows ? first_row + r : first_row;
-      Bring(block, a.w + row * a.x.cols, a.x.cols, rows, r * step);
+      BringRow(block, a.w + row * a.x.cols, a.x.cols, rows, r * step);
     }
     if (stores && a.bias != nullptr) bias = a.bias[first_row + own];
     block.WaitForInputs();
     for (int t = 0; t < tokens; ++t) {
-      Bring(block, a.x.data + (first_token + t) * a.x.stride, a.x.cols, rows,
-            (kRows + t) * step);
+      BringRow(block, a.x.data + (first_token + t) * a.x.stride, a.x.cols, rows,
+               (kRows + t) * step);
     }
     block.WaitCopies();
     block.Sync();
@@ -124,14 +135,6 @@ struct FewRowsKernel {
     if (!stores) return;
     a.y.data[(first_token + token) * a.y.stride + first_row + own] =
         a.bias == nullptr ? sum : sum + bias;
-  }
-  // All threads bring a row to elements `at` on.
-  static SLUICE_DEVICE void Bring(Block& block, const float* row, int64_t cols,
-                                  const Shared<float>& to, int at) {
-    const int count = static_cast<int>(cols);
-    for (int k = 4 * block.thread(); k < count; k += 4 * kThreads) {
-      block.CopyAsync(to, at + k, row + k);
-    }
   }
 };
 

@@ -22,6 +22,7 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/experts.h"
 #include "kernels/cuda/gather.h"
+#include "kernels/cuda/norm_route.h"
 #include "kernels/cuda/route.h"
 #include "kernels/cuda/row_ops.h"
 #include "kernels/cuda/tile_attention.h"
@@ -358,9 +359,25 @@ class CudaBackend final : public Backend {
   void Route(DeviceMatrix logits, const kernels::RouterRule& rule,
              const void* correction, const DeviceRouting& routing) override {
     cuda::Route(stream_, View(logits), rule, Floats(correction),
-                {static_cast<int32_t*>(routing.ids.data),
-                 static_cast<float*>(routing.weights.data),
-                 plans_.NewPlan(logits.rows, rule, routing.ids.data)});
+                RoutedTo(logits.rows, rule, routing));
+  }
+
+  // Size: as Backend's.
+  void NormRoute(DeviceMatrix x, const NormSpec& norm, const RouterSpec& router,
+                 DeviceMatrix normed, DeviceMatrix logits,
+                 const DeviceRouting& routing) override {
+    if (fast_ && x.rows == 1 && norm.weight != nullptr &&
+        router.weight.parts.size() == 1 &&
+        router.weight.parts[0].type == kernels::WeightType::kF32 &&
+        cuda::NormRoute(
+            stream_,
+            {View(x), Floats(norm.weight), norm.eps,
+             ViewOf(router.weight).plain, Floats(router.bias), router.rule,
+             Floats(router.correction), View(normed), View(logits),
+             RoutedTo(1, router.rule, routing), plans_.arrived()})) {
+      return;
+    }
+    Backend::NormRoute(x, norm, router, normed, logits, routing);
   }
 
   void ExpertNodes(DeviceMatrix x, const DeviceRouting& routing,
@@ -446,6 +463,12 @@ class CudaBackend final : public Backend {
     table.tile_memory = products_.tile_memory();
     table.memory = experts_.AtLeast(static_cast<size_t>(table.bytes));
     return {view, table, rows};
+  }
+  cuda::RoutedRows RoutedTo(int64_t rows, const kernels::RouterRule& rule,
+                            const DeviceRouting& routing) {
+    return {static_cast<int32_t*>(routing.ids.data),
+            static_cast<float*>(routing.weights.data),
+            plans_.NewPlan(rows, rule, routing.ids.data)};
   }
   // Returns a part's bytes as the products read them.
   DeviceMemory Upload(HostWeight part) {

@@ -6,6 +6,7 @@
 #include "common/device/cuda/cuda_memory.h"
 #include "common/device/weight.h"
 #include "kernels/cuda/expert_groups.h"
+#include "kernels/cuda/gather.h"
 #include "kernels/route.h"
 
 namespace sluice {
@@ -14,7 +15,11 @@ namespace sluice {
 // experts, and for whose ids it is. Used by one thread.
 class RoutePlans {
  public:
-  explicit RoutePlans(kernels::cuda::Runtime* runtime) : memory_(runtime) {}
+  explicit RoutePlans(kernels::cuda::Runtime* runtime)
+      : memory_(runtime), arrived_(runtime) {
+    kernels::cuda::Fill(runtime->stream(), 0.0f,
+                        {arrived_.AtLeast<float>(1), 1, 1, 1});
+  }
 
   // What a router of `rows` tokens is to make beside `ids`; the plan before it
   // is gone.
@@ -37,6 +42,8 @@ class RoutePlans {
     }
     return Plan();
   }
+  // The blocks of a router that have arrived: zero between launches.
+  uint32_t* arrived() { return arrived_.AtLeast<uint32_t>(1); }
   // The ids may be others than the router's.
   void Forget() { ids_ = nullptr; }
 
@@ -50,6 +57,7 @@ class RoutePlans {
   }
 
   GrowingMemory memory_;
+  GrowingMemory arrived_;
   const void* ids_ = nullptr;
   int32_t num_experts_ = 0;
 };

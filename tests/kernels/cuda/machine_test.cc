@@ -175,6 +175,19 @@ TEST_P(MachineTest, VotesAreBitsByLane) {
               IsEmpty());
 }
 
+TEST_P(MachineTest, TheLastBlockToArriveIsOne) {
+  uint32_t arrived = 0;
+  int last = 0;
+  EXPECT_THAT(FirstFault(GetParam(),
+                         [&](Block& b) {
+                           if (b.warp() > 0) return;
+                           if (b.ArriveLast(&arrived, 2)) ++last;
+                         }),
+              IsEmpty());
+  EXPECT_EQ(last, kWarpLanes);
+  EXPECT_EQ(arrived, 0u);
+}
+
 TEST_P(MachineTest, TheLargestAndTheSmallestWordOfAWarp) {
   EXPECT_THAT(FirstFault(GetParam(),
                          [](Block& b) {

@@ -3,6 +3,7 @@
 
 // Size: the list of all that a kernel may call, beside device_nvcc's.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -119,11 +120,19 @@ class Block {
     machine_->SyncWarp(thread_, line);
     return votes;
   }
+  // A warp calls: whether its block is the last of `blocks` to arrive. What the
+  // others' warps stored before is there then, and the counter is 0 again.
+  bool ArriveLast(uint32_t* arrived, uint32_t blocks,
+                  int line = __builtin_LINE()) {
+    machine_->SyncWarp(thread_, line);
+    const uint32_t before = Shuffle(*arrived, 0, line);
+    if (lane() == 0) *arrived = (before + 1) % blocks;
+    return before + 1 == blocks;
+  }
   // The largest, and the smallest, of the lanes' values.
   uint32_t Most(uint32_t value, int line = __builtin_LINE()) {
     for (int mask = 16; mask > 0; mask /= 2) {
-      const uint32_t other = ShuffleXor(value, mask, line);
-      value = other > value ? other : value;
+      value = std::max(value, ShuffleXor(value, mask, line));
     }
     return value;
   }

@@ -99,6 +99,15 @@ class Block {
   SLUICE_DEVICE uint32_t Ballot(bool vote) {
     return __ballot_sync(0xFFFFFFFFu, vote);
   }
+  SLUICE_DEVICE bool ArriveLast(uint32_t* arrived, uint32_t blocks) {
+    __syncwarp();
+    uint32_t before = 0;
+    __threadfence();
+    if (lane() == 0) before = atomicInc(arrived, blocks - 1);
+    const bool last = Shuffle(before, 0) == blocks - 1;
+    __threadfence();
+    return last;
+  }
   SLUICE_DEVICE uint32_t Most(uint32_t value) {
     return __reduce_max_sync(0xFFFFFFFFu, value);
   }
