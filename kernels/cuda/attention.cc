@@ -3,6 +3,8 @@
 #include "common/base/check.h"
 #include "kernels/block_format.h"
 #include "kernels/cuda/attention_parts.h"
+#include "kernels/cuda/attention_tiles.h"
+#include "kernels/cuda/attention_token.h"
 #include "kernels/cuda/math.h"
 
 namespace sluice::kernels::cuda {
@@ -252,6 +254,52 @@ struct ChunkKernel {
   }
 };
 
+template <WeightType kType, int kDim>
+void StartFixed(Stream stream, const AttentionArgs& args) {
+  const int64_t tokens = args.out.rows;
+  const int64_t heads = args.queries.num_heads;
+  const int32_t chunks = args.memory.max_chunks;
+  if (args.memory.in_runs != 0) {
+    using Kernel = PromptKernel<kType, kDim>;
+    const int64_t tiles = (tokens + Kernel::kTokens - 1) / Kernel::kTokens;
+    Launch<Kernel>(stream, tiles * heads * chunks, Kernel::kSharedBytes, args);
+  } else {
+    using Kernel = TokenKernel<kType, kDim>;
+    Launch<Kernel>(stream, tokens * heads * chunks, Kernel::kSharedBytes, args);
+    // Where there is one chunk, the kernel writes the output.
+    if (chunks == 1) return;
+  }
+  Launch<JoinKernel>(stream, tokens * heads, 0, args);
+}
+
+template <typename Reader>
+void StartChunks(Stream stream, const AttentionArgs& args) {
+  using Kernel = ChunkKernel<Reader>;
+  const int64_t units = args.out.rows * args.queries.num_heads;
+  Launch<Kernel>(stream, units * args.memory.max_chunks,
+                 Kernel::SharedBytes(args.kv.head_dim), args);
+  Launch<JoinKernel>(stream, units, 0, args);
+}
+
+// Heads of 64 and 128 elements have kernels of their own, with the same bits,
+// where sixteen bytes can be read at once.
+template <WeightType kType>
+void StartPlain(Stream stream, const AttentionArgs& args) {
+  const KvView& kv = args.kv;
+  const ConstMatrix& q = args.queries.q;
+  const auto is_aligned = [](const void* data) {
+    return reinterpret_cast<uintptr_t>(data) % 16 == 0;
+  };
+  const bool aligned = is_aligned(q.data) && q.stride % 4 == 0 &&
+                       is_aligned(kv.keys) && is_aligned(kv.values) &&
+                       kv.block_tokens == kPagePositions;
+  if (aligned && kv.head_dim == 128) {
+    return StartFixed<kType, 128>(stream, args);
+  }
+  if (aligned && kv.head_dim == 64) return StartFixed<kType, 64>(stream, args);
+  StartChunks<PlainReader<kType>>(stream, args);
+}
+
 }  // namespace
 
 void PagedAttention(Stream stream, const AttentionQueries& queries,
@@ -263,26 +311,17 @@ void PagedAttention(Stream stream, const AttentionQueries& queries,
   SLUICE_CHECK(memory.max_chunks > 0 &&
                memory.max_chunks < 1 << (kMostLevels - 1));
   const AttentionArgs args = {queries, kv, memory, out};
-  const int64_t units = out.rows * queries.num_heads;
-  const auto start = [&](auto kernel) {
-    using Kernel = decltype(kernel);
-    Launch<Kernel>(stream, units * memory.max_chunks,
-                   Kernel::SharedBytes(kv.head_dim), args);
-  };
   switch (kv.type) {
     case WeightType::kF32:
-      start(ChunkKernel<PlainReader<WeightType::kF32>>());
-      break;
+      return StartPlain<WeightType::kF32>(stream, args);
     case WeightType::kBf16:
-      start(ChunkKernel<PlainReader<WeightType::kBf16>>());
-      break;
+      return StartPlain<WeightType::kBf16>(stream, args);
     default:
       SLUICE_CHECK(kv.type == WeightType::kQ8_0);
       SLUICE_CHECK(kv.block_tokens == kGroupRows &&
                    kv.head_dim % kShortBlock == 0);
-      start(ChunkKernel<Q8Reader>());
+      StartChunks<Q8Reader>(stream, args);
   }
-  Launch<JoinKernel>(stream, units, 0, args);
 }
 
 }  // namespace sluice::kernels::cuda

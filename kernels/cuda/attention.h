@@ -14,6 +14,9 @@ namespace sluice::kernels::cuda {
 struct AttentionMemory {
   float* floats = nullptr;  // AttentionFloats
   int32_t max_chunks = 0;   // position / kAttentionChunk + 1 at most
+  // 1: tokens that follow each other are mostly of one sequence; 0: they are
+  // not. Bits depend on neither.
+  int32_t in_runs = 0;
 };
 
 // Floats for `tokens` tokens of `heads` heads.

@@ -266,17 +266,18 @@ class CudaBackend final : public Backend {
       int64_t each =
           cuda::AttentionFloats(1, spec.num_heads, spec.head_dim, chunks);
       rows = out.rows - t;
+      // A call's tokens are cut alike.
+      const int64_t short_tokens = inputs_.short_tokens() - t;
+      if (short_tokens > 0) rows = std::min(rows, short_tokens);
       if (fast_) {
         cut = inputs_.CutOf(spec, static_cast<int32_t>(t));
         each = cuda::TileAttentionFloats(spec.num_heads, view, cut, chunks);
-        // A call's tokens are cut alike.
-        const int64_t short_tokens = inputs_.short_tokens() - t;
-        if (short_tokens > 0) rows = std::min(rows, short_tokens);
       }
       rows = std::clamp<int64_t>(kAttentionFloats / std::max<int64_t>(each, 1),
                                  1, rows);
       const cuda::AttentionMemory memory = {
-          attention_.AtLeast<float>(each * rows), chunks};
+          attention_.AtLeast<float>(each * rows), chunks,
+          short_tokens > 0 ? 0 : 1};
       kernels::AttentionQueries queries;
       queries.q =
           Columns(View(qkv.Rows(t, rows)), 0, spec.num_heads * spec.head_dim);

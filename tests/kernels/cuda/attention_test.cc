@@ -55,7 +55,7 @@ struct Attended {
                         RandomFloats(3, tokens * kHeads * head_dim, 2.0f));
     std::vector<int64_t> offsets(positions.size());
     for (size_t t = 0; t < offsets.size(); ++t) {
-      offsets[t] = t % 2 == 0 ? 0 : kTablePages;
+      offsets[t] = t / run % 2 == 0 ? 0 : kTablePages;
     }
     const int32_t kv_heads[kHeads] = {0, 1, 1};
     const AttentionQueries queries = {
@@ -70,7 +70,8 @@ struct Attended {
       std::vector<float> memory(
           AttentionFloats(tokens, kHeads, head_dim, chunks), NAN);
       OwnedMatrix out(tokens, kHeads * head_dim, 2);
-      PagedAttention(stream, queries, kv, {memory.data(), chunks}, out.view());
+      PagedAttention(stream, queries, kv,
+                     {memory.data(), chunks, in_runs ? 1 : 0}, out.view());
       EXPECT_TRUE(out.MarkIntact());
       return out.values();
     });
@@ -79,6 +80,8 @@ struct Attended {
   }
 
   int64_t head_dim;
+  size_t run = 1;        // tokens of a sequence that follow each other
+  bool in_runs = false;  // what attention is told of it
   std::optional<OwnedMatrix> keys_in;
   std::optional<OwnedMatrix> values_in;
   std::vector<float> keys;  // bytes
@@ -87,11 +90,52 @@ struct Attended {
   KvView kv;
 };
 
+std::vector<int32_t> Following(int32_t first, size_t count) {
+  std::vector<int32_t> positions(count);
+  std::iota(positions.begin(), positions.end(), first);
+  return positions;
+}
+
 TEST(CudaAttentionTest, HasTheCpusBitsAtEveryBoundary) {
   for (const WeightType type : {WeightType::kF32, WeightType::kBf16}) {
     for (const int64_t head_dim : {16, 20}) {
       Attended attended(head_dim, type);
       attended.Compare({0, 1, 15, 16, 17, 255, 256, 257}, 0, nullptr);
+    }
+  }
+}
+
+// Heads with kernels of their own: what tokens see ends at tiles of positions
+// and at chunks, and runs of a sequence's tokens at tiles of tokens.
+TEST(CudaAttentionTest, FixedHeadsHaveTheCpusBitsAlone) {
+  const float sinks[kHeads] = {0.5f, -2.0f, 30.0f};
+  for (const WeightType type : {WeightType::kF32, WeightType::kBf16}) {
+    for (const int64_t head_dim : {64, 128}) {
+      Attended attended(head_dim, type);
+      attended.Compare({0}, 0, nullptr);
+      attended.Compare({0, 63, 64, 65, 255}, 0, sinks);
+      attended.Compare({1, 127, 128, 129, 256, 257}, 0, nullptr);
+      attended.Compare({60, 130, 300, 600}, 70, sinks);
+    }
+  }
+}
+
+TEST(CudaAttentionTest, FixedHeadsHaveTheCpusBitsInRuns) {
+  const float sinks[kHeads] = {0.5f, -2.0f, 30.0f};
+  for (const WeightType type : {WeightType::kF32, WeightType::kBf16}) {
+    for (const int64_t head_dim : {64, 128}) {
+      Attended attended(head_dim, type);
+      attended.in_runs = true;
+      attended.run = 1000;
+      // Of one sequence, across tiles and a chunk's end.
+      attended.Compare(Following(230, 70), 0, nullptr);
+      attended.Compare(Following(0, 33), 0, sinks);
+      attended.Compare(Following(300, 40), 60, nullptr);
+      // Sequences take turns: a run is a token.
+      attended.run = 1;
+      attended.Compare({0, 31, 32, 33, 255, 256, 257}, 0, nullptr);
+      attended.run = 5;
+      attended.Compare(Following(250, 12), 20, sinks);
     }
   }
 }

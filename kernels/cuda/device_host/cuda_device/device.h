@@ -355,6 +355,10 @@ SLUICE_DEVICE Quad LoadQuad(const float* from) {
 SLUICE_DEVICE Quad LoadQuad(const Shared<float>& from, int64_t at) {
   return {{from.Get(at), from.Get(at + 1), from.Get(at + 2), from.Get(at + 3)}};
 }
+SLUICE_DEVICE void StoreQuad(const Shared<float>& to, int64_t at,
+                             const Quad& floats) {
+  for (int i = 0; i < 4; ++i) to.Set(at + i, floats.values[i]);
+}
 SLUICE_DEVICE void StoreQuad(float* to, const Quad& floats) {
   std::memcpy(__builtin_assume_aligned(to, 16), &floats, sizeof(floats));
 }

@@ -266,6 +266,11 @@ SLUICE_DEVICE Quad LoadQuad(const float* from) {
 SLUICE_DEVICE Quad LoadQuad(const Shared<float>& from, int64_t at) {
   return LoadQuad(from.at(at));
 }
+SLUICE_DEVICE void StoreQuad(const Shared<float>& to, int64_t at,
+                             const Quad& floats) {
+  *reinterpret_cast<float4*>(to.at(at)) = make_float4(
+      floats.values[0], floats.values[1], floats.values[2], floats.values[3]);
+}
 // One instruction, which compilers do not mix with stores of other branches.
 SLUICE_DEVICE void StoreQuad(float* to, const Quad& floats) {
   asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to),
