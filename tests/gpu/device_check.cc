@@ -21,6 +21,7 @@
 #include "common/device/make_backends.h"
 #include "tests/device/cuda/device_ops.h"
 #include "tests/gpu/bandwidth.h"
+#include "tests/gpu/row_bits.h"
 #include "tests/kernels/kernel_tester.h"
 
 namespace sluice::testing {
@@ -114,7 +115,8 @@ bool Check(const std::string& device, Json& to) {
   return all;
 }
 
-// Whether fast numerics are close to the CPU's, and the same again.
+// Whether fast numerics are close to the CPU's, and the same again, and whether
+// rows have the bits that they have alone.
 bool CheckFast(const std::string& device, Json& to) {
   bool all = true;
   for (const int64_t tokens : {1, 2, 11, 33}) {
@@ -132,7 +134,8 @@ bool CheckFast(const std::string& device, Json& to) {
       all = all && same && error < kMostFastError;
     }
   }
-  return all;
+  const auto own = MakeOne(device, kernels::WeightType::kF32, "auto");
+  return RowsHaveTheirOwnBits(*own, to) && all;
 }
 
 void Time(const std::string& device, OpSizes (*sizes)(int64_t tokens),
