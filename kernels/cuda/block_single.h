@@ -105,10 +105,43 @@ struct BlockSingleKernel {
       from = kPassFloats - from;
       block.Sync();
     }
-    const int64_t row = group * kGroupRows + lane;
-    if (!adds || block.lane() >= kGroupRows || row >= a.rows) return;
-    StoreFinite(a.shards, partials, {kGroupRows, lane, tile.out, row},
-                tile.bias, finite);
+    if (a.shards.num_shards == 1) {
+      const int64_t row = group * kGroupRows + lane;
+      if (!adds || block.lane() >= kGroupRows || row >= a.rows) return;
+      return StoreFinite(a.shards, partials, {kGroupRows, lane, tile.out, row},
+                         tile.bias, finite);
+    }
+    block.Sync();  // the last partials are there
+    JoinShards(block, a, tile, group * kGroupRows, partials);
+  }
+
+  // Joins the shards' sums in the tree, and stores the outputs: a warp has a
+  // row, a lane two shards. The order is SumOfNode's.
+  static SLUICE_DEVICE void JoinShards(Block& block, const Args& a,
+                                       const ProductTile& tile, int64_t first,
+                                       const Shared<float>& partials) {
+    static_assert(kMostShards == 2 * kWarpLanes);
+    const bool finite = IsFinite(block, a.x, tile.In(0));
+    for (int r = block.warp(); r < kGroupRows; r += kWarps + 1) {
+      if (first + r >= a.rows) return;
+      for (int32_t o = 0; o < a.shards.num_outputs; ++o) {
+        const TreeNode node = a.shards.nodes[o];
+        const int32_t leaf = node.begin + 2 * block.lane();
+        float sum = leaf < node.end ? partials.Get(leaf * kGroupRows + r) : 0;
+        if (leaf + 1 < node.end) {
+          sum = sum + partials.Get((leaf + 1) * kGroupRows + r);
+        }
+        const int32_t pairs = (node.end - node.begin + 1) / 2;
+        for (int32_t stride = 1; stride < pairs; stride *= 2) {
+          const float right = block.ShuffleXor(sum, stride);
+          if (block.lane() + stride < pairs) sum = sum + right;
+        }
+        if (block.lane() != 0) continue;
+        if (tile.bias != nullptr) sum = sum + tile.bias[first + r];
+        a.shards.y[o][tile.out * a.shards.stride[o] + first + r] =
+            finite ? sum : NotANumber();
+      }
+    }
   }
 
   // Blocks [begin, end) at most, whose terms begin at `from`.
@@ -237,13 +270,7 @@ struct BlockSingleKernel {
       const int32_t from =
           pass.from + (sum.b - pass.begin) * kSlotFloats + lane;
       const int32_t count = end - sum.b;
-      int32_t i = 0;
-      for (; i + kAtOnce <= count; i += kAtOnce) {
-        AddRun<kAtOnce>(terms, from + i * kSlotFloats, sum.value);
-      }
-      for (; i < count; ++i) {
-        AddRun<1>(terms, from + i * kSlotFloats, sum.value);
-      }
+      AddRuns<kAtOnce>(terms, from, count, sum.value);
       sum.b = end;
       if (bound > pass.end) return;
       if (block.lane() < kGroupRows) {
@@ -251,6 +278,18 @@ struct BlockSingleKernel {
       }
       sum = {sum.shard + 1, end, 0.0f};
     }
+  }
+
+  // Adds the terms of `count` blocks in runs of kCount, what is left in shorter
+  // ones: shards may be of few blocks.
+  template <int kCount>
+  static SLUICE_DEVICE void AddRuns(const Shared<float>& terms, int32_t from,
+                                    int32_t count, float& sum) {
+    for (; count >= kCount; count -= kCount) {
+      AddRun<kCount>(terms, from, sum);
+      from += kCount * kSlotFloats;
+    }
+    if constexpr (kCount > 1) AddRuns<kCount / 2>(terms, from, count, sum);
   }
 
   // Adds the terms of kCount blocks, all of which are loaded first.
