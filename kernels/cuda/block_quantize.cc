@@ -14,6 +14,8 @@ struct QuantizeKernel {
   static constexpr int kWarps = kThreads / kWarpLanes;
   static constexpr size_t kSharedBytes = sizeof(int32_t) * kWarps;
   static constexpr int kEach = kElements / kWarpLanes;
+  // Blocks of a warp whose elements are asked for together.
+  static constexpr int kAtOnce = 4;
   struct Args {
     ConstMatrix x;
     FlaggedRows to;
@@ -27,8 +29,23 @@ struct QuantizeKernel {
     const int64_t end = behind < blocks ? behind : blocks;
     const auto shared = block.Allocate<int32_t>(kWarps);
     bool finite = true;
-    for (int64_t b = piece * each + block.warp(); b < end; b += kWarps) {
-      finite = QuantizeBlock(block, a, row, b) && finite;
+    for (int64_t b = piece * each + block.warp(); b < end;
+         b += kAtOnce * kWarps) {
+      float x[kAtOnce][kEach];
+      SLUICE_UNROLL
+      for (int i = 0; i < kAtOnce * kEach; ++i) {
+        const int64_t own = b + i / kEach * kWarps;
+        if (own >= end) continue;
+        x[i / kEach][i % kEach] =
+            a.x.data[row * a.x.stride + own * kElements + block.lane() +
+                     i % kEach * kWarpLanes];
+      }
+      SLUICE_UNROLL
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int64_t own = b + i * kWarps;
+        if (own >= end) break;
+        finite = QuantizeBlock(block, a, row, own, x[i]) && finite;
+      }
     }
     if (block.lane() == 0) shared.Set(block.warp(), finite ? 1 : 0);
     block.Sync();
@@ -37,15 +54,12 @@ struct QuantizeKernel {
     for (int w = 0; w < kWarps; ++w) all &= shared.Get(w);
     a.to.finite[row * kFinitePieces + piece] = all != 0;
   }
+  // Size: a block's place, and its elements.
   static SLUICE_DEVICE bool QuantizeBlock(Block& block, const Args& a,
-                                          int64_t row, int64_t b) {
+                                          int64_t row, int64_t b,
+                                          const float (&x)[kEach]) {
     const int64_t at = b * kElements + block.lane();
-    float x[kEach];
     int32_t largest = 0;
-    SLUICE_UNROLL
-    for (int i = 0; i < kEach; ++i) {
-      x[i] = a.x.data[row * a.x.stride + at + i * kWarpLanes];
-    }
     SLUICE_UNROLL
     for (int i = 0; i < kEach; ++i) {
       const int32_t own = MagnitudeOf(x[i]);
