@@ -46,7 +46,7 @@ inline constexpr std::string_view kQ8Canonical = "q8-canonical-1";
 // architecture. It says of every type how it is computed.
 inline constexpr std::string_view kCudaFast = "cuda-fast-";
 inline std::string CudaFastNumerics(std::string_view architecture) {
-  return std::string(kCudaFast) + std::string(architecture) + "-3";
+  return std::string(kCudaFast) + std::string(architecture) + "-4";
 }
 
 // The part of a stage's id that says that its keys and values are not F32.

@@ -1,5 +1,7 @@
 #include "kernels/cuda/attention.h"
 
+#include <cuda_device/launch.h>
+
 #include "common/base/check.h"
 #include "kernels/block_format.h"
 #include "kernels/cuda/attention_parts.h"

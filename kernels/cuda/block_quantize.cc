@@ -1,4 +1,5 @@
 #include <cuda_device/device.h>
+#include <cuda_device/launch.h>
 
 #include "common/base/check.h"
 #include "kernels/cuda/math.h"

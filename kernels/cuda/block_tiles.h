@@ -4,6 +4,7 @@
 // Size: one kernel, and what its threads share.
 
 #include <cuda_device/device.h>
+#include <cuda_device/launch.h>
 
 #include <algorithm>
 #include <cstdint>

@@ -2,6 +2,7 @@
 #define SLUICE_KERNELS_CUDA_EXPERT_FINISH_H_
 
 #include <cuda_device/device.h>
+#include <cuda_device/launch.h>
 
 #include <cstdint>
 #include <type_traits>

@@ -4,6 +4,7 @@
 // Size: two kernels that make one list.
 
 #include <cuda_device/device.h>
+#include <cuda_device/launch.h>
 
 #include <algorithm>
 #include <cstdint>

@@ -1,3 +1,5 @@
+#include <cuda_device/launch.h>
+
 #include "common/base/check.h"
 #include "kernels/block_format.h"
 #include "kernels/cuda/math.h"

@@ -1,5 +1,7 @@
 #include "kernels/cuda/norm_route.h"
 
+#include <cuda_device/launch.h>
+
 #include "common/base/check.h"
 #include "kernels/cuda/math.h"
 #include "kernels/cuda/own_four.h"

@@ -1,5 +1,7 @@
 #include "kernels/cuda/products.h"
 
+#include <cuda_device/launch.h>
+
 #include "common/base/check.h"
 #include "kernels/cuda/math.h"
 #include "kernels/cuda/products_few.h"

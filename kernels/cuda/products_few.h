@@ -2,6 +2,7 @@
 #define SLUICE_KERNELS_CUDA_PRODUCTS_FEW_H_
 
 #include <cuda_device/device.h>
+#include <cuda_device/launch.h>
 
 #include <cstdint>
 

@@ -1,5 +1,7 @@
 #include "kernels/cuda/route.h"
 
+#include <cuda_device/launch.h>
+
 #include "common/base/check.h"
 #include "kernels/cuda/route_warp.h"
 

@@ -1,3 +1,5 @@
+#include <cuda_device/launch.h>
+
 #include "common/base/check.h"
 #include "kernels/cuda/math.h"
 #include "kernels/cuda/own_four.h"

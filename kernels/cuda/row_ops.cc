@@ -1,5 +1,7 @@
 #include "kernels/cuda/row_ops.h"
 
+#include <cuda_device/launch.h>
+
 #include "common/base/check.h"
 #include "kernels/cuda/gate.h"
 #include "kernels/cuda/math.h"

@@ -1,5 +1,7 @@
 #include "kernels/cuda/sampling.h"
 
+#include <cuda_device/launch.h>
+
 #include "kernels/cuda/sampling_finish.h"
 #include "kernels/cuda/sampling_rows.h"
 

@@ -1,5 +1,7 @@
 #include "kernels/cuda/sampling_finish.h"
 
+#include <cuda_device/launch.h>
+
 #include <cstddef>
 
 #include "kernels/cuda/sampling_candidates.h"

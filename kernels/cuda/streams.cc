@@ -1,5 +1,7 @@
 #include "kernels/cuda/streams.h"
 
+#include <cuda_device/launch.h>
+
 #include "common/base/check.h"
 
 namespace sluice::kernels::cuda {

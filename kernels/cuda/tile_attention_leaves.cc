@@ -1,3 +1,5 @@
+#include <cuda_device/launch.h>
+
 #include <algorithm>
 #include <bit>
 

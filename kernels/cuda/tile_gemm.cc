@@ -1,5 +1,7 @@
 #include "kernels/cuda/tile_gemm.h"
 
+#include <cuda_device/launch.h>
+
 #include <algorithm>
 #include <bit>
 #include <type_traits>

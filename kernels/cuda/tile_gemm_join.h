@@ -2,6 +2,7 @@
 #define SLUICE_KERNELS_CUDA_TILE_GEMM_JOIN_H_
 
 #include <cuda_device/device.h>
+#include <cuda_device/launch.h>
 
 #include <algorithm>
 #include <cstdint>

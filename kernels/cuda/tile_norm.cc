@@ -1,5 +1,7 @@
 #include "kernels/cuda/tile_norm.h"
 
+#include <cuda_device/launch.h>
+
 #include "common/base/check.h"
 #include "kernels/cuda/own_four.h"
 #include "kernels/cuda/tile_norm_kernel.h"

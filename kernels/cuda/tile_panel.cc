@@ -1,5 +1,7 @@
 #include "kernels/cuda/tile_panel.h"
 
+#include <cuda_device/launch.h>
+
 namespace sluice::kernels::cuda {
 namespace {
 

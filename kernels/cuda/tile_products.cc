@@ -1,5 +1,7 @@
 #include "kernels/cuda/tile_products.h"
 
+#include <cuda_device/launch.h>
+
 #include <algorithm>
 #include <type_traits>
 

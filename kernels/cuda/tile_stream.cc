@@ -1,5 +1,7 @@
 #include "kernels/cuda/tile_stream.h"
 
+#include <cuda_device/launch.h>
+
 #include <algorithm>
 
 #include "common/base/check.h"

@@ -1,6 +1,7 @@
 #include "kernels/cuda/unit_tiles.h"
 
 #include <cuda_device/device.h>
+#include <cuda_device/launch.h>
 
 #include "kernels/cuda/tile_blocks.h"
 #include "kernels/cuda/unit_tiles_pack.h"

@@ -1,5 +1,7 @@
 #include "kernels/cuda/weight_tiles.h"
 
+#include <cuda_device/launch.h>
+
 #include "common/base/check.h"
 #include "kernels/block_format.h"
 #include "kernels/cuda/code_bits.h"

@@ -5,6 +5,7 @@
 #include "kernels/cuda/device_host/machine.h"
 
 #include <cuda_device/device.h>
+#include <cuda_device/launch.h>
 
 #include <string>
 #include <vector>

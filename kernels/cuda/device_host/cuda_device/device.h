@@ -389,32 +389,6 @@ SLUICE_DEVICE uint32_t MultiplyPairs(uint32_t a, uint32_t b) {
 // Where kernels run, in order.
 using Stream = Machine*;
 
-inline DeviceLimits LimitsOf(Stream stream) { return stream->limits(); }
-
-// A kernel's address, and how its arguments are run.
-template <typename K>
-void RunBlocks(Stream stream, int64_t blocks, size_t shared_bytes,
-               const void* bytes) {
-  const auto& args = *static_cast<const typename K::Args*>(bytes);
-  stream->Run(blocks, K::kThreads, shared_bytes, [&](int thread) {
-    Block block(stream, thread);
-    K::Run(block, args);
-  });
-}
-
-// Runs K::Run(block, args) on every thread of `blocks` blocks of K::kThreads.
-template <typename K>
-void Launch(Stream stream, int64_t blocks, size_t shared_bytes,
-            const typename K::Args& args) {
-  if (launch_sink != nullptr && launch_sink->stream == stream) {
-    launch_sink->list.AddOf({reinterpret_cast<const void*>(&RunBlocks<K>),
-                             blocks, K::kThreads, shared_bytes},
-                            args);
-    return;
-  }
-  stream->Enqueue([=] { RunBlocks<K>(stream, blocks, shared_bytes, &args); });
-}
-
 }  // namespace sluice::kernels::cuda
 
 #endif  // SLUICE_KERNELS_CUDA_DEVICE_HOST_CUDA_DEVICE_DEVICE_H_
