@@ -4,6 +4,7 @@ A model is an outline (tests/testing/make_outline.py), some megabytes that stand
 for its weights; tests/gpu/model_speed runs it.
 """
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -41,6 +42,8 @@ MODELS = {
                    {"H200": (220, 256), "": OF_READ}),
     "glmair_q4": ("glmair", "q4_0", "fast",
                   {"H200": (350, 423), "": OF_READ}),
+    # Products of many tokens by wgmma.
+    "llama8b_wgmma": ("llama8b", "bf16", "fast", {"": ()}),
     "canonical_q4_0": ("llama8b", "q4_0", "canonical", CANONICAL),
     "canonical_q8_0": ("llama8b", "q8_0", "canonical", CANONICAL),
     "canonical_q4_k": ("llama8b", "q4_k", "canonical", CANONICAL),
@@ -51,12 +54,12 @@ TINY = {"llama1b": "outline-tiny", "llama8b": "outline-tiny",
         "gptoss120b": "gptoss-tiny", "glmair": "outline-tiny-moe"}
 
 
-def lines_of(command, log):
+def lines_of(command, log, env=None):
     """A measuring program's JSON lines, its exit code (None: it ran out of time)
     and what it said beside them."""
     try:
         done = subprocess.run(command, capture_output=True, text=True,
-                              timeout=TIMEOUT, check=False)
+                              timeout=TIMEOUT, check=False, env=env)
         out, err, code = done.stdout, done.stderr, done.returncode
     except subprocess.TimeoutExpired as late:
         out, err = ((text or b"").decode(errors="replace")
@@ -68,6 +71,11 @@ def lines_of(command, log):
     lines = [json.loads(line) for line in out.splitlines()
              if line.startswith("{") and line.endswith("}")]
     return lines, code, err.strip()
+
+
+def environment(wgmma):
+    """With products of many tokens by wgmma, or without."""
+    return dict(os.environ, SLUICE_WGMMA="1" if wgmma else "0")
 
 
 def by_what(lines):
@@ -112,7 +120,8 @@ def measure(name, program, device, out):
         make_outline.make(preset, form, folder)
     lines, code, err = lines_of(
         [program, folder, "--device", device, "--numerics", numerics,
-         "--kv-type", "bf16", *lengths(device)], out / f"{name}.log")
+         "--kv-type", "bf16", *lengths(device)], out / f"{name}.log",
+        environment(name.endswith("_wgmma")))
     found = {"preset": preset, "format": form,
              **make_outline.facts(preset, form), **by_what(lines)}
     if code == TOO_LARGE:
@@ -174,6 +183,7 @@ def goal_rows(results):
     yield row("two stages over gRPC, times one process",
               results.get("two_stages", {}).get("ratio"), two_stages.LEAST)
     for name, peak, goal in (("llama8b", "bf16_tflops", 0.5),
+                             ("llama8b_wgmma", "bf16_tflops", 0.5),
                              ("canonical_q4_0", "int8_tops", 0.15),
                              ("canonical_q8_0", "int8_tops", 0.15),
                              ("canonical_q4_k", "int8_tops", 0.15)):

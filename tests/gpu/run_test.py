@@ -46,7 +46,7 @@ class RunTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as out:
             options = ("--device", "cpu", "--build", build, "--out", out,
                        "--parts",
-                       "machine,bandwidth,check,check_fast,time,"
+                       "machine,bandwidth,check,check_fast,check_wgmma,time,"
                        "pytorch,sanitizer")
             done = run(*options)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -55,12 +55,16 @@ class RunTest(unittest.TestCase):
             self.assertGreater(results["bandwidth"]["read_gb_per_s"], 0)
             self.assertTrue(all(op["same"] for op in results["check"]))
             self.assertGreater(len(results["check"]), 100)
-            self.assertTrue(all(op["error"] == 0
-                                for op in results["check_fast"]))
+            for part in ("check_fast", "check_wgmma"):
+                close = [op["error"] for op in results[part] if "error" in op]
+                alone = [op["same_bits"] for op in results[part]
+                         if "same_bits" in op]
+                self.assertEqual(set(close), {0})
+                self.assertEqual(set(alone), {True})
             self.assertTrue(all(op["us"] > 0 for op in results["time"]))
             self.assertRegex(done.stdout, r"linear Q4_K +1 tokens .* GB/s")
             again = run(*options)
-            self.assertEqual(again.stdout.count("done before"), 7,
+            self.assertEqual(again.stdout.count("done before"), 8,
                              again.stdout)
             broken = run("--device", "cuda:4711", *options[2:])
             self.assertNotEqual(broken.returncode, 0)
