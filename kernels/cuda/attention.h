@@ -14,8 +14,8 @@ namespace sluice::kernels::cuda {
 struct AttentionMemory {
   float* floats = nullptr;  // AttentionFloats
   int32_t max_chunks = 0;   // position / kAttentionChunk + 1 at most
-  // 1: tokens that follow each other are mostly of one sequence; 0: they are
-  // not. Bits depend on neither.
+  // 1: the tokens are of runs of one sequence, too long to be decoded; 0: they
+  // may be of a sequence each. Bits depend on neither.
   int32_t in_runs = 0;
 };
 

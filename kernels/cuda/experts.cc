@@ -51,7 +51,7 @@ int64_t LayOut(const ExpertShape& shape, void* data, ExpertLayout& layout) {
   };
   const int64_t pairs = shape.pairs();
   const int64_t most = std::max(shape.tokens * shape.hidden, pairs * shape.mlp);
-  take(layout.plan.groups, MostGroups(shape, kTileTokens));
+  take(layout.plan.groups, pairs);  // groups of one slot, at most
   take(layout.plan.num_groups, 1);
   take(layout.plan.slots, pairs);
   take(layout.plan.rows, pairs);

@@ -10,7 +10,9 @@ namespace sluice::kernels::cuda {
 // Shared memory that a block has without asking for more.
 inline constexpr size_t kPlainSharedBytes = 48 * 1024;
 
-// What launches are chosen by; bits depend on none of it.
+// What launches are chosen by. Bits depend on none of it, but for
+// group_products until a GPU has compared them: with those numerics have an id
+// of their own.
 struct DeviceLimits {
   size_t shared_bytes = kPlainSharedBytes;  // of a block, at most
   int multiprocessors = 1;

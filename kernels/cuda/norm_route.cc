@@ -126,6 +126,7 @@ bool NormRoute(Stream stream, const NormRouteCall& call) {
   const RouterRule& rule = call.rule;
   const int64_t cols = call.x.cols;
   SLUICE_CHECK(call.w.cols == cols && call.normed.cols == cols);
+  SLUICE_CHECK(call.normed.data != call.x.data);
   SLUICE_CHECK(call.w.rows == rule.num_experts &&
                call.logits.cols == rule.num_experts);
   const bool quads = HasQuads(call.x) && HasQuads(call.normed) &&

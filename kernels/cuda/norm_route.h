@@ -20,7 +20,7 @@ struct NormRouteCall {
   const float* bias = nullptr;  // or null
   RouterRule rule;
   const float* correction = nullptr;  // or null
-  Matrix normed;
+  Matrix normed;                      // not x: other blocks still read that
   Matrix logits;
   RoutedRows to;
   // Zero before the first call and after each one.

@@ -19,6 +19,7 @@ struct DeviceFacts {
   std::string id;               // GPU-8-4-4-4-12 hexadecimal digits
   std::string architecture;     // sm_90, or "emulated"
   bool launches_early = false;  // kernels begin before those ahead have ended
+  bool group_products = false;  // as DeviceLimits::group_products
   uint64_t free_memory = 0;     // bytes, when it was opened
   uint64_t total_memory = 0;    // bytes
   // What the memory's clock and bus allow; 0: not known.

@@ -103,6 +103,8 @@ class ThreadFeed {
     from_rows_ += Stage::kRowWords;
     block_.CommitCopies();
   }
+  // Kernels before have written the rows.
+  SLUICE_DEVICE void TakeRows() {}
   // The thread's copies of the next run are done.
   SLUICE_DEVICE void WaitOwn() { block_.WaitCopies<kAhead - 1>(); }
 
@@ -164,6 +166,7 @@ class GateFeed {
                 stage + warp_ * Operand::kRunWords, from_weights_, words);
     from_weights_ += Operand::kRunWords;
   }
+  SLUICE_DEVICE void TakeRows() { gates_.FenceMemory(); }
   SLUICE_DEVICE void BringRows(int32_t run, int stage) {
     gates_.Copy(block_, GateOf(stage), ring_,
                 stage + Stage::kWeightWords + warp_ * kOwnRows, from_rows_,

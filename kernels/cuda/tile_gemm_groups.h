@@ -31,7 +31,7 @@ struct GroupOperand : EqualRuns<2 * kStepBytes / 4> {
   // Begins kSteps of a run.
   template <int kSet, int kSteps>
   SLUICE_DEVICE void Multiply(Block& block, const RunPlace& at, Sums& sums) {
-    products_.FenceRegisters();
+    products_.FenceRegisters(sums[0]);
     for (int step = 0; step < kSteps; ++step) {
       products_.template Multiply<OctetWords(0)>(
           block, weights_[kSet][step], at.words,

@@ -54,6 +54,7 @@ class GemmBlock {
       if constexpr (Shape::kPrefetchBytes > 0) Prefetch();
       block_.WaitForInputs();
     }
+    feed_.TakeRows();
     for (int i = 0; i < kAhead; ++i) {
       feed_.BringRows(run_ + i, i * Stage::kWords);
     }
@@ -303,7 +304,9 @@ struct GemmKernel {
       Tile::Stage::kRingWords * sizeof(uint32_t) + Tile::Feed::kSharedBytes;
   using Args = GemmArgs;
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    if constexpr (Operand::kInGroups && !GroupProducts::kHere) return;
+    if constexpr (Operand::kInGroups && !GroupProducts::kHere) {
+      return GroupProducts::Stop();
+    }
     // A kernel before makes the list of groups.
     const bool grouped = a.product.grouped.groups != nullptr;
     if (grouped) block.WaitForInputs();

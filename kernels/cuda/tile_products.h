@@ -56,15 +56,15 @@ void TileMatMulSharded(Stream stream, ConstMatrix x, const WeightView& w,
                        const ShardedCols& shards, std::span<const Matrix> y,
                        const TileMemory& memory = {});
 // y += the sum of all shards + bias, whose node is the tree's root. False, and
-// nothing is done, for shards that are no whole steps and for more than
-// kFewTokens rows whose product has no pass that joins.
+// nothing is done, for shards that are no whole steps and, of more than
+// kFewTokens rows, for those that are no whole runs and where no pass joins.
 // Size: as TileMatMul.
 bool TileAddSharded(Stream stream, ConstMatrix x, const WeightView& w,
                     const ShardedCols& shards, const float* bias, Matrix y,
                     const TileMemory& memory = {});
 // y [T, rows / 2] = the activation of rows r and r + rows / 2 of x w^T. False,
-// and nothing is done, for half rows that are no whole tiles and for more rows
-// of x, as above.
+// and nothing is done, for half rows that are no whole tiles and, of more than
+// kFewTokens rows of x, where no pass joins.
 bool TileGatedMatMul(Stream stream, ConstMatrix x, const WeightView& w,
                      const Activation& activation, Matrix y,
                      const TileMemory& memory = {});

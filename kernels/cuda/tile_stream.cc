@@ -22,7 +22,8 @@ struct StreamArgs {
   TileArgs tile;
   StreamEnd end;
   int64_t group_blocks;  // that share a tile of tokens or a group
-  // Whether all of the weight comes near while kernels before still run.
+  // Whether all leaves of a block's first rows come near while kernels before
+  // still run.
   int64_t prefetches_all;
 };
 

@@ -76,8 +76,11 @@ cuda::ByteRows RowsOf(const DeviceMatrix& x) {
 BackendInfo InfoOf(const CudaBackendOptions& options) {
   const cuda::DeviceFacts& device = options.runtime->facts();
   BackendInfo info;
-  info.numerics = options.fast ? CudaFastNumerics(device.architecture)
-                               : std::string(kF32Canonical);
+  // No GPU has shown that those products' bits are the others'.
+  const std::string products = device.group_products ? "w" : "";
+  info.numerics = options.fast
+                      ? CudaFastNumerics(device.architecture + products)
+                      : std::string(kF32Canonical);
   info.isa = device.architecture;
   info.layout = options.fast ? kTileLayout : kernels::kPackedLayout;
   info.threads = 1;

@@ -1,5 +1,6 @@
 #include "kernels/cuda/runtime.h"
 
+#include <cuda_device/launch.h>
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -232,7 +233,8 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
     // The first one is behind copies, and places what a step's kernels read
-    // before they wait: the second one begins when it has ended.
+    // before they wait, all but token ids, which the second one may change: the
+    // second one begins when the first has ended.
     constexpr int kAlone = 2;
     int begun = 0;
     for (const LaunchList::One& one : list.launches()) {
@@ -357,6 +359,8 @@ std::unique_ptr<Runtime> Runtime::Open(int index, std::string* error) {
     device.bytes_per_second = 2e3 * kilohertz * bits / 8;  // two a clock
   }
   device.launches_early = facts.major >= 9 && CodeWaits();
+  device.group_products =
+      facts.major == 9 && facts.minor == 0 && WantsGroupProducts();
   device.free_memory = free_bytes;
   device.total_memory = total_bytes;
   return std::make_unique<GpuRuntime>(index, std::move(device));

@@ -61,7 +61,7 @@ TEST_P(GroupsTest, AreTileProductsOfEveryWarpAndOctet) {
     block.Sync();
     GroupSums sums = {};
     for (int o = 0; o < kGroupOctets; ++o) sums[o].values[1] = 0.5f;
-    products.FenceRegisters();
+    products.FenceRegisters(sums);
     const TileA a = OperandA(block);
     products.Multiply<kOctetWords>(block, a, b, 0, sums);
     products.Multiply<kOctetWords>(block, a, b, 0, sums);
@@ -87,7 +87,7 @@ TEST_P(GroupsTest, SumsAreThereOnceTheirGroupIsWaitedFor) {
     GroupSums first = {};
     GroupSums second = {};
     for (GroupSums* sums : {&first, &second}) {
-      products.FenceRegisters();
+      products.FenceRegisters(*sums);
       products.Multiply<kOctetWords>(block, OperandA(block), b, 0, *sums);
       products.Commit();
     }
@@ -97,7 +97,7 @@ TEST_P(GroupsTest, SumsAreThereOnceTheirGroupIsWaitedFor) {
     EXPECT_FALSE(std::isnan(first[3].values[2]));
     EXPECT_TRUE(std::isnan(second[3].values[2]));
     // Of sums that wait for another group, too.
-    products.FenceRegisters();
+    products.FenceRegisters(second);
     products.Multiply<kOctetWords>(block, OperandA(block), b, 0, second);
     products.Commit();
     products.Wait<1>(block);
@@ -115,7 +115,7 @@ TEST_P(GroupsTest, ReadWhatIsThereAsLongAsTheyAreUnderWay) {
       GroupProducts products;
       block.Sync();
       GroupSums sums = {};
-      products.FenceRegisters();
+      products.FenceRegisters(sums);
       products.Multiply<kOctetWords>(block, OperandA(block), b, 0, sums);
       products.Commit();
       if (waits) products.WaitFor(block, sums);
@@ -134,7 +134,7 @@ TEST_P(GroupsTest, OperandsThatAreNotThereAreFound) {
                            [](Block& block, const Shared<uint32_t>& b) {
                              GroupProducts products;
                              GroupSums sums = {};
-                             products.FenceRegisters();
+                             products.FenceRegisters(sums);
                              products.Multiply<kOctetWords>(block, {}, b, 0,
                                                             sums);
                            }),
@@ -146,7 +146,7 @@ TEST_P(GroupsTest, OperandsThatAreNotThereAreFound) {
                      GroupProducts products;
                      block.Sync();
                      GroupSums sums = {};
-                     products.FenceRegisters();
+                     products.FenceRegisters(sums);
                      products.Multiply<kOctetWords>(block, {}, b, 0, sums);
                      products.Commit();
                      products.Multiply<kOctetWords>(block, {}, b, 0, sums);

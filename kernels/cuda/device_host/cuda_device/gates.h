@@ -22,6 +22,9 @@ class Gates {
     }
     block.Sync();
   }
+  // Stands between what kernels before wrote to a device's memory and copies of
+  // that.
+  void FenceMemory() {}
   // Opens a gate for the next use, in which the warp starts copies of so many
   // bytes, before or behind. All lanes call with the same; nothing of no bytes.
   void Open(Block& block, int gate, int bytes) {

@@ -22,8 +22,10 @@ class GroupProducts {
   // Whether the device that this is compiled for has them.
   static constexpr bool kHere = true;
 
+  static void Stop() {}
+
   // Stands between what writes A or sums and the products.
-  void FenceRegisters() { fenced_ = true; }
+  void FenceRegisters(GroupSums&) { fenced_ = true; }
   // Begins sums += a b, as Block::MultiplyTile of each octet. `b`: from element
   // `at` on, kOctetWords from an octet to the next (tile.h).
   template <int kOctetWords>

@@ -25,9 +25,6 @@ using Stream = CUstream_st*;
 
 #include <cuda_runtime.h>
 
-#include <atomic>
-#include <cstdlib>
-
 #define SLUICE_DEVICE __device__ __forceinline__
 #define SLUICE_UNROLL _Pragma("unroll")
 #define SLUICE_ROLL _Pragma("unroll 1")

@@ -28,6 +28,11 @@ class Gates {
 #endif
     block.Sync();
   }
+  SLUICE_DEVICE void FenceMemory() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("fence.proxy.async;" ::: "memory");
+#endif
+  }
   // No branches: a warp's products may be under way (groups.h).
   SLUICE_DEVICE void Open(Block&, int gate, int bytes) {
 #if __CUDA_ARCH__ >= 900

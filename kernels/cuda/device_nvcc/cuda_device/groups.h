@@ -18,7 +18,11 @@ class GroupProducts {
   static constexpr bool kHere = false;
 #endif
 
-  SLUICE_DEVICE void FenceRegisters() {
+  // A kernel for another device has begun on this one.
+  static SLUICE_DEVICE void Stop() { asm volatile("trap;"); }
+
+  SLUICE_DEVICE void FenceRegisters(GroupSums& sums) {
+    Touch(sums);  // nothing is written behind the fence
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #endif
@@ -41,6 +45,11 @@ class GroupProducts {
   // Compilers read the sums behind the wait.
   SLUICE_DEVICE void WaitFor(Block& block, GroupSums& sums) {
     Wait<0>(block);
+    Touch(sums);
+  }
+
+ private:
+  static SLUICE_DEVICE void Touch(GroupSums& sums) {
     SLUICE_UNROLL
     for (int i = 0; i < 4 * kGroupOctets; ++i) {
       asm volatile("" : "+f"(sums[i / 4].values[i % 4])::"memory");
