@@ -51,7 +51,9 @@ struct BlockOperand {
     SLUICE_UNROLL
     for (int o = 0; o < kOctets; ++o) {
       // Loads of later octets would take the registers of sums.
-      const bool pauses = kTotals > 0 ? o >= 4 : o > 0 && o % 4 == 0;
+      constexpr bool kOften = Math::kType == WeightType::kQ3K;
+      const bool pauses =
+          kTotals > 0 ? o >= 4 : o > 0 && (kOften || o % 4 == 0);
       if (Math::kParts == 2 && pauses) block.SyncWarp();
       const TileB first = LoadOctet<kTotals>(block, at, o, 0);
       const TileB second = LoadOctet<kTotals>(block, at, o, 1);
