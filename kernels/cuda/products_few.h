@@ -49,24 +49,23 @@ SLUICE_DEVICE float LaneOfDot(Block& block, const Shared<float>& rows, int a,
   constexpr int kAtOnce = 12;
   constexpr int kStep = 16 * kAtOnce;
   constexpr int kLast = kStep - 16;
+  const auto load = [&](int from, float(&w)[kAtOnce], float(&x)[kAtOnce]) {
+    SLUICE_UNROLL
+    for (int i = 0; i < kAtOnce; ++i) {
+      w[i] = rows.Get(a + from + 16 * i);
+      x[i] = rows.Get(b + from + 16 * i);
+    }
+  };
   float sum = 0.0f;
   int k = block.lane() % 16;
   if (k + kLast < count) {
     float w[kAtOnce];
     float x[kAtOnce];
-    SLUICE_UNROLL
-    for (int i = 0; i < kAtOnce; ++i) {
-      w[i] = rows.Get(a + k + 16 * i);
-      x[i] = rows.Get(b + k + 16 * i);
-    }
+    load(k, w, x);
     for (k += kStep; k + kLast < count; k += kStep) {
       float next_w[kAtOnce];
       float next_x[kAtOnce];
-      SLUICE_UNROLL
-      for (int i = 0; i < kAtOnce; ++i) {
-        next_w[i] = rows.Get(a + k + 16 * i);
-        next_x[i] = rows.Get(b + k + 16 * i);
-      }
+      load(k, next_w, next_x);
       SLUICE_UNROLL
       for (int i = 0; i < kAtOnce; ++i) {
         sum = Fma(w[i], x[i], sum);

@@ -39,7 +39,7 @@ struct GroupOperand : EqualRuns<2 * kStepBytes / 4> {
     }
     products_.Commit();
   }
-  // Those of the run before are done.
+  // The products of the run before the last one begun are done.
   SLUICE_DEVICE void WaitForLast(Block& block) {
     products_.template Wait<1>(block);
   }

@@ -27,8 +27,8 @@ struct StreamArgs {
   int64_t prefetches_all;
 };
 
-// The sum of leaves [begin, end), of which get(i) has the float of leaf i: in
-// the order of SumOfNode, by a warp. Lane 0 has it.
+// The sum of a node's leaves, by a warp, in the order of SumOfNode. get(i) is
+// leaf i's float. Lane 0 has the sum.
 template <typename Get>
 SLUICE_DEVICE float SumOfLeaves(Block& block, const TreeNode& node,
                                 const Get& get) {

@@ -40,7 +40,7 @@ class StageInputs {
   SLUICE_DEVICE void Take() {}
   // The next round's copies are of columns from `column` on.
   SLUICE_DEVICE void Turn(int64_t column) { next_ = row_ + column; }
-  // They are of those behind the last round's.
+  // The next round's copies are of the columns behind the last round's.
   SLUICE_DEVICE void Advance() { next_ += kStages * Unit::kColumns; }
   // Copies the unit `i` of the next round to stage `i`.
   SLUICE_DEVICE void Copy(int i) {
