@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_CONCURRENCY_MEETING_POINT_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
 namespace sluice {
@@ -20,9 +21,10 @@ class MeetingPoint {
 
  private:
   const int num_threads_;
-  const int spins_;
+  const std::chrono::microseconds spin_;
   std::atomic<int> arrived_{0};
   std::atomic<uint32_t> generation_{0};
+  std::atomic<uint32_t> sleepers_{0};
 };
 
 }  // namespace sluice

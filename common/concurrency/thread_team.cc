@@ -1,17 +1,13 @@
 #include "common/concurrency/thread_team.h"
 
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <climits>
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/concurrency/await_change.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -19,18 +15,6 @@
 
 namespace sluice {
 namespace {
-
-// Longer than the serial stretches between two kernels of a decode step,
-// shorter than what another process on the same core would notice.
-constexpr std::chrono::microseconds kSpin{40};
-
-void Pause() {
-#if defined(__x86_64__)
-  _mm_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 // Computes denormals: results must not depend on this thread's control
 // register, which other libraries may have set.
@@ -40,41 +24,6 @@ void ComputeDenormals() {
   const unsigned state = _mm_getcsr();
   if ((state & kFlushBits) != 0) _mm_setcsr(state & ~kFlushBits);
 #endif
-}
-
-static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
-
-// Sleeps while `word` is `value`; may return early.
-void FutexWait(const std::atomic<uint32_t>& word, uint32_t value) {
-  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
-}
-
-void FutexWakeAll(const std::atomic<uint32_t>& word) {
-  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
-}
-
-// Returns the first value that differs from `old`: spins, then sleeps.
-// `sleepers` counts sleeping threads, so that the other side wakes only those.
-// The other side changes `word`, then reads `sleepers`; this side does the
-// reverse. All is sequentially consistent, so one of the two sees the other.
-uint32_t AwaitChange(const std::atomic<uint32_t>& word, uint32_t old,
-                     std::atomic<uint32_t>& sleepers) {
-  const auto deadline = std::chrono::steady_clock::now() + kSpin;
-  do {
-    for (int i = 0; i < 32; ++i) {
-      const uint32_t value = word.load(std::memory_order_acquire);
-      if (value != old) return value;
-      Pause();
-    }
-  } while (std::chrono::steady_clock::now() < deadline);
-  sleepers.fetch_add(1);
-  uint32_t value = word.load();
-  while (value == old) {
-    FutexWait(word, old);
-    value = word.load();
-  }
-  sleepers.fetch_sub(1);
-  return value;
 }
 
 }  // namespace
@@ -92,7 +41,7 @@ ThreadTeam::ThreadTeam(ThreadTeamOptions options)
 ThreadTeam::~ThreadTeam() {
   stop_ = true;
   generation_.fetch_add(1);
-  FutexWakeAll(generation_);
+  WakeSleepers(generation_, sleeping_workers_);
   for (std::thread& worker : workers_) worker.join();
 }
 
@@ -125,7 +74,7 @@ void ThreadTeam::Run(Task task, void* argument, int num_tasks) {
   unfinished_.store(static_cast<uint32_t>(num_tasks),
                     std::memory_order_relaxed);
   generation_.store(generation);
-  if (sleeping_workers_.load() != 0) FutexWakeAll(generation_);
+  WakeSleepers(generation_, sleeping_workers_);
   const uint32_t own = RunTasks(generation, 0);
   uint32_t left = unfinished_.fetch_sub(own) - own;
   while (left != 0) left = AwaitChange(unfinished_, left, caller_sleeps_);
@@ -144,7 +93,7 @@ void ThreadTeam::Work(int member) {
     if (ran == 0) continue;
     // The caller may go on, but not end before it has seen the last value.
     unfinished_.fetch_sub(ran);
-    if (caller_sleeps_.load() != 0) FutexWakeAll(unfinished_);
+    WakeSleepers(unfinished_, caller_sleeps_);
   }
 }
 
