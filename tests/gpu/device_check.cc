@@ -20,8 +20,8 @@
 #include "common/device/device_choice.h"
 #include "common/device/make_backends.h"
 #include "tests/device/cuda/device_ops.h"
+#include "tests/device/cuda/row_bits.h"
 #include "tests/gpu/bandwidth.h"
-#include "tests/gpu/row_bits.h"
 #include "tests/kernels/kernel_tester.h"
 
 namespace sluice::testing {
@@ -135,7 +135,7 @@ bool CheckFast(const std::string& device, Json& to) {
     }
   }
   const auto own = MakeOne(device, kernels::WeightType::kF32, "auto");
-  return RowsHaveTheirOwnBits(*own, to) && all;
+  return RowsHaveTheirOwnBits(*own, LargeRowBits(), to) && all;
 }
 
 void Time(const std::string& device, OpSizes (*sizes)(int64_t tokens),
