@@ -140,14 +140,15 @@ sluice_setup() {
 # sluice_build PRESET [TARGET...]: configures and builds, the sources of a room
 # compiled together (a third of the time from nothing; SLUICE_UNITY=OFF in the
 # environment: one by one), with the tests of the edges (SLUICE_EDGE_TESTS=OFF:
-# without); quick if nothing has changed. Runs in the repository root.
+# without) and with a team's large ones (SLUICE_TEAM_TESTS); quick if nothing has changed. Runs in the repository root.
 sluice_build() {
   local preset=$1 log
   shift
   mkdir -p build
   log=build/configure-$preset.log
   if ! cmake --preset "$preset" -DSLUICE_UNITY="${SLUICE_UNITY:-ON}" \
-       -DSLUICE_EDGE_TESTS="${SLUICE_EDGE_TESTS:-ON}" >"$log" 2>&1; then
+       -DSLUICE_EDGE_TESTS="${SLUICE_EDGE_TESTS:-ON}" \
+       -DSLUICE_TEAM_TESTS="${SLUICE_TEAM_TESTS:-ON}" >"$log" 2>&1; then
     cat "$log" >&2
     return 1
   fi

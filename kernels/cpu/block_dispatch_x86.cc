@@ -12,11 +12,13 @@ bool HasF16c() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx >> 29 & 1u) != 0;
 }
+#ifndef SLUICE_AVX2_AT_MOST
 bool HasAvxVnni() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 &&
          (eax >> 4 & 1u) != 0;
 }
+#endif
 
 }  // namespace
 
@@ -28,8 +30,10 @@ bool HasDotIsa(DotIsa isa) {
       return best == Isa::kAvx512 && __builtin_cpu_supports("avx512vnni");
     case DotIsa::kAvx512:
       return best == Isa::kAvx512;
+#ifndef SLUICE_AVX2_AT_MOST
     case DotIsa::kAvxVnni:
       return best >= Isa::kAvx2 && HasF16c() && HasAvxVnni();
+#endif
     case DotIsa::kAvx2:
       return best >= Isa::kAvx2 && HasF16c();
     default:
@@ -39,12 +43,14 @@ bool HasDotIsa(DotIsa isa) {
 
 const cpu::BlockOps& BlockOpsFor(DotIsa isa) {
   switch (isa) {
+#ifndef SLUICE_AVX2_AT_MOST
     case DotIsa::kAvx512Vnni:
       return cpu::kAvx512VnniBlockOps;
     case DotIsa::kAvx512:
       return cpu::kAvx512BlockOps;
     case DotIsa::kAvxVnni:
       return cpu::kAvxVnniBlockOps;
+#endif
     case DotIsa::kAvx2:
       return cpu::kAvx2BlockOps;
     default:

@@ -6,12 +6,14 @@ Isa DetectIsa() {
   __builtin_cpu_init();
   const bool avx2 =
       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#ifndef SLUICE_AVX2_AT_MOST
   if (avx2 && __builtin_cpu_supports("avx512f") &&
       __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl")) {
     return Isa::kAvx512;
   }
+#endif
   return avx2 ? Isa::kAvx2 : Isa::kPortable;
 }
 
@@ -21,8 +23,10 @@ namespace cpu {
 
 const Ops& OpsFor(Isa isa) {
   switch (isa) {
+#ifndef SLUICE_AVX2_AT_MOST
     case Isa::kAvx512:
       return kAvx512Ops;
+#endif
     case Isa::kAvx2:
       return kAvx2Ops;
     default:
