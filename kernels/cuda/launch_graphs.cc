@@ -97,6 +97,12 @@ void LaunchGraphs::Begin(const LaunchList& list) {
   if (launches_ > kMostLaunches) DropOlder(true);
 }
 
+void LaunchGraphs::Drop() {
+  kept_.clear();
+  graphs_ = 0;
+  launches_ = 0;
+}
+
 void LaunchGraphs::DropOlder(bool with_graph) {
   std::vector<uint64_t> used;
   for (const auto& [hash, kept] : kept_) {

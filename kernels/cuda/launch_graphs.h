@@ -20,9 +20,9 @@ struct GraphCounts {
 // A device's graphs of lists of launches that come again: a decode step of as
 // many sequences does the same with the same buffers every time, and only what
 // is in them differs. A list that comes a second time becomes a graph. The
-// graphs that were used last are kept, as far as their launches go: every
-// collective of several ranks cuts a step's list, so that a step may be some
-// hundred graphs. Used by one thread.
+// graphs that were used last are kept, as far as their launches go: every copy
+// through the host's memory cuts a step's list, so that a step of several ranks
+// without NCCL may be some hundred graphs. Used by one thread.
 class LaunchGraphs {
  public:
   // Graphs that are kept hold at most so many launches, each kGraphLaunches
@@ -31,7 +31,8 @@ class LaunchGraphs {
   static constexpr size_t kMostLaunches = size_t{1} << 16;
   static constexpr size_t kGraphLaunches = 32;
 
-  // What a device does with a list. `Capture` does not begin it.
+  // What a device does with a list. `Capture` does not begin it; it calls work
+  // of others once, and every Replay does again what that enqueued.
   class Device {
    public:
     virtual ~Device() = default;
@@ -44,6 +45,8 @@ class LaunchGraphs {
 
   // Begins the list's launches.
   void Begin(const LaunchList& list);
+  // Forgets all graphs, and with them what they hold of work of others.
+  void Drop();
   const GraphCounts& counts() const { return counts_; }
 
  private:

@@ -19,19 +19,30 @@ struct DeviceLimits {
   bool group_products = false;  // GroupProducts of cuda_device/groups.h
 };
 
+// Hands a stream work that is no kernel of ours: another library's. `args` are
+// the bytes that were added with it.
+using WorkOfOthers = void(void* stream, const void* args);
+
 // Launches in order, as bytes that can be compared: two lists that are equal do
 // the same with the same memory. Bytes between the members of arguments are
-// compared too: AddOf has zeros there. A value.
+// compared too: AddOf has zeros there. Work of others stands among them. A
+// value.
 class LaunchList {
  public:
   struct One {
-    const void* kernel = nullptr;
+    const void* kernel = nullptr;  // or a WorkOfOthers
     int64_t blocks = 0;
-    int threads = 0;
+    int threads = 0;  // 0: work of others
     size_t shared_bytes = 0;
     size_t args_begin = 0;  // in the list's bytes
     size_t args_bytes = 0;
     bool operator==(const One&) const = default;
+    // Null for a kernel.
+    WorkOfOthers* work() const {
+      return threads > 0 ? nullptr
+                         : reinterpret_cast<WorkOfOthers*>(
+                               reinterpret_cast<uintptr_t>(kernel));
+    }
   };
 
   // Adds a launch but for its place in the bytes, and copies its arguments.

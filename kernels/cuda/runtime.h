@@ -75,8 +75,23 @@ class Runtime {
   // the next copy, Submit or Sync, and as a graph where they come again; until
   // it is called with false. Nothing is gathered at first.
   virtual void GatherLaunches(bool gather) = 0;
-  // Begins what is gathered: before work of others on the stream.
+  // Hands the stream work of others, with a copy of `args`: at once or, where
+  // launches are gathered, in its place among them.
+  template <typename Args>
+  void Enqueue(WorkOfOthers* work, const Args& args) {
+    if (launch_sink == nullptr || launch_sink->stream != stream()) {
+      return work(stream(), &args);
+    }
+    launch_sink->list.AddOf({.kernel = reinterpret_cast<const void*>(work)},
+                            args);
+  }
+  // Begins what is gathered.
   virtual void Submit() = 0;
+  // Submit, before this thread waits for another device's thread: a device goes
+  // on by itself, an emulated one does here all that it was handed.
+  virtual void StepAside() = 0;
+  // Forgets graphs: before what their work of others belongs to is gone.
+  virtual void DropGraphs() = 0;
   virtual const GraphCounts& graph_counts() const = 0;
   // Returns when all is done.
   virtual void Sync() = 0;

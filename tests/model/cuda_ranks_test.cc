@@ -83,6 +83,7 @@ TEST_P(RankedModelTest, AnswersAreTheCpusBits) {
   EXPECT_EQ(gpus[0].logits, cpu[0].logits);
   EXPECT_FALSE(gpus[0].logits.empty());
   EXPECT_EQ(plan.gathers > 0, std::string(tested.link) == "nccl");
+  EXPECT_EQ(plan.held, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(, RankedModelTest,

@@ -114,6 +114,7 @@ class CudaBackend final : public Backend {
         plans_(runtime_.get()) {}
   ~CudaBackend() override {
     runtime_->Sync();
+    runtime_->DropGraphs();
     const cuda::GraphCounts& lists = runtime_->graph_counts();
     LogInfo(info_.device, ": of a step's lists of launches ", lists.started,
             " were begun one by one, ", lists.captured, " became graphs, ",

@@ -12,6 +12,7 @@ using kernels::cuda::NodeRows;
 using kernels::cuda::TakeRows;
 
 void GatheringCommunicator::Meet() {
+  runtime_.StepAside();
   const int64_t start = MonotonicNanos();
   ranks_->meeting_.Arrive();
   times_.wait_ns += MonotonicNanos() - start;

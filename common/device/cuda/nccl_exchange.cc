@@ -73,15 +73,23 @@ NcclExchange::~NcclExchange() {
 
 void NcclExchange::AllGather(int rank, kernels::cuda::Runtime& runtime,
                              const float* send, float* recv, int64_t count) {
-  runtime.Submit();
-  const int result = nccl_.all_gather(
-      send, recv, static_cast<size_t>(count), NcclLibrary::kFloat32,
-      comms_[static_cast<size_t>(rank)], runtime.stream());
+  runtime.Enqueue(&NcclExchange::HandOn,
+                  Gather{this, static_cast<size_t>(rank), send, recv,
+                         static_cast<size_t>(count)});
+}
+
+void NcclExchange::HandOn(void* stream, const void* args) {
+  const Gather& gather = *static_cast<const Gather*>(args);
+  NcclExchange& own = *gather.exchange;
+  const int result = own.nccl_.all_gather(gather.send, gather.recv,
+                                          gather.count, NcclLibrary::kFloat32,
+                                          own.comms_[gather.rank], stream);
   if (result == NcclLibrary::kSuccess || result == NcclLibrary::kInProgress) {
     return;
   }
-  EndToBeReplaced(Cat("rank ", rank, ": NCCL: ", nccl_.ErrorText(result)),
-                  [this] { Abort(); });
+  EndToBeReplaced(
+      Cat("rank ", gather.rank, ": NCCL: ", own.nccl_.ErrorText(result)),
+      [&own] { own.Abort(); });
 }
 
 std::string NcclExchange::Fault() {

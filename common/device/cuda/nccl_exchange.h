@@ -16,7 +16,10 @@
 namespace sluice {
 
 // All-gathers of NCCL: one process, a communicator per device, each used by
-// its rank's thread. What NCCL refuses ends the process: other ranks wait.
+// its rank's thread. A gather is part of a gathered list of launches, and of
+// its graph: runtimes drop their graphs before the exchange is destroyed, since
+// NCCL waits for them then. What NCCL refuses ends the process: other ranks
+// wait.
 class NcclExchange final : public DeviceExchange {
  public:
   // `devices`: each rank's, none twice. UNAVAILABLE, with NCCL's words, if they
@@ -35,7 +38,18 @@ class NcclExchange final : public DeviceExchange {
   void Abort() override ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  // A rank's all-gather.
+  struct Gather {
+    NcclExchange* exchange;
+    size_t rank;
+    const float* send;
+    float* recv;
+    size_t count;
+  };
+
   explicit NcclExchange(NcclLibrary nccl) : nccl_(std::move(nccl)) {}
+  // Hands `stream` the Gather `args`: a kernels::cuda::WorkOfOthers.
+  static void HandOn(void* stream, const void* args);
 
   const NcclLibrary nccl_;
   std::vector<NcclLibrary::Comm> comms_;

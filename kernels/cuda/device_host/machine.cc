@@ -56,8 +56,18 @@ Machine::Machine(Schedule schedule) : schedule_(schedule) {}
 Machine::~Machine() = default;
 
 void MachineWork::Enqueue(std::function<void()> work) {
+  if (recorded_ != nullptr) return recorded_->push_back(std::move(work));
   if (!later_) return work();
   enqueued_.push_back(std::move(work));
+}
+
+MachineWork::Recorded MachineWork::Record(
+    const std::function<void()>& enqueue) {
+  Recorded recorded;
+  recorded_ = &recorded;
+  enqueue();
+  recorded_ = nullptr;
+  return recorded;
 }
 
 void MachineWork::RunEnqueued(size_t count) {

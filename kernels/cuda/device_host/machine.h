@@ -36,8 +36,12 @@ struct TileWords {
 // What a stream is to do, in the order of the calls. Used by one thread.
 class MachineWork {
  public:
+  using Recorded = std::vector<std::function<void()>>;
+
   // Runs `work` at once, or, from RunLater on, in RunEnqueued.
   void Enqueue(std::function<void()> work);
+  // Returns the work that `enqueue` enqueues, in the place of all that.
+  Recorded Record(const std::function<void()>& enqueue);
   void RunLater() { later_ = true; }
   void RunEnqueued() { RunEnqueued(enqueued()); }
   // The first `count` of the work that is enqueued.
@@ -46,6 +50,7 @@ class MachineWork {
 
  private:
   bool later_ = false;
+  Recorded* recorded_ = nullptr;  // takes what is enqueued
   std::deque<std::function<void()>> enqueued_;
 };
 

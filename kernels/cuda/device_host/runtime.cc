@@ -97,6 +97,8 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
     graphs_.Begin(sink_.list);
     sink_.list.Clear();
   }
+  void StepAside() override { Sync(); }
+  void DropGraphs() override { graphs_.Drop(); }
   const GraphCounts& graph_counts() const override { return graphs_.counts(); }
   void Sync() override {
     Submit();
@@ -132,22 +134,31 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
   }
 
   // The list's launches, with arguments of their own.
-  void Start(const LaunchList& list) override { Replay(Capture(list)); }
+  void Start(const LaunchList& list) override {
+    const auto kept = std::make_shared<const LaunchList>(list);
+    for (const LaunchList::One& one : kept->launches()) {
+      if (WorkOfOthers* const work = one.work(); work != nullptr) {
+        work(&machine_, kept->ArgsOf(one));
+        continue;
+      }
+      // Arguments are aligned as a type of a kernel's may ask for.
+      auto* const run =
+          reinterpret_cast<RunKernel*>(reinterpret_cast<uintptr_t>(one.kernel));
+      machine_.Enqueue([this, kept, run, &one] {
+        run(&machine_, one.blocks, one.shared_bytes, kept->ArgsOf(one));
+      });
+    }
+  }
+  // As of CUDA, a graph is what the stream was handed in the place of the work.
+  using Graph = std::shared_ptr<const MachineWork::Recorded>;
   std::shared_ptr<void> Capture(const LaunchList& list) override {
-    return std::make_shared<LaunchList>(list);
+    return std::make_shared<Graph>(
+        std::make_shared<const MachineWork::Recorded>(
+            machine_.Record([&] { Start(list); })));
   }
   void Replay(void* graph) override {
-    Replay(std::make_shared<LaunchList>(*static_cast<LaunchList*>(graph)));
-  }
-  void Replay(std::shared_ptr<void> graph) {
-    machine_.Enqueue([this, graph] {
-      const auto& list = *static_cast<const LaunchList*>(graph.get());
-      for (const LaunchList::One& one : list.launches()) {
-        // Arguments are aligned as a type of a kernel's may ask for.
-        auto* const run = reinterpret_cast<RunKernel*>(
-            reinterpret_cast<uintptr_t>(one.kernel));
-        run(&machine_, one.blocks, one.shared_bytes, list.ArgsOf(one));
-      }
+    machine_.Enqueue([recorded = *static_cast<Graph*>(graph)] {
+      for (const auto& work : *recorded) work();
     });
   }
 

@@ -3,6 +3,7 @@
 #include <cuda_device/launch.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -146,6 +147,11 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
     graphs_.Begin(sink_.list);
     sink_.list.Clear();
   }
+  void StepAside() override { Submit(); }
+  void DropGraphs() override {
+    Adopt();
+    graphs_.Drop();
+  }
   const GraphCounts& graph_counts() const override { return graphs_.counts(); }
   void Sync() override {
     Submit();
@@ -234,10 +240,15 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
     early.val.programmaticStreamSerializationAllowed = 1;
     // The first one is behind copies, and places what a step's kernels read
     // before they wait, all but token ids, which the second one may change: the
-    // second one begins when the first has ended.
-    constexpr int kAlone = 2;
-    int begun = 0;
+    // second one begins when the first has ended. So does a launch behind work
+    // of others, which does not say when the next one may begin.
+    int alone = 2;
     for (const LaunchList::One& one : list.launches()) {
+      if (WorkOfOthers* const work = one.work(); work != nullptr) {
+        work(stream_, list.ArgsOf(one));
+        alone = std::max(alone - 1, 1);
+        continue;
+      }
       void* args[] = {const_cast<std::byte*>(list.ArgsOf(one))};
       cudaLaunchConfig_t config = {};
       config.gridDim = dim3(static_cast<unsigned>(one.blocks));
@@ -245,8 +256,8 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
       config.dynamicSmemBytes = one.shared_bytes;
       config.stream = stream_;
       config.attrs = &early;
-      config.numAttrs = facts_.launches_early && begun >= kAlone ? 1 : 0;
-      ++begun;
+      config.numAttrs = facts_.launches_early && alone == 0 ? 1 : 0;
+      alone = std::max(alone - 1, 0);
       Check(cudaLaunchKernelExC(&config, one.kernel, args),
             "starting a kernel");
     }

@@ -77,6 +77,8 @@ class Group {
 struct Comm {
   std::shared_ptr<Group> group;
   int rank = 0;
+  // Shared with the gathers that streams and graphs have of it.
+  std::shared_ptr<int> uses = std::make_shared<int>(0);
 };
 
 bool IsFaulty() { return plan->gathers >= kFaultyGather; }
@@ -108,7 +110,7 @@ int ncclCommInitAll(void** comms, int count, const int* devices) {
         return sluice::testing::kInvalidArgument;
       }
     }
-    comms[r] = new Comm{group, r};
+    comms[r] = new Comm{.group = group, .rank = r};
     ++plan->alive;
   }
   return 0;
@@ -143,7 +145,9 @@ int ncclCommAbort(void* comm) {
 }
 
 int ncclCommDestroy(void* comm) {
-  delete static_cast<Comm*>(comm);
+  const auto* own = static_cast<const Comm*>(comm);
+  if (own->uses.use_count() > 1) ++plan->held;
+  delete own;
   --plan->alive;
   return 0;
 }

@@ -12,13 +12,17 @@ namespace sluice::testing {
 struct FakeNccl {
   // Hands work to a stream of NCCL's caller.
   std::function<void(void* stream, std::function<void()> work)> enqueue;
-  int late_rank = -1;       // never comes to a gather
+  // Never comes to a gather.
+  std::atomic<int> late_rank{-1};
   bool init_hangs = false;  // for ever
   int init_result = 0;      // of ncclCommInitAll
   int gather_result = 0;    // of ncclAllGather, from the third on
   int async_error = 0;      // of every communicator, from the third gather on
+  // Calls of ncclAllGather: a graph's replays are none.
   std::atomic<int> gathers{0};
   std::atomic<int> alive{0};  // communicators
+  // Communicators that went while a graph had gathers of theirs: NCCL waits.
+  std::atomic<int> held{0};
 };
 
 using TellFakeNccl = void(FakeNccl* plan);

@@ -81,6 +81,54 @@ TEST(LaunchGraphsTest, OtherArgumentsAreAnotherGraph) {
   EXPECT_EQ(sums.counts().replayed, 4u);
 }
 
+// Another library's work on an emulated stream: doubles kFloats values.
+struct Doubling {
+  float* values;
+  int* calls;
+};
+void Double(void* stream, const void* args) {
+  const Doubling doubling = *static_cast<const Doubling*>(args);
+  ++*doubling.calls;
+  static_cast<Machine*>(stream)->Enqueue([doubling] {
+    for (int64_t i = 0; i < kFloats; ++i) doubling.values[i] *= 2;
+  });
+}
+
+TEST(LaunchGraphsTest, WorkOfOthersHasItsPlaceAmongLaunches) {
+  const auto device = OpenMachine(Schedule::kForward);
+  const Stream stream = device->stream();
+  Matrix rows[3];
+  for (Matrix& one : rows) {
+    one = {static_cast<float*>(device->Allocate(kBytes)), 1, kFloats, kFloats};
+  }
+  int calls = 0;
+  const auto run = [&](float value, bool gathered) {
+    const std::vector<float> in(kFloats, value);
+    device->CopyIn(in.data(), rows[0].data, {kBytes});
+    device->GatherLaunches(gathered);
+    TakeRows(stream, rows[0], nullptr, rows[1]);
+    device->Enqueue(&Double, Doubling{rows[1].data, &calls});
+    TakeRows(stream, rows[1], nullptr, rows[2]);
+    device->Enqueue(&Double, Doubling{rows[2].data, &calls});
+    device->GatherLaunches(false);
+    std::vector<float> out(kFloats);
+    device->CopyOut(rows[2].data, out.data(), {kBytes});
+    device->Sync();
+    EXPECT_EQ(out, std::vector<float>(kFloats, 4 * value));
+  };
+  run(1, false);
+  EXPECT_EQ(calls, 2);
+  // Begun one by one, captured, and then what was captured alone.
+  for (int i = 2; i <= 6; ++i) run(static_cast<float>(i), true);
+  EXPECT_EQ(calls, 2 + 4);
+  EXPECT_EQ(device->graph_counts().replayed, 3u);
+  device->DropGraphs();
+  run(7, true);
+  EXPECT_EQ(calls, 2 + 6);
+  EXPECT_EQ(device->graph_counts().started, 2u);
+  for (Matrix& one : rows) device->Free(one.data);
+}
+
 // A device that counts its graphs.
 class Counter final : public LaunchGraphs::Device {
  public:
