@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/base/end_process.h"
 #include "common/device/cuda/make_cuda_ranks.h"
 #include "common/model/hosted_experts.h"
 #include "kernels/cuda/device_host/open_machine.h"
@@ -134,6 +137,108 @@ TEST(DecodeGraphTest, StepsOfABatchSizeReplayWhatIsInFixedBuffers) {
     ASSERT_TRUE(cpu.ok()) << cpu.status();
     ExpectSame(answers, (*cpu)->Generate({greedy, greedy}));
   }
+}
+
+// Decodes over GPUs that NCCL connects.
+class RankedDecodeTest : public ::testing::Test {
+ protected:
+  // Backends of so many ranks over `devices_`.
+  void SetUp() override {
+    SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+    options_ = OptionsOf(path, 2);
+    greedy_.prompt = ReadGolden(path)[1].ids;
+    greedy_.max_tokens = 12;
+    greedy_.sampling.temperature = 0;
+    links_.link = "nccl";
+    links_.nccl = UseFakeNccl(&plan_);
+    options_.stage.make_backends = [this](const BackendOptions& backends) {
+      auto gpus = EmulatedGpus(2);
+      devices_ = {gpus[0].get(), gpus[1].get()};
+      return MakeCudaRanks(std::move(gpus), backends.kv_type, fast_, links_);
+    };
+  }
+
+  FakeNccl plan_;
+  CommunicatorOptions links_;
+  PipelineOptions options_;
+  Ask greedy_;
+  bool fast_ = false;
+  std::vector<kernels::cuda::Runtime*> devices_;
+};
+
+TEST_F(RankedDecodeTest, StepsReplayTheirGathersAndNoRankMeetsAnother) {
+  for (const bool fast : {false, true}) {
+    fast_ = fast;
+    auto pipeline = Pipeline::Load(options_);
+    ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+    const auto answers = (*pipeline)->Generate({greedy_, greedy_});
+    // Of eleven steps ranks meet in the first; the second is launched, the
+    // third captured.
+    for (auto* device : devices_) {
+      const kernels::cuda::GraphCounts& counts = device->graph_counts();
+      EXPECT_GT(counts.captured, 0u);
+      EXPECT_EQ(counts.replayed, 8 * counts.captured);
+    }
+    for (const CollectiveTimes& times :
+         (*pipeline)->stage(0).collective_times()) {
+      EXPECT_GT(times.reduce_ns, 0);
+      EXPECT_EQ(times.wait_ns, 0);
+    }
+    // Prompts of known lengths, and graphs: NCCL is called for prompts alone.
+    const int gathers = plan_.gathers;
+    ExpectSame((*pipeline)->Generate({greedy_, greedy_}), answers);
+    const int prompt_gathers = plan_.gathers - gathers;
+    greedy_.max_tokens = 1;
+    (*pipeline)->Generate({greedy_, greedy_});
+    EXPECT_EQ(plan_.gathers, gathers + 2 * prompt_gathers);
+    greedy_.max_tokens = 12;
+    pipeline->reset();
+    EXPECT_EQ(plan_.held, 0);
+    if (fast) continue;
+    PipelineOptions cpu = options_;
+    cpu.stage.make_backends = MakeBackends;
+    auto want = Pipeline::Load(cpu);
+    ASSERT_TRUE(want.ok()) << want.status();
+    ExpectSame(answers, (*want)->Generate({greedy_, greedy_}));
+  }
+}
+
+// The longest sequence goes beyond 256 positions: attention needs more memory.
+TEST_F(RankedDecodeTest, RanksMeetWhereMoreChunksNeedMemory) {
+  Ask longer = greedy_;
+  longer.prompt.resize(250, longer.prompt[0]);
+  options_.stage.max_step_tokens = 512;
+  auto pipeline = Pipeline::Load(options_);
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  const auto answers = (*pipeline)->Generate({greedy_, longer});
+  // Of eleven steps the first six have one chunk, and the others two: one in
+  // which ranks meet, one that is launched, one that is captured.
+  for (auto* device : devices_) {
+    const kernels::cuda::GraphCounts& counts = device->graph_counts();
+    EXPECT_GT(counts.captured, 0u);
+    EXPECT_EQ(2 * counts.replayed, (3 + 2) * counts.captured);
+  }
+  PipelineOptions cpu = options_;
+  cpu.stage.make_backends = MakeBackends;
+  auto want = Pipeline::Load(cpu);
+  ASSERT_TRUE(want.ok()) << want.status();
+  ExpectSame(answers, (*want)->Generate({greedy_, longer}));
+}
+
+TEST_F(RankedDecodeTest, ARankThatDoesNotComeToAGraphsGatherEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  links_.limits.deadline = std::chrono::seconds(2);
+  links_.limits.look_every = std::chrono::milliseconds(20);
+  EXPECT_EXIT(
+      {
+        auto pipeline = *Pipeline::Load(options_);
+        pipeline->Generate({greedy_});
+        plan_.late_rank = 1;
+        pipeline->Generate({greedy_});
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(kToBeReplaced),
+      "rank [01] of 2 has waited(.|\n)*rank [01] is aborted");
 }
 
 StatusOr<StageInfo> InfoOn(const StageOptions& options,

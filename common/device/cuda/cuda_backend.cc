@@ -53,6 +53,20 @@ const float* Floats(const void* vector) {
 Matrix Columns(Matrix x, int64_t begin, int64_t cols) {
   return {x.data + begin, x.rows, cols, x.stride};
 }
+
+// Tokens whose attention is computed at once, and floats that they need. Those
+// rise with the chunks of a token, as StepShapes has it.
+struct AttentionPass {
+  int64_t rows;
+  int64_t floats;
+};
+// Of the first of `tokens` tokens, with so many floats for each.
+AttentionPass PassOf(int64_t tokens, int64_t each) {
+  const int64_t rows = std::clamp<int64_t>(
+      kAttentionFloats / std::max<int64_t>(each, 1), 1, tokens);
+  return {rows, std::max(each * rows, rows < tokens ? kAttentionFloats : 0)};
+}
+
 std::span<const Matrix> View(std::span<const DeviceMatrix> parts,
                              std::vector<Matrix>& views) {
   views.clear();
@@ -94,6 +108,12 @@ BackendInfo InfoOf(const CudaBackendOptions& options) {
   return info;
 }
 
+void LogLists(const std::string& device, const cuda::GraphCounts& lists) {
+  LogInfo(device, ": of a step's lists of launches ", lists.started,
+          " were begun one by one, ", lists.captured, " became graphs, ",
+          lists.replayed, " were replayed");
+}
+
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(CudaBackendOptions options)
@@ -115,10 +135,7 @@ class CudaBackend final : public Backend {
   ~CudaBackend() override {
     runtime_->Sync();
     runtime_->DropGraphs();
-    const cuda::GraphCounts& lists = runtime_->graph_counts();
-    LogInfo(info_.device, ": of a step's lists of launches ", lists.started,
-            " were begun one by one, ", lists.captured, " became graphs, ",
-            lists.replayed, " were replayed");
+    LogLists(info_.device, runtime_->graph_counts());
   }
 
   const BackendInfo& info() const override { return info_; }
@@ -169,8 +186,11 @@ class CudaBackend final : public Backend {
     sampling_start_ns_ = 0;
     inputs_.Begin(step);
     sampler_.Begin(std::ssize(step.logits_rows));
-    // A step of a token for each sequence comes again, a prompt's does not.
-    runtime_->GatherLaunches(inputs_.is_decode());
+    communicator_->BeginStep(inputs_.is_new());
+    // A step of a token for each sequence comes again, a prompt's does not. In
+    // a new one ranks meet, which would cut its list.
+    runtime_->GatherLaunches(inputs_.is_decode() &&
+                             (alone_ || !inputs_.is_new()));
     inputs_.Place();
     if (inputs_.takes_drawn()) {
       sampler_.TakeDrawn(inputs_.token_ids(), step.num_tokens);
@@ -277,10 +297,10 @@ class CudaBackend final : public Backend {
         cut = inputs_.CutOf(spec, static_cast<int32_t>(t));
         each = cuda::TileAttentionFloats(spec.num_heads, view, cut, chunks);
       }
-      rows = std::clamp<int64_t>(kAttentionFloats / std::max<int64_t>(each, 1),
-                                 1, rows);
+      const AttentionPass pass = PassOf(rows, each);
+      rows = pass.rows;
       const cuda::AttentionMemory memory = {
-          attention_.AtLeast<float>(each * rows), chunks,
+          attention_.AtLeast<float>(pass.floats), chunks,
           short_tokens > 0 ? 0 : 1};
       kernels::AttentionQueries queries;
       queries.q =

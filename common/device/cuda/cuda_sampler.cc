@@ -19,6 +19,12 @@ static_assert(kMaxTopLogprobs == kernels::cuda::kMostTopLogits);
 // Rows whose candidates stand in device memory at once.
 constexpr int64_t kRowsAtOnce = 16;
 
+// Memory of this kind grows rarely, whatever tasks rows have.
+size_t Roomy(size_t bytes) {
+  constexpr size_t kLeast = size_t{1} << 14;
+  return std::max(std::bit_ceil(bytes), kLeast);
+}
+
 // Tasks and their lists as bytes, whose addresses are set once the device's
 // memory is there.
 class Upload {
@@ -179,11 +185,13 @@ void CudaSampler::Enqueue(kernels::ConstMatrix logits, int32_t begin,
   auto batch = std::make_unique<Batch>();
   batch->answers = answers;
   batch->results.resize(tasks.size());
-  auto* const at = static_cast<SampleTask*>(tasks_.AtLeast(upload.size()));
+  auto* const at =
+      static_cast<SampleTask*>(tasks_.AtLeast(Roomy(upload.size())));
   batch->upload = upload.At(at);
   runtime_.CopyIn(batch->upload.data(), at, {batch->upload.size()});
   const auto count = static_cast<int64_t>(tasks.size());
-  auto* const results = results_.AtLeast<SampleResult>(count);
+  auto* const results = static_cast<SampleResult*>(
+      results_.AtLeast(Roomy(tasks.size() * sizeof(SampleResult))));
   const int64_t at_once = std::min(count, kRowsAtOnce);
   void* const rows = rows_.AtLeast(
       static_cast<size_t>(kernels::cuda::SampleBytes(at_once, logits.cols)));

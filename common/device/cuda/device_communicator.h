@@ -20,6 +20,10 @@ class DeviceCommunicator {
  public:
   virtual ~DeviceCommunicator() = default;
 
+  // A step begins. `is_new`: none like it came before, so that ranks allocate
+  // memory in it. All ranks say the same.
+  virtual void BeginStep(bool /*is_new*/) {}
+
   // As Backend::ReduceTree.
   virtual void ReduceTree(int32_t num_leaves,
                           std::span<const kernels::TreeNode> nodes,

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "common/base/cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/base/end_process.h"
 
 namespace sluice {
 
@@ -18,10 +20,31 @@ void GatheringCommunicator::Meet() {
   times_.wait_ns += MonotonicNanos() - start;
 }
 
-void GatheringCommunicator::Tell(const GatheredRankTable::Slot& own) {
+const GatheringCommunicator::Agreement& GatheringCommunicator::Agree(
+    const Collective& of, int64_t rows) {
   ranks_->watch_.Begin(rank_);
-  ranks_->slots_[static_cast<size_t>(rank_)] = own;
+  const size_t turn = turn_++;
+  meets_ = learns_ || turn >= agreed_.size() || agreed_[turn].of != of;
+  const auto rank = static_cast<size_t>(rank_);
+  if (!meets_) {
+    if (agreed_[turn].shares[rank] == own_) return agreed_[turn];
+    EndToBeReplaced(Cat("rank ", rank_, " of ", ranks_->num_ranks(),
+                        " brings other parts to collective ", turn,
+                        " of a step than it told"),
+                    [this] { ranks_->exchange_->Abort(); });
+  }
+  ranks_->slots_[rank] = {of, own_, rows};
   Meet();
+  if (turn >= agreed_.size()) agreed_.resize(turn + 1);
+  Agreement& all = agreed_[turn];
+  all = {of, {}, 0};
+  for (const auto& slot : ranks_->slots_) {
+    SLUICE_CHECK(slot.of == of && slot.rows == rows);
+    all.shares.push_back(slot.share);
+    const Share& share = slot.share;
+    all.most = std::max({all.most, share.cols, std::ssize(share.nodes)});
+  }
+  return all;
 }
 
 void GatheringCommunicator::Reach(int64_t count) {
@@ -45,14 +68,11 @@ void GatheringCommunicator::ReduceTree(int32_t num_leaves,
                                        Matrix out) {
   SLUICE_CHECK(nodes.size() == parts.size());
   const int64_t start = MonotonicNanos();
-  Tell({nodes, out.rows, out.cols, 0});
-  size_t most = 0;
-  for (const auto& slot : ranks_->slots_) {
-    SLUICE_CHECK(slot.rows == out.rows && slot.cols == out.cols);
-    most = std::max(most, slot.nodes.size());
-  }
+  own_ = {};
+  own_.nodes.assign(nodes.begin(), nodes.end());
+  const Agreement& all = Agree({num_leaves, out.cols}, out.rows);
   const int64_t each = out.rows * out.cols;
-  const int64_t count = each * static_cast<int64_t>(most);
+  const int64_t count = each * all.most;
   Reach(count);
   float* to = send_.AtLeast<float>(0);
   for (const Matrix& part : parts) {
@@ -63,9 +83,9 @@ void GatheringCommunicator::ReduceTree(int32_t num_leaves,
   Exchange(count);
   parts_.clear();
   const float* from = receive_.AtLeast<float>(0);
-  for (const auto& slot : ranks_->slots_) {
-    for (size_t i = 0; i < slot.nodes.size(); ++i) {
-      parts_.push_back({slot.nodes[i],
+  for (const Share& share : all.shares) {
+    for (size_t i = 0; i < share.nodes.size(); ++i) {
+      parts_.push_back({share.nodes[i],
                         {from + each * static_cast<int64_t>(i), out.rows,
                          out.cols, out.cols}});
     }
@@ -78,20 +98,16 @@ void GatheringCommunicator::ReduceTree(int32_t num_leaves,
             });
   SLUICE_CHECK(!parts_.empty() && parts_.back().node.end == num_leaves);
   kernels::cuda::JoinNodes(runtime_.stream(), parts_, 0, out.cols, {&out, 1});
-  Meet();
+  Leave();
   times_.reduce_ns += MonotonicNanos() - start;
 }
 
 void GatheringCommunicator::GatherColumns(kernels::ConstMatrix part,
                                           int64_t col_begin, Matrix out) {
   const int64_t start = MonotonicNanos();
-  Tell({{}, part.rows, part.cols, col_begin});
-  int64_t most = 0;
-  for (const auto& slot : ranks_->slots_) {
-    SLUICE_CHECK(slot.rows == part.rows);
-    most = std::max(most, slot.cols);
-  }
-  const int64_t count = part.rows * most;
+  own_ = {{}, part.cols, col_begin};
+  const Agreement& all = Agree({}, part.rows);
+  const int64_t count = part.rows * all.most;
   Reach(count);
   if (part.cols > 0) {
     TakeRows(runtime_.stream(), part, nullptr,
@@ -99,16 +115,16 @@ void GatheringCommunicator::GatherColumns(kernels::ConstMatrix part,
   }
   Exchange(count);
   const float* from = receive_.AtLeast<float>(0);
-  for (const auto& slot : ranks_->slots_) {
-    if (rank_ == 0 && slot.cols > 0) {
-      SLUICE_CHECK(slot.col_begin + slot.cols <= out.cols);
-      TakeRows(runtime_.stream(), {from, slot.rows, slot.cols, slot.cols},
+  for (const Share& share : all.shares) {
+    if (rank_ == 0 && share.cols > 0) {
+      SLUICE_CHECK(share.col_begin + share.cols <= out.cols);
+      TakeRows(runtime_.stream(), {from, part.rows, share.cols, share.cols},
                nullptr,
-               {out.data + slot.col_begin, out.rows, slot.cols, out.stride});
+               {out.data + share.col_begin, out.rows, share.cols, out.stride});
     }
     from += count;
   }
-  Meet();
+  Leave();
   times_.gather_ns += MonotonicNanos() - start;
 }
 

@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_DEVICE_CUDA_GATHERED_RANKS_H_
 #define SLUICE_COMMON_DEVICE_CUDA_GATHERED_RANKS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -30,11 +31,23 @@ class GatheredRankTable {
 
  private:
   friend class GatheringCommunicator;
-  struct alignas(64) Slot {
-    std::span<const kernels::TreeNode> nodes;
-    int64_t rows = 0;
-    int64_t cols = 0;  // of a part
+  // What a collective is for every rank alike.
+  struct Collective {
+    int32_t num_leaves = 0;  // of a sum; 0: columns are gathered
+    int64_t cols = 0;        // of a sum
+    bool operator==(const Collective&) const = default;
+  };
+  // What one rank brings to it.
+  struct Share {
+    std::vector<kernels::TreeNode> nodes;  // of a sum
+    int64_t cols = 0;                      // of gathered columns
     int64_t col_begin = 0;
+    bool operator==(const Share&) const = default;
+  };
+  struct alignas(64) Slot {
+    Collective of;
+    Share share;
+    int64_t rows = 0;
   };
   MeetingPoint meeting_;
   std::vector<Slot> slots_;
@@ -46,9 +59,28 @@ class GatheredRankTable {
 // ranks and joins them by itself, which takes one exchange where a sum of runs
 // of columns would take two.
 //
-// Threads meet before and behind every exchange. So each knows what the others
-// bring, and a rank allocates memory only while all of what its device waits
-// for is enqueued on the other devices: an allocation may wait for the device.
+// What ranks must know of each other is the same in every step: collective n of
+// a step has the same nodes or columns, whatever its rows. So threads meet in
+// the first step, and in one that BeginStep says is new: before every exchange,
+// to tell what each brings, and behind it. Each rank keeps what it was told
+// (agreed_). In the other steps no thread waits for another: the collective is
+// enqueued, and a graph may have it.
+//
+// All ranks decide alike whether they meet at a collective, since they decide
+// by what is common: BeginStep's word, the number of the collective within its
+// step, its leaves and columns, and how much memory was asked for so far. A
+// rank that brings something else than was agreed ends the process. One that
+// comes to another collective waits alone to meet the others, and one that
+// comes to none leaves their devices waiting: the watch ends the process, and
+// rank 0 has no logits of the step, whose gather is the last collective.
+//
+// A rank allocates memory only while all of what its device waits for is
+// enqueued on the other devices, and no device waits for what it will enqueue:
+// an allocation may wait for devices. In a step where ranks meet they are at
+// most a collective apart. Memory grows in no other step: what a step needs
+// depends on its shape, and one of a shape that comes first is new. A thread
+// that waits for its own device alone waits for collectives that it has
+// enqueued; of all ranks that do so, the one that is furthest behind goes on.
 class GatheringCommunicator final : public DeviceCommunicator {
  public:
   GatheringCommunicator(kernels::cuda::Runtime* runtime,
@@ -59,6 +91,10 @@ class GatheringCommunicator final : public DeviceCommunicator {
         send_(runtime),
         receive_(runtime) {}
 
+  void BeginStep(bool is_new) override {
+    turn_ = 0;
+    learns_ = is_new;
+  }
   void ReduceTree(int32_t num_leaves, std::span<const kernels::TreeNode> nodes,
                   std::span<const kernels::Matrix> parts,
                   kernels::Matrix out) override;
@@ -67,8 +103,21 @@ class GatheringCommunicator final : public DeviceCommunicator {
   void OnSynced() override { ranks_->watch_.End(rank_); }
 
  private:
-  // Tells the others what this rank brings, and returns when all have.
-  void Tell(const GatheredRankTable::Slot& own);
+  using Collective = GatheredRankTable::Collective;
+  using Share = GatheredRankTable::Share;
+  struct Agreement {
+    Collective of;
+    std::vector<Share> shares;  // by rank
+    int64_t most = 0;           // nodes or columns that a rank brings
+  };
+
+  // Returns what all ranks bring to the step's next collective, of `rows` rows,
+  // to which this one brings own_. Tells the others where it is not agreed.
+  const Agreement& Agree(const Collective& of, int64_t rows);
+  // The collective is enqueued.
+  void Leave() {
+    if (meets_) Meet();
+  }
   void Meet();
   // Makes place for `count` floats of every rank, the same on each of them.
   void Reach(int64_t count);
@@ -80,6 +129,11 @@ class GatheringCommunicator final : public DeviceCommunicator {
   GrowingMemory send_;                          // [count]
   GrowingMemory receive_;                       // [ranks, count]
   int64_t count_ = 0;                           // that both have place for
+  std::vector<Agreement> agreed_;               // by number within a step
+  size_t turn_ = 0;                             // of the next collective
+  bool learns_ = false;                         // the whole step
+  bool meets_ = false;                          // in the present collective
+  Share own_;                                   // to the present collective
   std::vector<kernels::cuda::NodeRows> parts_;  // scratch of ReduceTree
 };
 

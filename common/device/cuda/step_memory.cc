@@ -117,6 +117,8 @@ void StepMemory::Begin(const StepInputs& step) {
   short_tokens_ = ShortOf(step);
   is_decode_ = step.num_tokens == runs;
   max_chunks_ = std::max(last, 0) / kernels::kAttentionChunk + 1;
+  is_new_ = shapes_.IsNew(
+      {step.num_tokens, step.num_logits_rows, short_tokens_}, max_chunks_);
   CopyRopes(last);
 }
 

@@ -8,6 +8,7 @@
 
 #include "common/device/cpu/rope_tables.h"
 #include "common/device/cuda/cuda_memory.h"
+#include "common/device/cuda/step_shapes.h"
 #include "common/device/layer_spec.h"
 #include "common/device/step_inputs.h"
 #include "common/device/weight.h"
@@ -54,6 +55,8 @@ class StepMemory {
   bool takes_drawn() const { return takes_drawn_; }
   // Whether every token is of a sequence of its own.
   bool is_decode() const { return is_decode_; }
+  // Whether no step of its shape came before, with as many chunks.
+  bool is_new() const { return is_new_; }
   // Chunks of kAttentionChunk that the step's longest sequence has.
   int32_t max_chunks() const { return max_chunks_; }
 
@@ -114,6 +117,8 @@ class StepMemory {
   int32_t short_tokens_ = 0;
   bool takes_drawn_ = false;
   bool is_decode_ = false;
+  bool is_new_ = false;
+  StepShapes shapes_;
   RopeTables ropes_;
   std::vector<std::unique_ptr<DeviceRope>> device_ropes_;
   // By the lists themselves, and by the first weight.

@@ -69,8 +69,10 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
     return free_bytes;
   }
   void Adopt() override { Check(cudaSetDevice(index_), "choosing the device"); }
+  // May wait for the device: what is gathered begins before.
   void* Allocate(size_t bytes) override {
     Adopt();
+    Submit();
     void* data = nullptr;
     const cudaError_t error = cudaMalloc(&data, bytes == 0 ? 1 : bytes);
     if (error == cudaErrorMemoryAllocation) {
@@ -219,8 +221,12 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
   void* Stage(size_t bytes) {
     if (bytes > kMostStaged) return nullptr;
     Stretch& stretch = Present();
+    // At once, at the begin of the first step: later, an allocation might wait
+    // for other devices.
     if (stretch.staging == nullptr) {
-      stretch.staging = AllocateHost(kStagedBytes);
+      for (Stretch& one : stretches_) {
+        if (one.staging == nullptr) one.staging = AllocateHost(kStagedBytes);
+      }
     }
     const size_t at = (stretch.staged_bytes + 15) / 16 * 16;
     if (stretch.staging == nullptr || at + bytes > kStagedBytes) return nullptr;

@@ -1,144 +1,26 @@
 // Ranks with an emulated GPU each: every way in which their devices reach each
-// other gives the bits of one rank, and one that ends does not stand still.
+// other gives the bits of one rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <functional>
 #include <memory>
-#include <random>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
-#include "common/base/end_process.h"
 #include "common/base/log.h"
-#include "common/device/cuda/cuda_memory.h"
 #include "common/device/cuda/make_communicators.h"
 #include "common/device/cuda/nccl_library.h"
+#include "common/device/cuda/step_shapes.h"
 #include "kernels/cuda/device_host/open_machine.h"
 #include "tests/device/cuda/emulated_gpus.h"
+#include "tests/device/cuda/linked_ranks.h"
 
 namespace sluice::testing {
 namespace {
 
 using kernels::AlignedNodes;
-using kernels::Matrix;
 using kernels::TreeNode;
-using ::testing::ExitedWithCode;
 using ::testing::HasSubstr;
-
-constexpr int64_t kCols = 37;
-
-using Values = std::vector<float>;  // [rows, kCols]
-
-// Leaves whose sum depends on the order of the additions.
-std::vector<Values> MakeLeaves(int n, int64_t rows) {
-  std::mt19937 random(static_cast<uint32_t>(n));
-  std::vector<Values> leaves(static_cast<size_t>(n),
-                             Values(static_cast<size_t>(rows * kCols)));
-  for (Values& leaf : leaves) {
-    for (float& value : leaf) {
-      const int exponent = static_cast<int>(random() % 24);
-      value = std::ldexp(static_cast<float>(random()) - 2e9f, -exponent);
-    }
-  }
-  return leaves;
-}
-
-Values SumNode(const std::vector<Values>& leaves, TreeNode node) {
-  return kernels::ReduceTree(
-      node.begin, node.end,
-      [&](int32_t i) { return leaves[static_cast<size_t>(i)]; },
-      [](Values left, const Values& right) {
-        for (size_t i = 0; i < left.size(); ++i) left[i] += right[i];
-        return left;
-      });
-}
-
-bool SameBits(const Values& a, const Values& b) {
-  return a.size() == b.size() &&
-         std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-// Ranks over emulated GPUs, connected by a link.
-class Ranks {
- public:
-  Ranks(int count, CommunicatorOptions options) : gpus_(EmulatedGpus(count)) {
-    if (options.link == "nccl") options.nccl = UseFakeNccl(&plan_);
-    std::vector<kernels::cuda::Runtime*> runtimes;
-    for (const auto& gpu : gpus_) runtimes.push_back(gpu.get());
-    auto made = MakeCommunicators(runtimes, options);
-    EXPECT_TRUE(made.ok()) << made.status();
-    communicators_ = *std::move(made);
-  }
-
-  FakeNccl& plan() { return plan_; }
-
-  // Runs body(rank) on a thread per rank.
-  void Run(const std::function<void(size_t)>& body) {
-    std::vector<std::thread> threads;
-    for (size_t r = 0; r < gpus_.size(); ++r) threads.emplace_back(body, r);
-    for (auto& thread : threads) thread.join();
-  }
-
-  // On rank r's thread: the sum of its nodes with the other ranks'.
-  Values Reduce(size_t r, int num_leaves, const std::vector<TreeNode>& nodes,
-                const std::vector<Values>& sums, size_t size, bool in_place) {
-    kernels::cuda::Runtime& gpu = *gpus_[r];
-    const auto rows = static_cast<int64_t>(size) / kCols;
-    std::vector<std::unique_ptr<GrowingMemory>> memory;
-    const auto place = [&](const Values* values) {
-      auto& made = memory.emplace_back(std::make_unique<GrowingMemory>(&gpu));
-      auto* const data = made->AtLeast<float>(static_cast<int64_t>(size));
-      if (values != nullptr) {
-        gpu.CopyIn(values->data(), data, {size * sizeof(float)});
-      }
-      return Matrix{data, rows, kCols, kCols};
-    };
-    std::vector<Matrix> parts;
-    for (const Values& sum : sums) parts.push_back(place(&sum));
-    const Matrix out = in_place && !parts.empty() ? parts[0] : place(nullptr);
-    communicators_[r]->ReduceTree(num_leaves, nodes, parts, out);
-    Values result(size);
-    gpu.CopyOut(out.data, result.data(), {size * sizeof(float)});
-    Sync(r);
-    return result;
-  }
-
-  // Likewise: columns [begin, begin + n) of rank 0's matrix [2, all].
-  Values Gather(size_t r, const Values& part, int64_t begin, int64_t all) {
-    kernels::cuda::Runtime& gpu = *gpus_[r];
-    GrowingMemory from(&gpu);
-    GrowingMemory to(&gpu);
-    const auto n = static_cast<int64_t>(part.size()) / 2;
-    gpu.CopyIn(part.data(), from.AtLeast<float>(2 * n),
-               {part.size() * sizeof(float)});
-    Matrix out;
-    if (r == 0) out = {to.AtLeast<float>(2 * all), 2, all, all};
-    communicators_[r]->GatherColumns({from.AtLeast<float>(0), 2, n, n}, begin,
-                                     out);
-    Values result(static_cast<size_t>(r == 0 ? 2 * all : 0));
-    gpu.CopyOut(out.data, result.data(), {result.size() * sizeof(float)});
-    Sync(r);
-    return result;
-  }
-
-  CollectiveTimes TakeTimes(size_t r) { return communicators_[r]->TakeTimes(); }
-
- private:
-  void Sync(size_t r) {
-    gpus_[r]->Sync();
-    communicators_[r]->OnSynced();
-  }
-
-  FakeNccl plan_;
-  std::vector<std::unique_ptr<kernels::cuda::Runtime>> gpus_;
-  std::vector<std::unique_ptr<DeviceCommunicator>> communicators_;
-};
 
 class LinkTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -228,18 +110,64 @@ TEST_P(LinkTest, TimesAreTakenOnce) {
   });
 }
 
+// Two sums and a gather of a step, with more or fewer rows each time.
+TEST_P(LinkTest, AStepLikeOneBeforeIsEnqueuedWithoutTheOthers) {
+  const int n = 5;
+  Ranks group(2, options());
+  group.Run([&](size_t r) {
+    const std::vector<TreeNode> nodes =
+        r == 0 ? std::vector<TreeNode>{{0, 2}} : AlignedNodes(2, 5, n);
+    for (const int64_t rows : {3, 3, 2, 1, 7, 4}) {
+      group.BeginStep(r, rows == 3);
+      group.TakeTimes(r);
+      const auto leaves = MakeLeaves(n, rows);
+      const Values root = SumNode(leaves, {0, n});
+      std::vector<Values> sums;
+      for (TreeNode node : nodes) sums.push_back(SumNode(leaves, node));
+      for (const bool in_place : {false, true}) {
+        EXPECT_TRUE(SameBits(
+            group.Reduce(r, n, nodes, sums, root.size(), in_place), root));
+      }
+      const auto value = static_cast<float>(rows);
+      const Values all =
+          group.Gather(r, Values(r == 0 ? 2 : 4, value + static_cast<float>(r)),
+                       r == 0 ? 0 : 1, 3);
+      if (r == 0) {
+        EXPECT_EQ(all, (Values{value, value + 1, value + 1, value, value + 1,
+                               value + 1}));
+      }
+      const CollectiveTimes times = group.TakeTimes(r);
+      EXPECT_GT(times.reduce_ns, 0);
+      EXPECT_GT(times.gather_ns, 0);
+      // Seven rows ask for more memory than there is.
+      const bool meets =
+          rows == 3 || rows == 7 || std::string(GetParam()) == "peer";
+      EXPECT_EQ(times.wait_ns > 0, meets) << rows << " rows";
+    }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(, LinkTest,
                          ::testing::Values("nccl", "peer", "staged"),
                          [](const auto& tested) {
                            return std::string(tested.param);
                          });
 
-StatusOr<std::vector<std::unique_ptr<DeviceCommunicator>>> Connect(
-    const CommunicatorOptions& options) {
-  const auto gpus = EmulatedGpus(2);
-  const std::vector<kernels::cuda::Runtime*> runtimes = {gpus[0].get(),
-                                                         gpus[1].get()};
-  return MakeCommunicators(runtimes, options);
+TEST(StepShapesTest, AStepIsNewUntilOneOfItsShapeHadAsManyChunks) {
+  StepShapes shapes;
+  EXPECT_TRUE(shapes.IsNew({2, 2, 2}, 1));
+  EXPECT_FALSE(shapes.IsNew({2, 2, 2}, 1));
+  EXPECT_TRUE(shapes.IsNew({2, 2, 2}, 3));
+  EXPECT_FALSE(shapes.IsNew({2, 2, 2}, 2));
+  for (const StepShape& other :
+       {StepShape{1, 2, 2}, StepShape{2, 1, 2}, StepShape{2, 2, 1}}) {
+    EXPECT_TRUE(shapes.IsNew(other, 1));
+  }
+  // What is forgotten is new again.
+  for (int i = 0; i < static_cast<int>(StepShapes::kMost); ++i) {
+    EXPECT_TRUE(shapes.IsNew({100 + i, 1, 0}, 1));
+  }
+  EXPECT_TRUE(shapes.IsNew({2, 2, 2}, 3));
 }
 
 TEST(LinkChoiceTest, ALinkThatIsNotThereIsNamed) {
@@ -306,89 +234,6 @@ TEST(LinkChoiceTest, CommunicatorsOfNcclAreGivenBack) {
     EXPECT_EQ(plan.alive, 2);
   }
   EXPECT_EQ(plan.alive, 0);
-}
-
-// Sums over two ranks until the process ends; it ends with 0 if nothing is
-// wrong.
-[[noreturn]] void SumOn(Ranks& ranks) {
-  const auto leaves = MakeLeaves(2, 1);
-  ranks.Run([&](size_t r) {
-    const int rank = static_cast<int>(r);
-    for (int i = 0; i < 20; ++i) {
-      ranks.Reduce(r, 2, {{rank, rank + 1}}, {leaves[r]}, leaves[r].size(),
-                   false);
-    }
-    // Long after the watch has looked.
-    std::this_thread::sleep_for(std::chrono::seconds(1));
-  });
-  std::_Exit(0);
-}
-
-class RanksDeathTest : public ::testing::Test {
- protected:
-  RanksDeathTest() {
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
-    options_.link = "nccl";
-    options_.limits.deadline = std::chrono::seconds(60);
-    options_.limits.look_every = std::chrono::milliseconds(20);
-  }
-  CommunicatorOptions options_;
-};
-
-TEST_F(RanksDeathTest, ARankThatDoesNotComeEndsTheProcess) {
-  options_.limits.deadline = std::chrono::seconds(2);
-  EXPECT_EXIT(
-      {
-        Ranks ranks(2, options_);
-        ranks.plan().late_rank = 1;
-        SumOn(ranks);
-      },
-      ExitedWithCode(kToBeReplaced),
-      "rank [01] of 2 has waited(.|\n)*rank [01] is aborted");
-}
-
-TEST_F(RanksDeathTest, DevicesThatNcclNeverConnectsEndTheProcess) {
-  options_.limits.deadline = std::chrono::milliseconds(300);
-  EXPECT_EXIT(
-      {
-        FakeNccl plan;
-        plan.init_hangs = true;
-        options_.nccl = UseFakeNccl(&plan);
-        const auto connected = Connect(options_);
-        std::_Exit(connected.ok() ? 0 : 1);
-      },
-      ExitedWithCode(kToBeReplaced), "NCCL has not connected 2 GPUs in 0.3");
-}
-
-TEST_F(RanksDeathTest, AnErrorThatNcclFindsLaterEndsTheProcess) {
-  EXPECT_EXIT(
-      {
-        Ranks ranks(2, options_);
-        ranks.plan().async_error = 6;
-        SumOn(ranks);
-      },
-      ExitedWithCode(kToBeReplaced),
-      "rank 0 of 2: NCCL: remote process exited(.|\n)*rank 1 is aborted");
-}
-
-TEST_F(RanksDeathTest, AGatherThatNcclRefusesEndsTheProcess) {
-  EXPECT_EXIT(
-      {
-        Ranks ranks(2, options_);
-        ranks.plan().gather_result = 1;
-        SumOn(ranks);
-      },
-      ExitedWithCode(kToBeReplaced),
-      "rank [01]: NCCL: unhandled cuda error(.|\n)*this process ends");
-}
-
-TEST_F(RanksDeathTest, RanksWithoutAFaultGoOn) {
-  EXPECT_EXIT(
-      {
-        Ranks ranks(2, options_);
-        SumOn(ranks);
-      },
-      ExitedWithCode(0), "");
 }
 
 }  // namespace

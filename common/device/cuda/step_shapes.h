@@ -1,0 +1,46 @@
+#ifndef SLUICE_COMMON_DEVICE_CUDA_STEP_SHAPES_H_
+#define SLUICE_COMMON_DEVICE_CUDA_STEP_SHAPES_H_
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+namespace sluice {
+
+// Of a step's inputs, what says how much memory its operations need beside the
+// chunks of its longest sequence, with which every need rises.
+struct StepShape {
+  int32_t num_tokens = 0;
+  int32_t num_logits_rows = 0;
+  int32_t short_tokens = 0;  // see StepMemory
+  auto operator<=>(const StepShape&) const = default;
+};
+
+// The shapes of steps that have come. A step like one before needs no memory
+// that is not there. Ranks of a stage see the same inputs, so all of them say
+// the same of each step. A value.
+class StepShapes {
+ public:
+  // So many are kept.
+  static constexpr size_t kMost = 4096;
+
+  // Returns whether no step of the shape with as many chunks came before; the
+  // next one is not new.
+  bool IsNew(const StepShape& shape, int32_t chunks) {
+    if (most_chunks_.size() >= kMost && !most_chunks_.contains(shape)) {
+      most_chunks_.clear();
+    }
+    int32_t& most = most_chunks_[shape];
+    if (chunks <= most) return false;
+    most = chunks;
+    return true;
+  }
+
+ private:
+  std::map<StepShape, int32_t> most_chunks_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_DEVICE_CUDA_STEP_SHAPES_H_

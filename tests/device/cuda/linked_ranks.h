@@ -1,0 +1,148 @@
+#ifndef SLUICE_TESTS_DEVICE_CUDA_LINKED_RANKS_H_
+#define SLUICE_TESTS_DEVICE_CUDA_LINKED_RANKS_H_
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/device/cuda/cuda_memory.h"
+#include "common/device/cuda/make_communicators.h"
+#include "kernels/reduction_tree.h"
+#include "tests/device/cuda/emulated_gpus.h"
+
+namespace sluice::testing {
+
+inline constexpr int64_t kCols = 37;
+
+using Values = std::vector<float>;  // [rows, kCols]
+
+// Leaves whose sum depends on the order of the additions.
+inline std::vector<Values> MakeLeaves(int n, int64_t rows) {
+  std::mt19937 random(static_cast<uint32_t>(n));
+  std::vector<Values> leaves(static_cast<size_t>(n),
+                             Values(static_cast<size_t>(rows * kCols)));
+  for (Values& leaf : leaves) {
+    for (float& value : leaf) {
+      const int exponent = static_cast<int>(random() % 24);
+      value = std::ldexp(static_cast<float>(random()) - 2e9f, -exponent);
+    }
+  }
+  return leaves;
+}
+
+inline Values SumNode(const std::vector<Values>& leaves,
+                      kernels::TreeNode node) {
+  return kernels::ReduceTree(
+      node.begin, node.end,
+      [&](int32_t i) { return leaves[static_cast<size_t>(i)]; },
+      [](Values left, const Values& right) {
+        for (size_t i = 0; i < left.size(); ++i) left[i] += right[i];
+        return left;
+      });
+}
+
+inline bool SameBits(const Values& a, const Values& b) {
+  return a.size() == b.size() &&
+         std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+// Ranks over emulated GPUs, connected by a link.
+class Ranks {
+ public:
+  Ranks(int count, CommunicatorOptions options) : gpus_(EmulatedGpus(count)) {
+    if (options.link == "nccl") options.nccl = UseFakeNccl(&plan_);
+    std::vector<kernels::cuda::Runtime*> runtimes;
+    for (const auto& gpu : gpus_) runtimes.push_back(gpu.get());
+    auto made = MakeCommunicators(runtimes, options);
+    EXPECT_TRUE(made.ok()) << made.status();
+    communicators_ = *std::move(made);
+  }
+
+  FakeNccl& plan() { return plan_; }
+
+  // Runs body(rank) on a thread per rank.
+  void Run(const std::function<void(size_t)>& body) {
+    std::vector<std::thread> threads;
+    for (size_t r = 0; r < gpus_.size(); ++r) threads.emplace_back(body, r);
+    for (auto& thread : threads) thread.join();
+  }
+
+  // On rank r's thread: the sum of its nodes with the other ranks'.
+  Values Reduce(size_t r, int num_leaves,
+                const std::vector<kernels::TreeNode>& nodes,
+                const std::vector<Values>& sums, size_t size, bool in_place) {
+    kernels::cuda::Runtime& gpu = *gpus_[r];
+    const auto rows = static_cast<int64_t>(size) / kCols;
+    std::vector<std::unique_ptr<GrowingMemory>> memory;
+    const auto place = [&](const Values* values) {
+      auto& made = memory.emplace_back(std::make_unique<GrowingMemory>(&gpu));
+      auto* const data = made->AtLeast<float>(static_cast<int64_t>(size));
+      if (values != nullptr) {
+        gpu.CopyIn(values->data(), data, {size * sizeof(float)});
+      }
+      return kernels::Matrix{data, rows, kCols, kCols};
+    };
+    std::vector<kernels::Matrix> parts;
+    for (const Values& sum : sums) parts.push_back(place(&sum));
+    const kernels::Matrix out =
+        in_place && !parts.empty() ? parts[0] : place(nullptr);
+    communicators_[r]->ReduceTree(num_leaves, nodes, parts, out);
+    Values result(size);
+    gpu.CopyOut(out.data, result.data(), {size * sizeof(float)});
+    Sync(r);
+    return result;
+  }
+
+  // Likewise: columns [begin, begin + n) of rank 0's matrix [2, all].
+  Values Gather(size_t r, const Values& part, int64_t begin, int64_t all) {
+    kernels::cuda::Runtime& gpu = *gpus_[r];
+    GrowingMemory from(&gpu);
+    GrowingMemory to(&gpu);
+    const auto n = static_cast<int64_t>(part.size()) / 2;
+    gpu.CopyIn(part.data(), from.AtLeast<float>(2 * n),
+               {part.size() * sizeof(float)});
+    kernels::Matrix out;
+    if (r == 0) out = {to.AtLeast<float>(2 * all), 2, all, all};
+    communicators_[r]->GatherColumns({from.AtLeast<float>(0), 2, n, n}, begin,
+                                     out);
+    Values result(static_cast<size_t>(r == 0 ? 2 * all : 0));
+    gpu.CopyOut(out.data, result.data(), {result.size() * sizeof(float)});
+    Sync(r);
+    return result;
+  }
+
+  void BeginStep(size_t r, bool is_new) {
+    communicators_[r]->BeginStep(is_new);
+  }
+  CollectiveTimes TakeTimes(size_t r) { return communicators_[r]->TakeTimes(); }
+
+ private:
+  void Sync(size_t r) {
+    gpus_[r]->Sync();
+    communicators_[r]->OnSynced();
+  }
+
+  FakeNccl plan_;
+  std::vector<std::unique_ptr<kernels::cuda::Runtime>> gpus_;
+  std::vector<std::unique_ptr<DeviceCommunicator>> communicators_;
+};
+
+inline StatusOr<std::vector<std::unique_ptr<DeviceCommunicator>>> Connect(
+    const CommunicatorOptions& options) {
+  const auto gpus = EmulatedGpus(2);
+  const std::vector<kernels::cuda::Runtime*> runtimes = {gpus[0].get(),
+                                                         gpus[1].get()};
+  return MakeCommunicators(runtimes, options);
+}
+
+}  // namespace sluice::testing
+
+#endif  // SLUICE_TESTS_DEVICE_CUDA_LINKED_RANKS_H_
