@@ -149,8 +149,8 @@ class Backend {
   // Returns when all operations of the oldest step that has not ended are done.
   virtual StepTimes EndStep() = 0;
 
-  // x[t] = table[token_ids[t]] on every rank. Only one rank has the table;
-  // others pass null.
+  // x[t] = table[token_ids[t]] on every rank. Only one rank has the table, the
+  // one that samples; others pass null.
   virtual void Embed(const Weight* table, DeviceMatrix x) = 0;
   // y = RmsNorm(x).
   virtual void Norm(DeviceMatrix x, const NormSpec& norm, DeviceMatrix y) = 0;

@@ -1,6 +1,8 @@
 #ifndef SLUICE_COMMON_STAGE_RANK_GROUP_H_
 #define SLUICE_COMMON_STAGE_RANK_GROUP_H_
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -14,7 +16,7 @@ namespace sluice {
 
 // The tensor-parallel ranks of one stage: threads of this process, each with
 // its own backend and slice of the model. The thread that calls Begin is rank
-// 0; the others sleep between steps.
+// 0; the others sleep while no step is begun.
 class RankGroup {
  public:
   struct Rank {
@@ -24,18 +26,18 @@ class RankGroup {
 
   // Takes the ranks, in order, and starts their threads.
   explicit RankGroup(std::vector<Rank> ranks);
-  ~RankGroup();  // joins the ranks' threads
+  ~RankGroup();  // ends what is begun, and joins the ranks' threads
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
 
   // Whether a step may begin before the one before it has ended.
-  bool overlaps_steps() const {
-    return threads_.empty() && ranks_[0].model->overlaps_steps();
-  }
+  bool overlaps_steps() const { return overlaps_steps_; }
   // Begins one step on all ranks: if they do not overlap steps, runs it.
+  // Otherwise each rank's thread enqueues it; at most one more may begin before
+  // End, until which `step` and what `io` points to stay in place.
   void Begin(const StepInputs& step, const StepIo& io);
   // Whether End does not wait.
-  bool IsDone() { return !overlaps_steps() || ranks_[0].model->IsDone(); }
+  bool IsDone();
   // Returns when the oldest step that was begun is done on all ranks.
   void End();
 
@@ -44,27 +46,46 @@ class RankGroup {
     return ranks_[0].model->failed_rows();
   }
 
-  // The ranks' times in collectives in the last step; empty with one rank.
+  // The ranks' times in collectives in the last step that ended; empty with one
+  // rank.
   const std::vector<CollectiveTimes>& collective_times() const {
     return times_;
   }
-  // The time of rank 0's sampling in the last step.
+  // The time of rank 0's sampling in that step.
   const TraceSpan& sampling() const { return sampling_; }
 
  private:
+  // Steps that are begun and not ended, at most.
+  static constexpr uint32_t kSteps = 2;
+  struct Step {
+    const StepInputs* inputs = nullptr;  // null: the threads end
+    StepIo io;
+  };
+  // What a rank's thread has ended, of steps that overlap.
+  struct alignas(64) Ended {
+    std::atomic<uint32_t> steps{0};
+    CollectiveTimes times[kSteps];  // by the step's number
+  };
+
+  Step& StepOf(uint32_t number) { return steps_[number % kSteps]; }
+  // The threads of ranks 1 and up: steps one by one, and steps that overlap.
+  void RunSteps(size_t rank);
+  void RunAhead(size_t rank);
+  // Tells the threads of the next step.
+  void Tell(const Step& step);
   void RunRank(size_t rank);
-  void EndRank(size_t rank);
-  // Waits for all ranks; a single rank goes on.
-  void Meet() {
-    if (!threads_.empty()) meeting_.Arrive();
-  }
+  void Note(size_t rank, const StepTimes& times);
 
   std::vector<Rank> ranks_;
-  MeetingPoint meeting_;
-  // The present step, which rank 0 sets before the meeting that starts it.
-  const StepInputs* step_ = nullptr;  // null: stop
-  StepIo io_;
-  // Written by each rank until the meeting that ends a step.
+  const bool overlaps_steps_;
+  MeetingPoint meeting_;  // of steps one by one
+  // Rank 0 sets a step before it counts it, and again when all have ended it.
+  Step steps_[kSteps];
+  std::atomic<uint32_t> begun_{
+      0};                  // steps that were told, as all counts mod 2^32
+  uint32_t finished_ = 0;  // by End
+  std::atomic<uint32_t> sleepers_{0};  // of steps that overlap
+  std::unique_ptr<Ended[]> ended_;     // by rank; none of rank 0
   std::vector<CollectiveTimes> times_;
   TraceSpan sampling_;
   std::vector<NamedThread> threads_;  // ranks 1 and up

@@ -133,7 +133,8 @@ class Stage {
 
   // Run in two parts. One more step may begin before the first one's Finish,
   // which is then the first one's, if the stage overlaps steps: one that is
-  // both first and last, on a GPU. `chunks` stay valid until Finish.
+  // both first and last, on a GPU, or on several that do not wait for each
+  // other on the host. `chunks` stay valid until Finish.
   void Begin(const std::vector<ChunkInput>& chunks, HiddenStates in,
              const StepHeader& header = {});
   void Finish(HiddenStates& out, std::vector<SequenceResult>& results);

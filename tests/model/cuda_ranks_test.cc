@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -203,6 +204,18 @@ TEST_F(RankedDecodeTest, StepsReplayTheirGathersAndNoRankMeetsAnother) {
   }
 }
 
+TEST_F(RankedDecodeTest, StepsThatGoAheadAreReplayedToo) {
+  auto pipeline = Pipeline::Load(options_);
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  (*pipeline)->GenerateAhead({greedy_, greedy_});
+  EXPECT_GE((*pipeline)->loop(0).Stats().steps_ahead, 8u);
+  for (auto* device : devices_) {
+    const kernels::cuda::GraphCounts& counts = device->graph_counts();
+    EXPECT_GT(counts.captured, 0u);
+    EXPECT_EQ(counts.replayed, 8 * counts.captured);
+  }
+}
+
 // The longest sequence goes beyond 256 positions: attention needs more memory.
 TEST_F(RankedDecodeTest, RanksMeetWhereMoreChunksNeedMemory) {
   Ask longer = greedy_;
@@ -227,18 +240,19 @@ TEST_F(RankedDecodeTest, RanksMeetWhereMoreChunksNeedMemory) {
 
 TEST_F(RankedDecodeTest, ARankThatDoesNotComeToAGraphsGatherEndsTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  links_.limits.deadline = std::chrono::seconds(2);
+  links_.limits.deadline = std::chrono::seconds(4);
   links_.limits.look_every = std::chrono::milliseconds(20);
   EXPECT_EXIT(
       {
         auto pipeline = *Pipeline::Load(options_);
         pipeline->Generate({greedy_});
+        std::fputs("answers\n", stderr);
         plan_.late_rank = 1;
         pipeline->Generate({greedy_});
         std::_Exit(0);
       },
       ::testing::ExitedWithCode(kToBeReplaced),
-      "rank [01] of 2 has waited(.|\n)*rank [01] is aborted");
+      "answers(.|\n)*rank [01] of 2 has waited(.|\n)*rank [01] is aborted");
 }
 
 StatusOr<StageInfo> InfoOn(const StageOptions& options,

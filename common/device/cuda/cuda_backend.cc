@@ -74,6 +74,24 @@ std::span<const Matrix> View(std::span<const DeviceMatrix> parts,
   return views;
 }
 
+// In the vectors' memory.
+kernels::ExpertsView View(const ExpertWeights& experts,
+                          const Activation& activation,
+                          std::vector<kernels::ExpertWeight>& gate_up,
+                          std::vector<kernels::ExpertWeight>& down) {
+  gate_up.clear();
+  down.clear();
+  for (const auto& weight : experts.gate_up) gate_up.push_back(ViewOf(*weight));
+  for (const auto& weight : experts.down) down.push_back(ViewOf(*weight));
+  kernels::ExpertsView view = {experts.first, gate_up, down,
+                               Floats(experts.gate_up_bias.data()),
+                               Floats(experts.down_bias.data())};
+  if (activation.kind == Activation::Kind::kClampedSwiGlu) {
+    view.swiglu_limit = activation.limit;
+  }
+  return view;
+}
+
 ElementType ElementOf(kernels::WeightType kv_type) {
   if (kv_type == kernels::WeightType::kBf16) return ElementType::kBf16;
   if (kv_type == kernels::WeightType::kQ8_0) return ElementType::kQ8_0;
@@ -103,8 +121,7 @@ BackendInfo InfoOf(const CudaBackendOptions& options) {
   info.memory = options.memory;
   info.device = NameOf(device);
   info.gpu = device.id;
-  // Ranks meet on the host.
-  info.overlaps_steps = options.alone;
+  info.overlaps_steps = options.communicator->overlaps_steps();
   return info;
 }
 
@@ -192,13 +209,10 @@ class CudaBackend final : public Backend {
     runtime_->GatherLaunches(inputs_.is_decode() &&
                              (alone_ || !inputs_.is_new()));
     inputs_.Place();
-    if (inputs_.takes_drawn()) {
-      sampler_.TakeDrawn(inputs_.token_ids(), step.num_tokens);
-    }
   }
   void Sync() override {
     runtime_->Sync();
-    communicator_->OnSynced();
+    communicator_->OnSynced(/*goes_on=*/false);
     sampler_.Collect(sampler_.pending());
     for (Submitted& step : submitted_) step.batches = 0;
   }
@@ -209,7 +223,7 @@ class CudaBackend final : public Backend {
     for (const Submitted& step : submitted_) before += step.batches;
     submitted_.push_back({runtime_->Mark(),
                           sampler_.pending() - before,
-                          {sampling_start_ns_, 0}});
+                          {communicator_->TakeTimes(), {sampling_start_ns_}}});
   }
   bool StepIsDone() override {
     return runtime_->HasReached(submitted_.front().end);
@@ -219,15 +233,20 @@ class CudaBackend final : public Backend {
     Submitted step = submitted_.front();
     submitted_.pop_front();
     runtime_->WaitFor(step.end);
-    communicator_->OnSynced();
+    communicator_->OnSynced(/*goes_on=*/!submitted_.empty());
     sampler_.Collect(step.batches);
-    if (step.sampling.start_ns != 0) step.sampling.stop_ns = MonotonicNanos();
-    return {communicator_->TakeTimes(), step.sampling, 0};
+    TraceSpan& sampling = step.times.sampling;
+    if (sampling.start_ns != 0) sampling.stop_ns = MonotonicNanos();
+    return step.times;
   }
 
   // The rank with the table gives its rows to all: the root of a one-leaf tree.
+  // It samples, too, so tokens that are still drawn are on its device.
   void Embed(const Weight* table, DeviceMatrix x) override {
     if (table == nullptr) return communicator_->ReduceTree(1, {}, {}, View(x));
+    if (inputs_.takes_drawn()) {
+      sampler_.TakeDrawn(inputs_.token_ids(), x.rows);
+    }
     products_.Embed(*table, inputs_.token_ids(), View(x));
     const kernels::TreeNode node = {0, 1};
     const Matrix part = View(x);
@@ -452,7 +471,7 @@ class CudaBackend final : public Backend {
   struct Submitted {
     uint64_t end = 0;    // a mark of the runtime
     size_t batches = 0;  // of the sampler
-    TraceSpan sampling;
+    StepTimes times;
   };
 
   struct ExpertArgs {
@@ -464,18 +483,8 @@ class CudaBackend final : public Backend {
   ExpertArgs ArgsOf(DeviceMatrix x, const DeviceRouting& routing,
                     const ExpertWeights& experts,
                     const Activation& activation) {
-    gate_up_.clear();
-    down_.clear();
-    for (const auto& weight : experts.gate_up) {
-      gate_up_.push_back(ViewOf(*weight));
-    }
-    for (const auto& weight : experts.down) down_.push_back(ViewOf(*weight));
-    kernels::ExpertsView view = {experts.first, gate_up_, down_,
-                                 Floats(experts.gate_up_bias.data()),
-                                 Floats(experts.down_bias.data())};
-    if (activation.kind == Activation::Kind::kClampedSwiGlu) {
-      view.swiglu_limit = activation.limit;
-    }
+    const kernels::ExpertsView view =
+        View(experts, activation, gate_up_, down_);
     const auto per_row = static_cast<int32_t>(routing.ids.cols);
     const kernels::ExpertRows rows = {
         View(x), static_cast<const int32_t*>(routing.ids.data),

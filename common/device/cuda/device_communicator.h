@@ -35,8 +35,13 @@ class DeviceCommunicator {
   virtual void GatherColumns(kernels::ConstMatrix part, int64_t col_begin,
                              kernels::Matrix out) = 0;
 
-  // The rank's stream has done all that was enqueued.
-  virtual void OnSynced() {}
+  // The rank's stream has done what was enqueued, or, with `goes_on`, all but
+  // what is of a later step.
+  virtual void OnSynced(bool /*goes_on*/) {}
+
+  // Whether ranks may enqueue a step while the one before runs: no collective
+  // waits for a device.
+  virtual bool overlaps_steps() const = 0;
 
   // Returns this rank's times since the last call; zero for one rank.
   CollectiveTimes TakeTimes() {

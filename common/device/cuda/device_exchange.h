@@ -20,6 +20,9 @@ class DeviceExchange {
   virtual void AllGather(int rank, kernels::cuda::Runtime& runtime,
                          const float* send, float* recv, int64_t count) = 0;
 
+  // Whether AllGather waits for devices.
+  virtual bool waits() const = 0;
+
   // Returns what is wrong between the ranks; empty: nothing. From any thread.
   virtual std::string Fault() { return {}; }
   // Lets devices that wait for others go on, with what they have: the process

@@ -100,7 +100,11 @@ class GatheringCommunicator final : public DeviceCommunicator {
                   kernels::Matrix out) override;
   void GatherColumns(kernels::ConstMatrix part, int64_t col_begin,
                      kernels::Matrix out) override;
-  void OnSynced() override { ranks_->watch_.End(rank_); }
+  void OnSynced(bool goes_on) override {
+    ranks_->watch_.End(rank_);
+    if (goes_on) ranks_->watch_.Begin(rank_);
+  }
+  bool overlaps_steps() const override { return !ranks_->exchange_->waits(); }
 
  private:
   using Collective = GatheredRankTable::Collective;

@@ -19,6 +19,7 @@ class StagedExchange final : public DeviceExchange {
 
   void AllGather(int rank, kernels::cuda::Runtime& runtime, const float* send,
                  float* recv, int64_t count) override;
+  bool waits() const override { return true; }
 
  private:
   // One rank's floats on the host, where its device copies fast.

@@ -49,6 +49,7 @@ class VirtualCommunicator final : public DeviceCommunicator {
                   kernels::Matrix out) override;
   void GatherColumns(kernels::ConstMatrix part, int64_t col_begin,
                      kernels::Matrix out) override;
+  bool overlaps_steps() const override { return ranks_->num_ranks() == 1; }
 
  private:
   // Waits for the stream, then for all ranks.

@@ -101,8 +101,10 @@ class Ranks {
     return result;
   }
 
-  // Likewise: columns [begin, begin + n) of rank 0's matrix [2, all].
-  Values Gather(size_t r, const Values& part, int64_t begin, int64_t all) {
+  // Likewise, while a later step may go on: columns [begin, begin + n) of rank
+  // 0's matrix [2, all].
+  Values Gather(size_t r, const Values& part, int64_t begin, int64_t all,
+                bool goes_on = false) {
     kernels::cuda::Runtime& gpu = *gpus_[r];
     GrowingMemory from(&gpu);
     GrowingMemory to(&gpu);
@@ -115,7 +117,7 @@ class Ranks {
                                      out);
     Values result(static_cast<size_t>(r == 0 ? 2 * all : 0));
     gpu.CopyOut(out.data, result.data(), {result.size() * sizeof(float)});
-    Sync(r);
+    Sync(r, goes_on);
     return result;
   }
 
@@ -125,9 +127,9 @@ class Ranks {
   CollectiveTimes TakeTimes(size_t r) { return communicators_[r]->TakeTimes(); }
 
  private:
-  void Sync(size_t r) {
+  void Sync(size_t r, bool goes_on = false) {
     gpus_[r]->Sync();
-    communicators_[r]->OnSynced();
+    communicators_[r]->OnSynced(goes_on);
   }
 
   FakeNccl plan_;

@@ -130,6 +130,27 @@ TEST_F(RanksDeathTest, ARankThatLeavesOutACollectiveEndsTheProcess) {
       "rank [01] of 2 has waited(.|\n)*rank [01] is aborted");
 }
 
+// The step before has ended, one that began meanwhile does not.
+TEST_F(RanksDeathTest, ARankWhoseNextStepStandsStillEndsTheProcess) {
+  options_.limits.deadline = std::chrono::milliseconds(300);
+  for (const bool goes_on : {true, false}) {
+    EXPECT_EXIT(
+        {
+          Ranks ranks(2, options_);
+          ranks.Run([&](size_t r) {
+            ranks.Gather(r, Values(2, 1.0f), static_cast<int64_t>(r), 2);
+            ranks.BeginStep(r, false);
+            ranks.Gather(r, Values(2, 1.0f), static_cast<int64_t>(r), 2,
+                         goes_on);
+            std::this_thread::sleep_for(std::chrono::seconds(1));
+          });
+          std::_Exit(0);
+        },
+        ExitedWithCode(goes_on ? kToBeReplaced : 0),
+        goes_on ? "rank [01] of 2 has waited" : "");
+  }
+}
+
 TEST_F(RanksDeathTest, RanksWithoutAFaultGoOn) {
   EXPECT_EXIT(
       {
