@@ -78,7 +78,9 @@ class GatheredRankTable {
 // enqueued on the other devices, and no device waits for what it will enqueue:
 // an allocation may wait for devices. In a step where ranks meet they are at
 // most a collective apart. Memory grows in no other step: what a step needs
-// depends on its shape, and one of a shape that comes first is new. A thread
+// depends on its shape, and one of a shape that comes first is new. (What rank
+// 0 samples with depends on its tasks: it grows behind a gather of logits, by
+// which a step's collectives end, or go on with more rows of logits.) A thread
 // that waits for its own device alone waits for collectives that it has
 // enqueued; of all ranks that do so, the one that is furthest behind goes on.
 class GatheringCommunicator final : public DeviceCommunicator {

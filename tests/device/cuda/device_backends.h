@@ -5,6 +5,7 @@
 
 #include "common/device/device_choice.h"
 #include "common/device/make_backends.h"
+#include "tests/device/cuda/fake_nccl.h"
 
 namespace sluice::testing {
 
@@ -18,6 +19,11 @@ enum class Turns { kForward, kBackward };
 // if it is not set.
 BackendFactory DeviceBackends(Turns turns = Turns::kForward,
                               Numerics numerics = Numerics::kCanonical);
+
+// Returns the library to load as NCCL: one that stands for it, and is told
+// `plan`; in a build with SLUICE_CUDA what $SLUICE_TEST_NCCL names,
+// libnccl.so.2 if it is not set.
+std::string NcclToTest(FakeNccl* plan);
 
 // Why there are none; empty if there are.
 std::string NoDevice();

@@ -5,6 +5,7 @@
 #include "common/device/cuda/make_cuda_ranks.h"
 #include "kernels/cuda/device_host/open_machine.h"
 #include "tests/device/cuda/device_backends.h"
+#include "tests/device/cuda/emulated_gpus.h"
 
 namespace sluice::testing {
 
@@ -22,6 +23,8 @@ BackendFactory DeviceBackends(Turns turns, Numerics numerics) {
                          numerics == Numerics::kFast);
   };
 }
+
+std::string NcclToTest(FakeNccl* plan) { return UseFakeNccl(plan); }
 
 std::string NoDevice() { return ""; }
 

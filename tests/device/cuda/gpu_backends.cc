@@ -21,6 +21,11 @@ BackendFactory DeviceBackends(Turns, Numerics numerics) {
   };
 }
 
+std::string NcclToTest(FakeNccl*) {
+  const char* const name = std::getenv("SLUICE_TEST_NCCL");
+  return name == nullptr ? "libnccl.so.2" : name;
+}
+
 std::string NoDevice() { return Message(CheckDevice(DeviceName())); }
 
 }  // namespace sluice::testing
