@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/block_formats.h"
 #include "kernels/cuda/block_rows.h"
+#include "kernels/cuda/block_terms.h"
 #include "kernels/cuda/products_tiles.h"
 
 namespace sluice::kernels::cuda {
@@ -32,7 +33,6 @@ struct BlockSingleKernel {
   static constexpr int kSlots = kHalves * kEach;
   // Values of a block's sum, and factors: of codes, and of minima.
   static constexpr int kTerms = T::kMinima ? 2 : 1;
-  static constexpr int kAtOnce = 16 / kTerms;  // blocks whose terms are added
   static constexpr int kSlotFloats = kTerms * 2 * kGroupRows;
   static constexpr int kPassFloats = kSlots * kSlotFloats;
   static constexpr int kLeastBlocks = T::kLong ? 3 : 2;
@@ -271,48 +271,13 @@ struct BlockSingleKernel {
       const int32_t from =
           pass.from + (sum.b - pass.begin) * kSlotFloats + lane;
       const int32_t count = end - sum.b;
-      AddRuns<kAtOnce>(terms, from, count, sum.value);
+      BlockTerms<kTerms, kSlotFloats>::Add(terms, from, count, sum.value);
       sum.b = end;
       if (bound > pass.end) return;
       if (block.lane() < kGroupRows) {
         partials.Set(sum.shard * kGroupRows + lane, sum.value);
       }
       sum = {sum.shard + 1, end, 0.0f};
-    }
-  }
-
-  // Adds the terms of `count` blocks in runs of kCount, what is left in shorter
-  // ones: shards may be of few blocks.
-  template <int kCount>
-  static SLUICE_DEVICE void AddRuns(const Shared<float>& terms, int32_t from,
-                                    int32_t count, float& sum) {
-    for (; count >= kCount; count -= kCount) {
-      AddRun<kCount>(terms, from, sum);
-      from += kCount * kSlotFloats;
-    }
-    if constexpr (kCount > 1) AddRuns<kCount / 2>(terms, from, count, sum);
-  }
-
-  // Adds the terms of kCount blocks, all of which are loaded first.
-  template <int kCount>
-  static SLUICE_DEVICE void AddRun(const Shared<float>& terms, int32_t from,
-                                   float& sum) {
-    Terms own[kCount];
-    SLUICE_UNROLL
-    for (int i = 0; i < kCount; ++i) {
-      SLUICE_UNROLL
-      for (int n = 0; n < kTerms; ++n) {
-        const int32_t at = from + i * kSlotFloats + 2 * n * kGroupRows;
-        own[i].values[n] = terms.Get(at);
-        own[i].factors[n] = terms.Get(at + kGroupRows);
-      }
-    }
-    SLUICE_UNROLL
-    for (int i = 0; i < kCount; ++i) {
-      SLUICE_UNROLL
-      for (int n = 0; n < kTerms; ++n) {
-        sum = Fma(own[i].values[n], own[i].factors[n], sum);
-      }
     }
   }
 

@@ -2,6 +2,7 @@
 
 #include "common/base/check.h"
 #include "kernels/cuda/math.h"
+#include "kernels/cuda/norm_lanes.h"
 #include "kernels/cuda/own_four.h"
 #include "kernels/cuda/row_ops.h"
 
@@ -56,7 +57,7 @@ struct NormKernel {
       block.Sync();
       const auto count =
           static_cast<int>(a.cols - begin < kPiece ? a.cols - begin : kPiece);
-      if (block.thread() < 16) sum = Squares(block, piece, count, sum);
+      if (block.thread() < 16) sum = SquaresOfLane(block, piece, count, sum);
     }
     if (block.warp() == 0) {
       const float square = SumLanes(block, sum);
@@ -132,34 +133,6 @@ struct NormKernel {
       }
       own.Store(y, values);
     }
-  }
-  // A thread's lane of the canonical sum of squares, from `sum` on. What is
-  // added next is read meanwhile.
-  static SLUICE_DEVICE float Squares(Block& block, const Shared<float>& x,
-                                     int count, float sum) {
-    constexpr int kAtOnce = 16;
-    constexpr int kStep = 16 * kAtOnce;
-    constexpr int kLast = kStep - 16;
-    int k = block.lane();
-    if (k + kLast < count) {
-      float values[kAtOnce];
-      SLUICE_UNROLL
-      for (int i = 0; i < kAtOnce; ++i) values[i] = x.Get(k + 16 * i);
-      for (k += kStep; k + kLast < count; k += kStep) {
-        float next[kAtOnce];
-        SLUICE_UNROLL
-        for (int i = 0; i < kAtOnce; ++i) next[i] = x.Get(k + 16 * i);
-        SLUICE_UNROLL
-        for (int i = 0; i < kAtOnce; ++i) {
-          sum = Fma(values[i], values[i], sum);
-          values[i] = next[i];
-        }
-      }
-      SLUICE_UNROLL
-      for (int i = 0; i < kAtOnce; ++i) sum = Fma(values[i], values[i], sum);
-    }
-    for (; k < count; k += 16) sum = Fma(x.Get(k), x.Get(k), sum);
-    return sum;
   }
 };
 

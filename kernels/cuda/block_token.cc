@@ -1,0 +1,320 @@
+#include "kernels/cuda/block_token.h"
+
+#include <cuda_device/launch.h>
+
+#include <algorithm>
+
+#include "common/base/check.h"
+#include "kernels/cuda/block_token_sums.h"
+#include "kernels/cuda/block_units.h"
+#include "kernels/cuda/own_four.h"
+#include "kernels/cuda/token_row.h"
+
+namespace sluice::kernels::cuda {
+namespace {
+
+// Bytes behind a block's first units that come near while it waits for its
+// inputs: all blocks' are a few MB of a level-2 cache.
+constexpr int32_t kPrefetchedBytes = 64 * 1024;
+
+// One token's products: as many blocks as there are multiprocessors, each with
+// groups of sixteen rows, one after the other. In a pass every warp multiplies
+// a unit of those, and copies another one to its place, so that weights are
+// always on their way, the first ones before the activations are there. A warp
+// of its own adds the terms of the pass before meanwhile.
+template <BlockFormat kFormat>
+struct BlockTokenKernel {
+  using Unit = BlockUnit<kFormat>;
+  static constexpr int kWarps = 16;  // that multiply
+  static constexpr int kThreads = (kWarps + 1) * kWarpLanes;
+  // Units of a warp that are on their way, within half of a block's memory.
+  static constexpr int kUnitBytes = Unit::kWords * int{sizeof(uint32_t)};
+  static constexpr int kStages =
+      3 * kWarps * kUnitBytes <= 112 * 1024 && Unit::kBlocks == 1 ? 3 : 2;
+  static constexpr bool kWaitsItself = true;
+  using Args = BlockTokenArgs;
+  using Row = TokenRow<Unit::kElements>;
+  using Taker = TokenRowTaker<Unit::kElements, kThreads>;
+  using Sums = BlockTokenSums<Unit, kWarps * Unit::kBlocks>;
+
+  // Terms of two passes; before those the floats of a row that is normed.
+  static constexpr SLUICE_DEVICE int TermFloats(const Args& a) {
+    const int normed = a.row.norm == nullptr ? 0 : a.row.cols + 4;
+    return normed > 2 * Sums::kPassFloats ? normed : 2 * Sums::kPassFloats;
+  }
+  static size_t SharedBytes(const Args& a) {
+    return Row::SharedBytes(a.row.cols) +
+           static_cast<size_t>(kWarps * kStages * kUnitBytes) +
+           sizeof(float) *
+               static_cast<size_t>(TermFloats(a) +
+                                   a.shards.num_shards * kGroupRows) +
+           sizeof(int32_t) * (kWarps + 4);
+  }
+
+  // A warp's unit: of the block's group `group`, and its number there.
+  struct Cursor {
+    int32_t group;
+    int32_t unit;
+    SLUICE_DEVICE void Advance(int32_t by, int32_t units) {
+      for (unit += by; unit >= units; unit -= units) ++group;
+    }
+  };
+  // The units of a block.
+  struct Work {
+    TokenGroups groups;
+    const uint8_t* packed;
+    int32_t blocks;  // of a group, in all
+    int32_t begin;   // the first one that is multiplied
+    int32_t end;
+    int32_t units;  // of a group
+    SLUICE_DEVICE Work(const Block& block, const Args& a)
+        : groups(block, a),
+          packed(a.packed),
+          blocks(a.row.cols / Unit::kElements),
+          begin(a.shards.bounds[0]),
+          end(a.shards.bounds[a.shards.num_shards]),
+          units((end - begin + Unit::kBlocks - 1) / Unit::kBlocks) {}
+    SLUICE_DEVICE bool Has(const Cursor& at) const {
+      return at.group < groups.count();
+    }
+    SLUICE_DEVICE int32_t BlockOf(const Cursor& at) const {
+      return begin + at.unit * Unit::kBlocks;
+    }
+    SLUICE_DEVICE const uint8_t* GroupAt(int32_t group) const {
+      return packed +
+             static_cast<int64_t>(groups.Of(group)) * blocks * Unit::T::kBytes;
+    }
+    SLUICE_DEVICE UnitPlace PlaceOf(const Cursor& at) const {
+      return {GroupAt(at.group), BlockOf(at), end - 1};
+    }
+    SLUICE_DEVICE int32_t passes() const {
+      return (groups.count() * units + kWarps - 1) / kWarps;
+    }
+  };
+
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const auto words =
+        block.Allocate<uint32_t>(kWarps * kStages * Unit::kWords);
+    const Row row(block, a.row.cols);
+    const auto terms = block.Allocate<float>(TermFloats(a));
+    const auto partials =
+        block.Allocate<float>(a.shards.num_shards * kGroupRows);
+    const auto finite = block.Allocate<int32_t>(kWarps + 1);
+    const Work work(block, a);
+    const bool adds = block.warp() == kWarps;
+    Cursor copied = {0, 0};
+    copied.Advance(block.warp(), work.units);
+    Cursor own = copied;
+    if (adds) {
+      Prefetch(block, work);
+    } else {
+      SLUICE_UNROLL
+      for (int s = 0; s < kStages; ++s) CopyNext(block, work, words, s, copied);
+    }
+    TakeRow(block, a.row, row, terms, finite);
+    const int32_t passes = work.passes();
+    // Each of both has its registers.
+    if (adds) {
+      Sums sums(block, a, work.groups, terms, partials);
+      sums.Begin(IsFinite(block, finite));
+      for (int32_t pass = 0; pass < passes; ++pass) {
+        EndPass(block);
+        sums.AddPass(pass % 2 * Sums::kPassFloats);
+      }
+      return;
+    }
+    int stage = 0;
+    for (int32_t pass = 0; pass < passes; ++pass) {
+      block.template WaitCopies<kStages - 1>();
+      if (work.Has(own)) {
+        Multiply(block, work.BlockOf(own), {words, StageAt(block, stage)}, row,
+                 {terms, pass % 2 * Sums::kPassFloats});
+      }
+      own.Advance(kWarps, work.units);
+      CopyNext(block, work, words, stage, copied);
+      stage = stage + 1 < kStages ? stage + 1 : 0;
+      EndPass(block);
+    }
+  }
+
+  // Here a pass's terms are there, and those of the one before are added.
+  static SLUICE_DEVICE void EndPass(Block& block) { block.Sync(); }
+  static SLUICE_DEVICE int StageAt(const Block& block, int stage) {
+    return (block.warp() * kStages + stage) * Unit::kWords;
+  }
+  // Begins to copy a warp's next unit. Size: a unit, and where it goes.
+  static SLUICE_DEVICE void CopyNext(Block& block, const Work& work,
+                                     const Shared<uint32_t>& words, int stage,
+                                     Cursor& next) {
+    if (work.Has(next)) {
+      Unit::Copy(block, work.PlaceOf(next), words, StageAt(block, stage));
+    }
+    block.CommitCopies();
+    next.Advance(kWarps, work.units);
+  }
+  // Asks for what comes behind the first units of all warps.
+  static SLUICE_DEVICE void Prefetch(Block& block, const Work& work) {
+    if (block.lane() != 0) return;
+    Cursor at = {0, 0};
+    at.Advance(kStages * kWarps, work.units);
+    for (int32_t left = kPrefetchedBytes; left > 0 && work.Has(at);) {
+      const int32_t bytes = (work.end - work.BlockOf(at)) * Unit::T::kBytes;
+      const int32_t some = bytes < left ? bytes : left;
+      block.Prefetch(
+          work.GroupAt(at.group) +
+              static_cast<int64_t>(work.BlockOf(at)) * Unit::T::kBytes,
+          some);
+      left -= some;
+      at = {at.group + 1, 0};
+    }
+  }
+  // Size: a row, and what it becomes.
+  static SLUICE_DEVICE void TakeRow(Block& block, const TokenRowArgs& args,
+                                    const Row& row, const Shared<float>& room,
+                                    const Shared<int32_t>& finite) {
+    Taker taker(block, args);
+    const bool all = block.Ballot(taker.Take(row, room)) == 0xFFFFFFFFu;
+    if (block.lane() == 0) finite.Set(block.warp(), all ? 1 : 0);
+    block.Sync();
+  }
+  static SLUICE_DEVICE bool IsFinite(Block& block,
+                                     const Shared<int32_t>& finite) {
+    const int warp = block.lane() < kWarps ? block.lane() : kWarps;
+    return block.Ballot(finite.Get(warp) != 0) == 0xFFFFFFFFu;
+  }
+  // Where something begins.
+  template <typename Element>
+  struct At {
+    const Shared<Element>& array;
+    int at;
+  };
+  // Multiplies a unit, whose first block is `first`, and stores its terms.
+  // Size: a unit, the token, and the terms.
+  static SLUICE_DEVICE void Multiply(Block& block, int32_t first,
+                                     const At<uint32_t>& unit, const Row& row,
+                                     const At<float>& to) {
+    const UnitLane lane(block);
+    const int32_t own = Unit::kBlocks == 1 ? 0 : lane.sub();
+    const int32_t sub = first * (Unit::kElements / kShortBlock) + lane.sub();
+    const typename Unit::Token x = {
+        Unit::LoadCodes(block, row.codes, first * (Unit::kElements / 4)),
+        row.sums.Get(sub), row.scales.Get(first + own)};
+    typename Unit::Terms terms;
+    Unit::Multiply(block, unit.array, unit.at, x, terms);
+    if (Unit::kBlocks == 1 && lane.sub() != 0) return;  // all have the same
+    const int slot =
+        to.at + (block.warp() * Unit::kBlocks + own) * Sums::kSlotFloats;
+    SLUICE_UNROLL
+    for (int n = 0; n < Unit::kTerms; ++n) {
+      const int values = slot + 2 * n * kGroupRows + lane.row;
+      StoreQuad(to.array, values, terms.values[n]);
+      StoreQuad(to.array, values + kGroupRows, terms.factors[n]);
+    }
+  }
+};
+
+BlockTokenArgs ArgsOf(const TokenProduct& product) {
+  const BlockWeight& w = product.w;
+  BlockTokenArgs args = {};
+  args.row = {product.x.data, product.norm, static_cast<int32_t>(w.cols),
+              product.eps};
+  args.packed = w.packed;
+  args.bias = product.bias;
+  args.rows = static_cast<int32_t>(w.rows);
+  args.adds = product.adds ? 1 : 0;
+  if (product.gate != nullptr) {
+    args.gated = 1;
+    args.clamped =
+        product.gate->kind == Activation::Kind::kClampedSwiGlu ? 1 : 0;
+    args.limit = product.gate->limit;
+  }
+  const int32_t bounds[2] = {0, static_cast<int32_t>(w.cols)};
+  const TreeNode node = {0, 1};
+  const ShardedCols alone = {bounds, {&node, 1}};
+  args.shards =
+      ShardArgsOf(product.shards.bounds.empty() ? alone : product.shards,
+                  {&product.y, 1}, LayoutOf(w.format).elements);
+  return args;
+}
+
+template <BlockFormat kFormat>
+bool Fits(Stream stream, const TokenProduct& product) {
+  using Kernel = BlockTokenKernel<kFormat>;
+  if (product.norm != nullptr && product.w.cols > Kernel::Taker::kMostNormed) {
+    return false;
+  }
+  return Kernel::SharedBytes(ArgsOf(product)) <= LimitsOf(stream).shared_bytes;
+}
+template <BlockFormat kFormat>
+void Start(Stream stream, const TokenProduct& product) {
+  using Kernel = BlockTokenKernel<kFormat>;
+  const BlockTokenArgs args = ArgsOf(product);
+  const int64_t blocks =
+      std::min<int64_t>(TokenGroups::Outputs(args),
+                        std::max(LimitsOf(stream).multiprocessors, 1));
+  Launch<Kernel>(stream, blocks, Kernel::SharedBytes(args), args);
+}
+
+// What a format has kernels for; null: none.
+struct Starters {
+  bool (*fits)(Stream, const TokenProduct&) = nullptr;
+  void (*start)(Stream, const TokenProduct&) = nullptr;
+};
+template <BlockFormat kFormat>
+constexpr Starters kStartersOf = {Fits<kFormat>, Start<kFormat>};
+
+Starters StartersOf(BlockFormat format) {
+  switch (format) {
+    case BlockFormat::kQ8_0:
+      return kStartersOf<BlockFormat::kQ8_0>;
+    case BlockFormat::kQ4_0:
+      return kStartersOf<BlockFormat::kQ4_0>;
+    case BlockFormat::kQ4_1:
+      return kStartersOf<BlockFormat::kQ4_1>;
+    case BlockFormat::kQ5_0:
+      return kStartersOf<BlockFormat::kQ5_0>;
+    case BlockFormat::kQ5_1:
+      return kStartersOf<BlockFormat::kQ5_1>;
+    case BlockFormat::kIq4Nl:
+      return kStartersOf<BlockFormat::kIq4Nl>;
+    case BlockFormat::kMxfp4:
+      return kStartersOf<BlockFormat::kMxfp4>;
+    case BlockFormat::kQ4K:
+      return kStartersOf<BlockFormat::kQ4K>;
+    case BlockFormat::kQ5K:
+      return kStartersOf<BlockFormat::kQ5K>;
+    case BlockFormat::kIq4Xs:
+      return kStartersOf<BlockFormat::kIq4Xs>;
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+bool HasTokenProduct(Stream stream, const TokenProduct& product) {
+  const BlockWeight& w = product.w;
+  const ShardedCols& shards = product.shards;
+  SLUICE_CHECK(product.x.cols == w.cols);
+  if (product.x.rows != 1 || w.rows == 0 || !HasQuads(product.x)) return false;
+  if (product.norm != nullptr && !HasQuads({product.norm, 1, w.cols, w.cols})) {
+    return false;
+  }
+  if (product.gate != nullptr && w.rows % (2 * kGroupRows) != 0) return false;
+  if (!shards.bounds.empty()) {
+    const auto leaves = static_cast<int32_t>(shards.bounds.size()) - 1;
+    if (shards.nodes.size() != 1 || shards.nodes[0].begin != 0 ||
+        shards.nodes[0].end != leaves || leaves > kMostTokenShards ||
+        shards.bounds.front() == shards.bounds.back()) {
+      return false;
+    }
+  }
+  const Starters starters = StartersOf(w.format);
+  return starters.fits != nullptr && starters.fits(stream, product);
+}
+
+void StartTokenProduct(Stream stream, const TokenProduct& product) {
+  StartersOf(product.w.format).start(stream, product);
+}
+
+}  // namespace sluice::kernels::cuda

@@ -1,0 +1,39 @@
+#ifndef SLUICE_KERNELS_CUDA_BLOCK_TOKEN_H_
+#define SLUICE_KERNELS_CUDA_BLOCK_TOKEN_H_
+
+#include <cuda_device/device.h>
+
+#include "kernels/block_pack.h"
+#include "kernels/elementwise.h"
+#include "kernels/matmul.h"
+#include "kernels/views.h"
+
+namespace sluice::kernels::cuda {
+
+// A canonical product of one token, from its row of floats on: what RmsNorm,
+// QuantizeRows, BlockMatMulSharded of one node, and Add or SiluMul do with it
+// one after the other, bit for bit, in one launch. All memory but `shards` is
+// the device's.
+struct TokenProduct {
+  ConstMatrix x;                // [1, w.cols]
+  const float* norm = nullptr;  // of x, with `eps`; null: none
+  float eps = 0;
+  BlockWeight w;
+  const float* bias = nullptr;  // [w.rows] or null
+  // y [1, w.rows / 2] = the activation of columns r, r + w.rows / 2. Null: none
+  const Activation* gate = nullptr;
+  bool adds = false;   // y += in the place of y =
+  ShardedCols shards;  // empty: one of all columns, without a tree
+  Matrix y;
+};
+
+// Whether there is a kernel: of formats with sub-blocks of 32 elements, aligned
+// rows, normed ones of at most about eight thousand columns.
+bool HasTokenProduct(Stream stream, const TokenProduct& product);
+
+// Starts a product that HasTokenProduct.
+void StartTokenProduct(Stream stream, const TokenProduct& product);
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_BLOCK_TOKEN_H_

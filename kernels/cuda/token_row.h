@@ -1,0 +1,202 @@
+#ifndef SLUICE_KERNELS_CUDA_TOKEN_ROW_H_
+#define SLUICE_KERNELS_CUDA_TOKEN_ROW_H_
+
+#include <cuda_device/device.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/block_format.h"
+#include "kernels/cuda/math.h"
+#include "kernels/cuda/norm_lanes.h"
+#include "kernels/cuda/tile.h"
+
+namespace sluice::kernels::cuda {
+
+// A row of floats, and the norm that comes before: y = RmsNorm(x), or x.
+struct TokenRowArgs {
+  const float* x;     // [cols], 16-byte aligned
+  const float* norm;  // the same, or null
+  int32_t cols;       // a multiple of the blocks' elements
+  float eps;
+};
+
+// A token's activations of eight bits (block_matmul.h) in shared memory: four
+// codes a word; sums of 32 codes. Behind the last block are kPadding zeros.
+template <int kElements>
+struct TokenRow {
+  static constexpr int kPadding = kElements == kShortBlock ? 8 : 0;
+  Shared<uint32_t> codes;
+  Shared<float> scales;
+  Shared<int32_t> sums;
+
+  static constexpr int64_t Words(int64_t cols) {
+    return (cols + kPadding * kShortBlock) / 4;
+  }
+  static constexpr int64_t Scales(int64_t cols) {
+    return (cols / kElements + kPadding + 3) / 4 * 4;
+  }
+  static constexpr int64_t Sums(int64_t cols) {
+    return (cols / kShortBlock + kPadding + 3) / 4 * 4;
+  }
+  static size_t SharedBytes(int64_t cols) {
+    return sizeof(float) *
+           static_cast<size_t>(Words(cols) + Scales(cols) + Sums(cols));
+  }
+  SLUICE_DEVICE TokenRow(Block& block, int64_t cols)
+      : codes(block.Allocate<uint32_t>(Words(cols))),
+        scales(block.Allocate<float>(Scales(cols))),
+        sums(block.Allocate<int32_t>(Sums(cols))) {}
+};
+
+// Takes a row, which kernels before write, to shared memory. A warp has runs of
+// kRun elements, a lane kSpan quads of a run.
+template <int kElements, int kThreads>
+class TokenRowTaker {
+ public:
+  static constexpr int kWarps = kThreads / kWarpLanes;
+  static constexpr int kSpan = kElements == kLongBlock ? 2 : 1;
+  static constexpr int kRun = kSpan * 4 * kWarpLanes;
+  static constexpr int kOwn = 4;  // quads of a thread at once
+  // Columns of a row that is normed, at most.
+  static constexpr int kMostNormed = kOwn / kSpan * kWarps * kRun;
+  using Row = TokenRow<kElements>;
+
+  // Asks for the norm's weights.
+  SLUICE_DEVICE TokenRowTaker(Block& block, const TokenRowArgs& args)
+      : block_(block), args_(args) {
+    if (args.norm != nullptr) Load(args.norm, 0, weights_);
+  }
+  // All threads call. `room`: the row's floats, if there is a norm, and one
+  // more. Returns whether the thread's elements are finite.
+  SLUICE_DEVICE bool Take(const Row& row, const Shared<float>& room) {
+    for (int i = block_.thread(); i < Row::kPadding * 8; i += kThreads) {
+      row.codes.Set(args_.cols / 4 + i, 0);
+    }
+    if (block_.thread() < Row::kPadding) {
+      row.scales.Set(args_.cols / kElements + block_.thread(), 0.0f);
+      row.sums.Set(args_.cols / kShortBlock + block_.thread(), 0);
+    }
+    block_.WaitForInputs();
+    Quad own[kOwn];
+    bool finite = true;
+    if (args_.norm != nullptr) {
+      Load(args_.x, 0, own);
+      Norm(room, own);
+      return Quantize(row, 0, own);
+    }
+    for (int begin = 0; begin < args_.cols; begin += kMostNormed) {
+      Load(args_.x, begin, own);
+      finite = Quantize(row, begin, own) && finite;
+    }
+    return finite;
+  }
+
+ private:
+  // The column of the thread's quad j from column `begin` on.
+  SLUICE_DEVICE int ColumnOf(int begin, int j) const {
+    return begin + (j / kSpan * kWarps + block_.warp()) * kRun +
+           (j % kSpan * kWarpLanes + block_.lane()) * 4;
+  }
+  SLUICE_DEVICE void Load(const float* from, int begin,
+                          Quad (&own)[kOwn]) const {
+    SLUICE_UNROLL
+    for (int j = 0; j < kOwn; ++j) {
+      const int column = ColumnOf(begin, j);
+      own[j] = {};
+      if (column < args_.cols) own[j] = LoadQuad(from + column);
+    }
+  }
+  // RmsNorm of the row, of which the thread has `own`.
+  SLUICE_DEVICE void Norm(const Shared<float>& room, Quad (&own)[kOwn]) {
+    SLUICE_UNROLL
+    for (int j = 0; j < kOwn; ++j) {
+      const int column = ColumnOf(0, j);
+      if (column < args_.cols) StoreQuad(room, column, own[j]);
+    }
+    block_.Sync();
+    if (block_.warp() == 0) {
+      const float lane = block_.lane() < 16
+                             ? SquaresOfLane(block_, room, args_.cols, 0.0f)
+                             : 0.0f;
+      const float mean =
+          SumLanes(block_, lane) / static_cast<float>(args_.cols);
+      if (block_.lane() == 0) {
+        room.Set(args_.cols, 1.0f / SquareRoot(mean + args_.eps));
+      }
+    }
+    block_.Sync();
+    const float scale = room.Get(args_.cols);
+    SLUICE_UNROLL
+    for (int j = 0; j < kOwn; ++j) {
+      SLUICE_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        own[j].values[i] = own[j].values[i] * scale * weights_[j].values[i];
+      }
+    }
+  }
+  // Quantizes the thread's quads, with others of its warp.
+  SLUICE_DEVICE bool Quantize(const Row& row, int begin,
+                              const Quad (&own)[kOwn]) {
+    bool finite = true;
+    SLUICE_UNROLL
+    for (int j = 0; j < kOwn; j += kSpan) {
+      // Whole warps have nothing.
+      if (ColumnOf(begin, j) - 4 * block_.lane() >= args_.cols) break;
+      int32_t largest = 0;
+      SLUICE_UNROLL
+      for (int i = 0; i < 4 * kSpan; ++i) {
+        const int32_t one = MagnitudeOf(own[j + i / 4].values[i % 4]);
+        largest = one > largest ? one : largest;
+      }
+      const EightBits bits = EightBitsOf(LargestOfBlock(largest));
+      finite = bits.finite && finite;
+      SLUICE_UNROLL
+      for (int k = j; k < j + kSpan; ++k) {
+        Store(row, ColumnOf(begin, k), own[k], bits);
+      }
+    }
+    return finite;
+  }
+  SLUICE_DEVICE int32_t LargestOfBlock(int32_t largest) {
+    if constexpr (kElements == kLongBlock) {
+      return static_cast<int32_t>(block_.Most(static_cast<uint32_t>(largest)));
+    } else {
+      SLUICE_UNROLL
+      for (int mask = 4; mask > 0; mask /= 2) {
+        const int32_t other = block_.ShuffleXor(largest, mask);
+        largest = other > largest ? other : largest;
+      }
+      return largest;
+    }
+  }
+  // Stores a quad; eight lanes have a sum, and those of a block its scale.
+  // Size: a quad, its place and its scale.
+  SLUICE_DEVICE void Store(const Row& row, int column, const Quad& own,
+                           const EightBits& bits) {
+    uint32_t word = 0;
+    int32_t sum = 0;
+    SLUICE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const int32_t code = bits.Code(own.values[i]);
+      word |= (static_cast<uint32_t>(code) & 0xFFu) << (8 * i);
+      sum += code;
+    }
+    SLUICE_UNROLL
+    for (int mask = 4; mask > 0; mask /= 2) {
+      sum += block_.ShuffleXor(sum, mask);
+    }
+    if (column >= args_.cols) return;
+    row.codes.Set(column / 4, word);
+    if (column % kShortBlock == 0) row.sums.Set(column / kShortBlock, sum);
+    if (column % kElements == 0) row.scales.Set(column / kElements, bits.scale);
+  }
+
+  Block& block_;
+  const TokenRowArgs& args_;
+  Quad weights_[kOwn] = {};
+};
+
+}  // namespace sluice::kernels::cuda
+
+#endif  // SLUICE_KERNELS_CUDA_TOKEN_ROW_H_
