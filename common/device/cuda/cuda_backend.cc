@@ -53,6 +53,14 @@ const float* Floats(const void* vector) {
 Matrix Columns(Matrix x, int64_t begin, int64_t cols) {
   return {x.data + begin, x.rows, cols, x.stride};
 }
+NormedRow RowOf(const DeviceMatrix& x, const NormSpec& norm) {
+  return {View(x), Floats(norm.weight), norm.eps};
+}
+void NormHeads(cuda::Stream stream, const AttentionSpec& spec,
+               const NormSpec& norm, Matrix x) {
+  if (norm.weight == nullptr) return;
+  cuda::RmsNormHeads(stream, x, spec.head_dim, Floats(norm.weight), norm.eps);
+}
 
 // Tokens whose attention is computed at once, and floats that they need. Those
 // rise with the chunks of a token, as StepShapes has it.
@@ -259,6 +267,10 @@ class CudaBackend final : public Backend {
 
   void Linear(DeviceMatrix x, const NormSpec& norm, const Weight& weight,
               const void* bias, DeviceMatrix y) override {
+    if (products_.MultiplyNormed(RowOf(x, norm), weight, Floats(bias),
+                                 View(y))) {
+      return;
+    }
     products_.Multiply(Normed(x, norm), weight, Floats(bias), View(y));
   }
 
@@ -266,11 +278,12 @@ class CudaBackend final : public Backend {
   void GatedLinear(DeviceMatrix x, const NormSpec& norm, const Weight& weight,
                    const Activation& activation, DeviceMatrix both,
                    DeviceMatrix y) override {
-    const ConstMatrix in = Normed(x, norm);
-    if (y.cols * 2 == weight.rows &&
-        products_.MultiplyGated(in, weight, activation, View(y))) {
+    if (products_.MultiplyNormedGated(RowOf(x, norm), weight, activation,
+                                      View(y))) {
       return;
     }
+    const ConstMatrix in = Normed(x, norm);
+    if (products_.MultiplyGated(in, weight, activation, View(y))) return;
     products_.Multiply(in, weight, /*bias=*/nullptr, View(both));
     Gate(activation, both, y);
   }
@@ -282,8 +295,8 @@ class CudaBackend final : public Backend {
     const int64_t kv_cols = spec.num_kv_heads * spec.head_dim;
     const Matrix all = View(qkv);
     const Matrix k = Columns(all, q_cols, kv_cols);
-    NormHeads(spec, q_norm, Columns(all, 0, q_cols));
-    NormHeads(spec, k_norm, k);
+    NormHeads(stream_, spec, q_norm, Columns(all, 0, q_cols));
+    NormHeads(stream_, spec, k_norm, k);
     if (kv_type_ != kernels::WeightType::kQ8_0) {
       return cuda::RopeStoreKv(stream_, all,
                                {spec.num_heads, inputs_.rope_style(spec.rope),
@@ -535,11 +548,6 @@ class CudaBackend final : public Backend {
     const Matrix normed = Scratch(x.rows, x.cols);
     RmsNorm(View(x), norm, normed);
     return normed;
-  }
-  void NormHeads(const AttentionSpec& spec, const NormSpec& norm, Matrix x) {
-    if (norm.weight == nullptr) return;
-    cuda::RmsNormHeads(stream_, x, spec.head_dim, Floats(norm.weight),
-                       norm.eps);
   }
   // Returns packed rows that the next operation may reuse, of the largest
   // step at once.

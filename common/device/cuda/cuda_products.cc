@@ -59,12 +59,70 @@ void CudaProducts::Multiply(ConstMatrix x, const Weight& w, const float* bias,
       kernels::cuda::MatMul(runtime_.stream(), x, view.plain, own_bias, out);
       continue;
     }
+    kernels::cuda::TokenProduct alone;
+    alone.x = x;
+    alone.bias = own_bias;
+    alone.y = out;
+    if (TakesToken(part, w.cols, alone)) {
+      kernels::cuda::StartTokenProduct(runtime_.stream(), alone);
+      continue;
+    }
     view.blocks.rows = rows;
     const int32_t block = kernels::ActivationBlock(view.blocks.format);
     if (quantized.rows.block != block) quantized = Quantize(x, block);
     kernels::cuda::BlockMatMul(runtime_.stream(), quantized, view.blocks,
                                own_bias, out);
   }
+}
+
+bool CudaProducts::TakesToken(const WeightPart& part, int64_t cols,
+                              kernels::cuda::TokenProduct& product) const {
+  // Fast norms have another order of sums.
+  if (product.x.rows != 1 || HasTiles(part.type) ||
+      (fast_ && product.norm != nullptr)) {
+    return false;
+  }
+  const kernels::ExpertWeight view = ViewOf(part, cols);
+  if (view.is_plain()) return false;
+  product.w = view.blocks;
+  product.w.rows = product.y.cols * (product.gate == nullptr ? 1 : 2);
+  return kernels::cuda::HasTokenProduct(runtime_.stream(), product);
+}
+
+bool CudaProducts::MultiplyNormed(const NormedRow& x, const Weight& w,
+                                  const float* bias, Matrix y) {
+  for (const bool starts : {false, true}) {
+    int64_t begin = 0;
+    for (const WeightPart& part : w.parts) {
+      const int64_t rows = std::min(part.rows, y.cols - begin);
+      if (rows <= 0) continue;
+      kernels::cuda::TokenProduct product;
+      product.x = x.x;
+      product.norm = x.weight;
+      product.eps = x.eps;
+      if (bias != nullptr) product.bias = bias + begin;
+      product.y = {y.data + begin, y.rows, rows, y.stride};
+      begin += rows;
+      if (!TakesToken(part, w.cols, product)) return false;
+      if (starts) kernels::cuda::StartTokenProduct(runtime_.stream(), product);
+    }
+  }
+  return true;
+}
+
+bool CudaProducts::MultiplyNormedGated(const NormedRow& x, const Weight& w,
+                                       const kernels::Activation& activation,
+                                       Matrix y) {
+  if (w.parts.size() != 1 || w.rows != 2 * y.cols) return false;
+  kernels::cuda::TokenProduct product;
+  product.x = x.x;
+  product.norm = x.weight;
+  product.eps = x.eps;
+  product.gate = &activation;
+  product.y = y;
+  if (!TakesToken(w.parts[0], w.cols, product)) return false;
+  kernels::cuda::StartTokenProduct(runtime_.stream(), product);
+  return true;
 }
 
 void CudaProducts::MultiplySharded(ConstMatrix x, const Weight& w,
@@ -92,17 +150,30 @@ bool CudaProducts::IsTiled(const Weight& w) const {
 bool CudaProducts::AddSharded(ConstMatrix x, const Weight& w,
                               const kernels::ShardedCols& shards,
                               const float* bias, Matrix y) {
-  return IsTiled(w) && kernels::cuda::TileAddSharded(
-                           runtime_.stream(), x, TileView(w.parts[0], w.cols),
-                           shards, bias, y, tile_memory_);
+  if (w.parts.size() != 1) return false;
+  if (IsTiled(w)) {
+    return kernels::cuda::TileAddSharded(runtime_.stream(), x,
+                                         TileView(w.parts[0], w.cols), shards,
+                                         bias, y, tile_memory_);
+  }
+  kernels::cuda::TokenProduct product;
+  product.x = x;
+  product.bias = bias;
+  product.adds = true;
+  product.shards = shards;
+  product.y = y;
+  if (!TakesToken(w.parts[0], w.cols, product)) return false;
+  kernels::cuda::StartTokenProduct(runtime_.stream(), product);
+  return true;
 }
 
 bool CudaProducts::MultiplyGated(ConstMatrix x, const Weight& w,
                                  const kernels::Activation& activation,
                                  Matrix y) {
-  return IsTiled(w) && kernels::cuda::TileGatedMatMul(
-                           runtime_.stream(), x, TileView(w.parts[0], w.cols),
-                           activation, y, tile_memory_);
+  return IsTiled(w) && w.rows == 2 * y.cols &&
+         kernels::cuda::TileGatedMatMul(runtime_.stream(), x,
+                                        TileView(w.parts[0], w.cols),
+                                        activation, y, tile_memory_);
 }
 
 void CudaProducts::Embed(const Weight& table, const int32_t* ids, Matrix y) {

@@ -6,11 +6,19 @@
 
 #include "common/device/cuda/cuda_memory.h"
 #include "common/device/weight.h"
+#include "kernels/cuda/block_token.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/tile_products.h"
 #include "kernels/elementwise.h"
 
 namespace sluice {
+
+// A norm's operands.
+struct NormedRow {
+  kernels::ConstMatrix x;
+  const float* weight = nullptr;  // null: x is what is multiplied
+  float eps = 0;
+};
 
 // WeightProducts of cpu/weight_products.h on a device: the same products of
 // the same parts, on the runtime's stream, with the same bits or, where a fast
@@ -36,6 +44,14 @@ class CudaProducts {
   // bias may be null.
   void Multiply(kernels::ConstMatrix x, const Weight& w, const float* bias,
                 kernels::Matrix y);
+  // The same of a token alone, y = RmsNorm(x) w^T + bias, and y = the
+  // activation of RmsNorm(x) w^T, at once. False, and nothing is done, where
+  // there is no such kernel.
+  bool MultiplyNormed(const NormedRow& x, const Weight& w, const float* bias,
+                      kernels::Matrix y);
+  bool MultiplyNormedGated(const NormedRow& x, const Weight& w,
+                           const kernels::Activation& activation,
+                           kernels::Matrix y);
   // As kernels::MatMulSharded. Bounds are multiples of the type's cut unit.
   void MultiplySharded(kernels::ConstMatrix x, const Weight& w,
                        const kernels::ShardedCols& shards,
@@ -56,6 +72,10 @@ class CudaProducts {
  private:
   // Whether the weight is one part, in tiles.
   bool IsTiled(const Weight& w) const;
+  // Whether `product` with the part of a weight of `cols` columns has a kernel
+  // for a token alone; that product, of as many rows as y has columns.
+  bool TakesToken(const WeightPart& part, int64_t cols,
+                  kernels::cuda::TokenProduct& product) const;
   kernels::WeightView TileView(const WeightPart& part, int64_t cols) const;
   kernels::cuda::FlaggedRows Quantize(kernels::ConstMatrix x, int32_t block);
 
