@@ -25,12 +25,16 @@ constexpr int32_t kPrefetchedBytes = 64 * 1024;
 template <BlockFormat kFormat>
 struct BlockTokenKernel {
   using Unit = BlockUnit<kFormat>;
-  static constexpr int kWarps = 16;  // that multiply
+  static constexpr int kWarps = 15;  // that multiply
   static constexpr int kThreads = (kWarps + 1) * kWarpLanes;
-  // Units of a warp that are on their way, within half of a block's memory.
+  // Units of a warp that are on their way, within half of a multiprocessor's
+  // memory if that is enough.
   static constexpr int kUnitBytes = Unit::kWords * int{sizeof(uint32_t)};
   static constexpr int kStages =
-      3 * kWarps * kUnitBytes <= 112 * 1024 && Unit::kBlocks == 1 ? 3 : 2;
+      3 * kWarps * kUnitBytes <= 96 * 1024 && Unit::kBlocks == 1 ? 3 : 2;
+  // Then registers are for two blocks: the next product's begins meanwhile.
+  static constexpr int kLeastBlocks =
+      kStages * kWarps * kUnitBytes <= 96 * 1024 ? 2 : 1;
   static constexpr bool kWaitsItself = true;
   using Args = BlockTokenArgs;
   using Row = TokenRow<Unit::kElements>;
@@ -104,9 +108,8 @@ struct BlockTokenKernel {
     const bool adds = block.warp() == kWarps;
     Cursor copied = {0, 0};
     copied.Advance(block.warp(), work.units);
-    Cursor own = copied;
     if (adds) {
-      Prefetch(block, work);
+      Prefetch(block, work, a.row);
     } else {
       SLUICE_UNROLL
       for (int s = 0; s < kStages; ++s) CopyNext(block, work, words, s, copied);
@@ -123,6 +126,8 @@ struct BlockTokenKernel {
       }
       return;
     }
+    Cursor own = {0, 0};
+    own.Advance(block.warp(), work.units);
     int stage = 0;
     for (int32_t pass = 0; pass < passes; ++pass) {
       block.template WaitCopies<kStages - 1>();
@@ -152,9 +157,13 @@ struct BlockTokenKernel {
     block.CommitCopies();
     next.Advance(kWarps, work.units);
   }
-  // Asks for what comes behind the first units of all warps.
-  static SLUICE_DEVICE void Prefetch(Block& block, const Work& work) {
+  // Asks for what comes behind the first units of all warps, and for the norm.
+  static SLUICE_DEVICE void Prefetch(Block& block, const Work& work,
+                                     const TokenRowArgs& row) {
     if (block.lane() != 0) return;
+    if (row.norm != nullptr) {
+      block.Prefetch(row.norm, row.cols * int{sizeof(float)});
+    }
     Cursor at = {0, 0};
     at.Advance(kStages * kWarps, work.units);
     for (int32_t left = kPrefetchedBytes; left > 0 && work.Has(at);) {
@@ -240,9 +249,6 @@ BlockTokenArgs ArgsOf(const TokenProduct& product) {
 template <BlockFormat kFormat>
 bool Fits(Stream stream, const TokenProduct& product) {
   using Kernel = BlockTokenKernel<kFormat>;
-  if (product.norm != nullptr && product.w.cols > Kernel::Taker::kMostNormed) {
-    return false;
-  }
   return Kernel::SharedBytes(ArgsOf(product)) <= LimitsOf(stream).shared_bytes;
 }
 template <BlockFormat kFormat>

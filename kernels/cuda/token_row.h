@@ -57,12 +57,12 @@ class TokenRowTaker {
   static constexpr int kWarps = kThreads / kWarpLanes;
   static constexpr int kSpan = kElements == kLongBlock ? 2 : 1;
   static constexpr int kRun = kSpan * 4 * kWarpLanes;
-  static constexpr int kOwn = 4;  // quads of a thread at once
-  // Columns of a row that is normed, at most.
-  static constexpr int kMostNormed = kOwn / kSpan * kWarps * kRun;
+  // Quads of a thread at once, and of a row that is normed.
+  static constexpr int kOwn = 4;
+  static constexpr int kNormed = 2;
   using Row = TokenRow<kElements>;
 
-  // Asks for the norm's weights.
+  // Asks for the norm's first weights.
   SLUICE_DEVICE TokenRowTaker(Block& block, const TokenRowArgs& args)
       : block_(block), args_(args) {
     if (args.norm != nullptr) Load(args.norm, 0, weights_);
@@ -78,41 +78,55 @@ class TokenRowTaker {
       row.sums.Set(args_.cols / kShortBlock + block_.thread(), 0);
     }
     block_.WaitForInputs();
-    Quad own[kOwn];
     bool finite = true;
-    if (args_.norm != nullptr) {
-      Load(args_.x, 0, own);
-      Norm(room, own);
-      return Quantize(row, 0, own);
+    if (args_.norm == nullptr) {
+      for (int begin = 0; begin < args_.cols; begin += BatchOf(kOwn)) {
+        Quad own[kOwn];
+        Load(args_.x, begin, own);
+        finite = Quantize(row, begin, own) && finite;
+      }
+      return finite;
     }
-    for (int begin = 0; begin < args_.cols; begin += kMostNormed) {
-      Load(args_.x, begin, own);
-      finite = Quantize(row, begin, own) && finite;
+    const float scale = ScaleOf(room);
+    for (int begin = 0; begin < args_.cols; begin += BatchOf(kNormed)) {
+      if (begin > 0) Load(args_.norm, begin, weights_);
+      Quad normed[kNormed];
+      LoadNormed(room, begin, scale, normed);
+      finite = Quantize(row, begin, normed) && finite;
     }
     return finite;
   }
 
  private:
+  // Columns that all threads have at once.
+  static constexpr SLUICE_DEVICE int BatchOf(int quads) {
+    return quads / kSpan * kWarps * kRun;
+  }
   // The column of the thread's quad j from column `begin` on.
   SLUICE_DEVICE int ColumnOf(int begin, int j) const {
     return begin + (j / kSpan * kWarps + block_.warp()) * kRun +
            (j % kSpan * kWarpLanes + block_.lane()) * 4;
   }
+  template <int kCount>
   SLUICE_DEVICE void Load(const float* from, int begin,
-                          Quad (&own)[kOwn]) const {
+                          Quad (&own)[kCount]) const {
     SLUICE_UNROLL
-    for (int j = 0; j < kOwn; ++j) {
+    for (int j = 0; j < kCount; ++j) {
       const int column = ColumnOf(begin, j);
       own[j] = {};
       if (column < args_.cols) own[j] = LoadQuad(from + column);
     }
   }
-  // RmsNorm of the row, of which the thread has `own`.
-  SLUICE_DEVICE void Norm(const Shared<float>& room, Quad (&own)[kOwn]) {
-    SLUICE_UNROLL
-    for (int j = 0; j < kOwn; ++j) {
-      const int column = ColumnOf(0, j);
-      if (column < args_.cols) StoreQuad(room, column, own[j]);
+  // Puts the row into `room`. Returns what RmsNorm multiplies it by.
+  SLUICE_DEVICE float ScaleOf(const Shared<float>& room) {
+    for (int begin = 0; begin < args_.cols; begin += BatchOf(kOwn)) {
+      Quad own[kOwn];
+      Load(args_.x, begin, own);
+      SLUICE_UNROLL
+      for (int j = 0; j < kOwn; ++j) {
+        const int column = ColumnOf(begin, j);
+        if (column < args_.cols) StoreQuad(room, column, own[j]);
+      }
     }
     block_.Sync();
     if (block_.warp() == 0) {
@@ -126,21 +140,30 @@ class TokenRowTaker {
       }
     }
     block_.Sync();
-    const float scale = room.Get(args_.cols);
+    return room.Get(args_.cols);
+  }
+  // The thread's quads of the normed row. Size: where they are, and the norm.
+  SLUICE_DEVICE void LoadNormed(const Shared<float>& room, int begin,
+                                float scale, Quad (&own)[kNormed]) const {
     SLUICE_UNROLL
-    for (int j = 0; j < kOwn; ++j) {
+    for (int j = 0; j < kNormed; ++j) {
+      const int column = ColumnOf(begin, j);
+      own[j] = {};
+      if (column >= args_.cols) continue;
+      const Quad x = LoadQuad(room, column);
       SLUICE_UNROLL
       for (int i = 0; i < 4; ++i) {
-        own[j].values[i] = own[j].values[i] * scale * weights_[j].values[i];
+        own[j].values[i] = x.values[i] * scale * weights_[j].values[i];
       }
     }
   }
   // Quantizes the thread's quads, with others of its warp.
+  template <int kCount>
   SLUICE_DEVICE bool Quantize(const Row& row, int begin,
-                              const Quad (&own)[kOwn]) {
+                              const Quad (&own)[kCount]) {
     bool finite = true;
     SLUICE_UNROLL
-    for (int j = 0; j < kOwn; j += kSpan) {
+    for (int j = 0; j < kCount; j += kSpan) {
       // Whole warps have nothing.
       if (ColumnOf(begin, j) - 4 * block_.lane() >= args_.cols) break;
       int32_t largest = 0;
@@ -194,7 +217,7 @@ class TokenRowTaker {
 
   Block& block_;
   const TokenRowArgs& args_;
-  Quad weights_[kOwn] = {};
+  Quad weights_[kNormed] = {};
 };
 
 }  // namespace sluice::kernels::cuda
