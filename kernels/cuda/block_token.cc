@@ -57,7 +57,7 @@ struct BlockTokenKernel {
 
   // A warp's unit: of the block's group `group`, and its number there.
   struct Cursor {
-    int32_t group;
+    uint32_t group;
     int32_t unit;
     SLUICE_DEVICE void Advance(int32_t by, int32_t units) {
       for (unit += by; unit >= units; unit -= units) ++group;
@@ -84,7 +84,7 @@ struct BlockTokenKernel {
     SLUICE_DEVICE int32_t BlockOf(const Cursor& at) const {
       return begin + at.unit * Unit::kBlocks;
     }
-    SLUICE_DEVICE const uint8_t* GroupAt(int32_t group) const {
+    SLUICE_DEVICE const uint8_t* GroupAt(uint32_t group) const {
       return packed +
              static_cast<int64_t>(groups.Of(group)) * blocks * Unit::T::kBytes;
     }
@@ -92,7 +92,8 @@ struct BlockTokenKernel {
       return {GroupAt(at.group), BlockOf(at), end - 1};
     }
     SLUICE_DEVICE int32_t passes() const {
-      return (groups.count() * units + kWarps - 1) / kWarps;
+      return (static_cast<int32_t>(groups.count()) * units + kWarps - 1) /
+             kWarps;
     }
   };
 
@@ -225,7 +226,11 @@ struct BlockTokenKernel {
 BlockTokenArgs ArgsOf(const TokenProduct& product) {
   const BlockWeight& w = product.w;
   BlockTokenArgs args = {};
-  args.row = {product.x.data, product.norm, static_cast<int32_t>(w.cols),
+  args.row = {product.x.data,
+              product.norm,
+              product.rows,
+              product.x.stride,
+              static_cast<int32_t>(w.cols),
               product.eps};
   args.packed = w.packed;
   args.bias = product.bias;
@@ -254,10 +259,13 @@ bool Fits(Stream stream, const TokenProduct& product) {
 template <BlockFormat kFormat>
 void Start(Stream stream, const TokenProduct& product) {
   using Kernel = BlockTokenKernel<kFormat>;
-  const BlockTokenArgs args = ArgsOf(product);
-  const int64_t blocks =
-      std::min<int64_t>(TokenGroups::Outputs(args),
-                        std::max(LimitsOf(stream).multiprocessors, 1));
+  BlockTokenArgs args = ArgsOf(product);
+  const uint32_t groups = TokenGroups::Outputs(args);
+  const auto blocks = std::min(
+      groups,
+      static_cast<uint32_t>(std::max(LimitsOf(stream).multiprocessors, 1)));
+  args.each = groups / blocks;
+  args.more = groups % blocks;
   Launch<Kernel>(stream, blocks, Kernel::SharedBytes(args), args);
 }
 
@@ -302,7 +310,7 @@ bool HasTokenProduct(Stream stream, const TokenProduct& product) {
   const BlockWeight& w = product.w;
   const ShardedCols& shards = product.shards;
   SLUICE_CHECK(product.x.cols == w.cols);
-  if (product.x.rows != 1 || w.rows == 0 || !HasQuads(product.x)) return false;
+  if (product.y.rows != 1 || w.rows == 0 || !HasQuads(product.x)) return false;
   if (product.norm != nullptr && !HasQuads({product.norm, 1, w.cols, w.cols})) {
     return false;
   }

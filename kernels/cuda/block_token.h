@@ -15,7 +15,9 @@ namespace sluice::kernels::cuda {
 // one after the other, bit for bit, in one launch. All memory but `shards` is
 // the device's.
 struct TokenProduct {
-  ConstMatrix x;                // [1, w.cols]
+  ConstMatrix x;  // [1, w.cols]
+  const int32_t* rows =
+      nullptr;                  // x is [.., w.cols], of which rows[0] is taken
   const float* norm = nullptr;  // of x, with `eps`; null: none
   float eps = 0;
   BlockWeight w;

@@ -26,6 +26,8 @@ struct BlockTokenArgs {
   int32_t gated;
   int32_t clamped;  // what it is gated with
   float limit;
+  uint32_t each;   // groups of outputs of every block
+  uint32_t more;   // blocks that have one more
   int32_t unused;  // no bytes between members: see LaunchList
   ShardArgs shards;
 };
@@ -35,28 +37,28 @@ struct BlockTokenArgs {
 class TokenGroups {
  public:
   SLUICE_DEVICE TokenGroups(const Block& block, const BlockTokenArgs& a)
-      : index_(static_cast<int32_t>(block.index())),
-        step_(static_cast<int32_t>(block.count())),
-        gated_(a.gated != 0),
+      : index_(static_cast<uint32_t>(block.index())),
+        step_(static_cast<uint32_t>(block.count())),
+        gated_(a.gated != 0 ? 1 : 0),
         outputs_(Outputs(a)),
-        count_((outputs_ - index_ + step_ - 1) / step_ * (gated_ ? 2 : 1)) {}
+        count_((a.each + (index_ < a.more ? 1 : 0)) << gated_) {}
   // Groups of outputs.
-  static constexpr SLUICE_DEVICE int32_t Outputs(const BlockTokenArgs& a) {
-    return (a.rows + kGroupRows - 1) / kGroupRows / (a.gated != 0 ? 2 : 1);
+  static constexpr SLUICE_DEVICE uint32_t Outputs(const BlockTokenArgs& a) {
+    return (static_cast<uint32_t>(a.rows) + kGroupRows - 1) / kGroupRows >>
+           (a.gated != 0 ? 1 : 0);
   }
-  SLUICE_DEVICE int32_t count() const { return count_; }
+  SLUICE_DEVICE uint32_t count() const { return count_; }
   // The block's group n.
-  SLUICE_DEVICE int32_t Of(int32_t n) const {
-    if (!gated_) return index_ + n * step_;
-    return index_ + n / 2 * step_ + n % 2 * outputs_;
+  SLUICE_DEVICE uint32_t Of(uint32_t n) const {
+    return index_ + (n >> gated_) * step_ + (n & gated_) * outputs_;
   }
 
  private:
-  int32_t index_;
-  int32_t step_;
-  bool gated_;
-  int32_t outputs_;
-  int32_t count_;
+  uint32_t index_;
+  uint32_t step_;
+  uint32_t gated_;
+  uint32_t outputs_;
+  uint32_t count_;
 };
 
 // What a warp does that adds the terms of a block's units, pass after pass, and
@@ -105,8 +107,8 @@ class BlockTokenSums {
   }
 
  private:
-  SLUICE_DEVICE int32_t RowOf(int32_t n) const {
-    return groups_.Of(n) * kGroupRows + row_;
+  SLUICE_DEVICE int32_t RowOf(uint32_t n) const {
+    return static_cast<int32_t>(groups_.Of(n)) * kGroupRows + row_;
   }
   // What an output is added to comes while its terms are added.
   SLUICE_DEVICE void BeginGroup() {
@@ -124,8 +126,8 @@ class BlockTokenSums {
     const int32_t end = b_ + count;
     while (shard_ < a_.shards.num_shards) {
       const int32_t begin = a_.shards.bounds[shard_];
-      const int32_t first = begin > b_ ? begin : b_;
       const int32_t bound = a_.shards.bounds[shard_ + 1];
+      const int32_t first = begin > b_ ? begin : b_;
       const int32_t own = (bound < end ? bound : end) - first;
       if (own > 0) {
         BlockTerms<Unit::kTerms, kSlotFloats>::Add(
@@ -179,7 +181,7 @@ class BlockTokenSums {
   const int row_;  // of a group
   bool finite_ = true;
   // The group at hand, its next block, the lane's shard and the sum of that.
-  int32_t group_ = 0;
+  uint32_t group_ = 0;
   int32_t b_ = 0;
   int32_t shard_ = 0;
   float sum_ = 0.0f;

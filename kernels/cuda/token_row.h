@@ -15,9 +15,11 @@ namespace sluice::kernels::cuda {
 
 // A row of floats, and the norm that comes before: y = RmsNorm(x), or x.
 struct TokenRowArgs {
-  const float* x;     // [cols], 16-byte aligned
-  const float* norm;  // the same, or null
-  int32_t cols;       // a multiple of the blocks' elements
+  const float* x;       // [cols], 16-byte aligned
+  const float* norm;    // the same, or null
+  const int32_t* rows;  // x is row rows[0] of what begins there; or null
+  int64_t stride;       // of those rows
+  int32_t cols;         // a multiple of the blocks' elements
   float eps;
 };
 
@@ -64,7 +66,10 @@ class TokenRowTaker {
 
   // Asks for the norm's first weights.
   SLUICE_DEVICE TokenRowTaker(Block& block, const TokenRowArgs& args)
-      : block_(block), args_(args) {
+      : block_(block),
+        args_(args),
+        x_(args.rows == nullptr ? args.x
+                                : args.x + args.rows[0] * args.stride) {
     if (args.norm != nullptr) Load(args.norm, 0, weights_);
   }
   // All threads call. `room`: the row's floats, if there is a norm, and one
@@ -82,7 +87,7 @@ class TokenRowTaker {
     if (args_.norm == nullptr) {
       for (int begin = 0; begin < args_.cols; begin += BatchOf(kOwn)) {
         Quad own[kOwn];
-        Load(args_.x, begin, own);
+        Load(x_, begin, own);
         finite = Quantize(row, begin, own) && finite;
       }
       return finite;
@@ -121,7 +126,7 @@ class TokenRowTaker {
   SLUICE_DEVICE float ScaleOf(const Shared<float>& room) {
     for (int begin = 0; begin < args_.cols; begin += BatchOf(kOwn)) {
       Quad own[kOwn];
-      Load(args_.x, begin, own);
+      Load(x_, begin, own);
       SLUICE_UNROLL
       for (int j = 0; j < kOwn; ++j) {
         const int column = ColumnOf(begin, j);
@@ -217,6 +222,7 @@ class TokenRowTaker {
 
   Block& block_;
   const TokenRowArgs& args_;
+  const float* const x_;
   Quad weights_[kNormed] = {};
 };
 

@@ -54,7 +54,7 @@ Matrix Columns(Matrix x, int64_t begin, int64_t cols) {
   return {x.data + begin, x.rows, cols, x.stride};
 }
 NormedRow RowOf(const DeviceMatrix& x, const NormSpec& norm) {
-  return {View(x), Floats(norm.weight), norm.eps};
+  return {View(x), nullptr, Floats(norm.weight), norm.eps};
 }
 void NormHeads(cuda::Stream stream, const AttentionSpec& spec,
                const NormSpec& norm, Matrix x) {
@@ -458,16 +458,18 @@ class CudaBackend final : public Backend {
 
   void Logits(DeviceMatrix x, int32_t begin, const NormSpec& norm,
               const Weight& head, const LogitsOut& out) override {
-    const Matrix normed = Scratch(out.own.rows, x.cols);
-    const int32_t* const rows = inputs_.logits_rows() + begin;
-    if (fast_) {
-      cuda::TileRmsNorm(stream_, View(x), rows, Floats(norm.weight), norm.eps,
-                        normed);
-    } else {
-      cuda::TakeRows(stream_, View(x), rows, normed);
-      RmsNorm(normed, norm, normed);
+    NormedRow in = RowOf(x, norm);
+    in.rows = inputs_.logits_rows() + begin;
+    if (!products_.MultiplyNormed(in, head, nullptr, View(out.own))) {
+      const Matrix normed = Scratch(out.own.rows, x.cols);
+      if (fast_) {
+        cuda::TileRmsNorm(stream_, in.x, in.rows, in.weight, in.eps, normed);
+      } else {
+        cuda::TakeRows(stream_, in.x, in.rows, normed);
+        RmsNorm(normed, norm, normed);
+      }
+      products_.Multiply(normed, head, /*bias=*/nullptr, View(out.own));
     }
-    products_.Multiply(normed, head, /*bias=*/nullptr, View(out.own));
     communicator_->GatherColumns(View(out.own), out.first_column,
                                  View(out.all));
   }

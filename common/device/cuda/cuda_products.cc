@@ -78,7 +78,7 @@ void CudaProducts::Multiply(ConstMatrix x, const Weight& w, const float* bias,
 bool CudaProducts::TakesToken(const WeightPart& part, int64_t cols,
                               kernels::cuda::TokenProduct& product) const {
   // Fast norms have another order of sums.
-  if (product.x.rows != 1 || HasTiles(part.type) ||
+  if (product.y.rows != 1 || HasTiles(part.type) ||
       (fast_ && product.norm != nullptr)) {
     return false;
   }
@@ -98,6 +98,7 @@ bool CudaProducts::MultiplyNormed(const NormedRow& x, const Weight& w,
       if (rows <= 0) continue;
       kernels::cuda::TokenProduct product;
       product.x = x.x;
+      product.rows = x.rows;
       product.norm = x.weight;
       product.eps = x.eps;
       if (bias != nullptr) product.bias = bias + begin;

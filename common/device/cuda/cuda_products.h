@@ -13,9 +13,10 @@
 
 namespace sluice {
 
-// A norm's operands.
+// A norm's operands, a row each.
 struct NormedRow {
   kernels::ConstMatrix x;
+  const int32_t* rows = nullptr;  // the device's: of x, in order; null: all
   const float* weight = nullptr;  // null: x is what is multiplied
   float eps = 0;
 };

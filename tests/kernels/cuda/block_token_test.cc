@@ -1,6 +1,8 @@
 #include "kernels/cuda/block_token.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -234,6 +236,25 @@ TEST(CudaTokenProductsTest, ABlockMayHaveAllGroups) {
   }
 }
 
+TEST(CudaTokenProductsTest, TheRowMayBeOneOfMany) {
+  const Tried tried = {.rows = 19, .blocks = 9, .norm = true};
+  const Operands operands(tried);
+  const std::vector<float> row = operands.X().values();
+  std::vector<float> rows = RandomFloats(9, 3 * std::ssize(row));
+  std::copy(row.begin(), row.end(), rows.begin() + 2 * std::ssize(row));
+  const OwnedMatrix x(3, std::ssize(row), rows);
+  const int32_t taken = 2;
+  const auto got = BothWays([&](Stream stream) {
+    OwnedMatrix y = operands.Y();
+    TokenProduct product = operands.On(x, y.view());
+    product.rows = &taken;
+    EXPECT_TRUE(HasTokenProduct(stream, product));
+    StartTokenProduct(stream, product);
+    return y.values();
+  });
+  EXPECT_TRUE(SameBits(got, operands.Want()));
+}
+
 TEST(CudaTokenProductsTest, OutputsOfARowThatIsNotFiniteAreNaN) {
   for (const float first : {INFINITY, -INFINITY, NAN}) {
     for (const bool norm : {false, true}) {
@@ -269,7 +290,7 @@ TEST(CudaTokenProductsTest, WhatHasNoKernelIsTold) {
   other.gate = &silu;  // half a group
   EXPECT_FALSE(HasTokenProduct(&machine, other));
   other = whole;
-  other.x.rows = 2;
+  other.y.rows = 2;
   EXPECT_FALSE(HasTokenProduct(&machine, other));
   other = whole;
   other.x.data = x.view().data + 1;
