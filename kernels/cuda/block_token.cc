@@ -32,14 +32,17 @@ struct BlockTokenKernel {
   static constexpr int kUnitBytes = Unit::kWords * int{sizeof(uint32_t)};
   static constexpr int kStages =
       3 * kWarps * kUnitBytes <= 96 * 1024 && Unit::kBlocks == 1 ? 3 : 2;
-  // Then registers are for two blocks: the next product's begins meanwhile.
-  static constexpr int kLeastBlocks =
-      kStages * kWarps * kUnitBytes <= 96 * 1024 ? 2 : 1;
   static constexpr bool kWaitsItself = true;
   using Args = BlockTokenArgs;
   using Row = TokenRow<Unit::kElements>;
   using Taker = TokenRowTaker<Unit::kElements, kThreads>;
   using Sums = BlockTokenSums<Unit, kWarps * Unit::kBlocks>;
+  // With the terms of two passes there may be room for two blocks: then their
+  // registers are for those, too, and the next product's begins meanwhile.
+  static constexpr int kLeastBlocks =
+      kStages * kWarps * kUnitBytes + 2 * Sums::kPassFloats * 4 <= 106 * 1024
+          ? 2
+          : 1;
 
   // Terms of two passes; before those the floats of a row that is normed.
   static constexpr SLUICE_DEVICE int TermFloats(const Args& a) {

@@ -142,16 +142,21 @@ class BlockTokenSums {
   // The shards' sums joined in the tree.
   SLUICE_DEVICE float SumOfShards() const {
     const int32_t count = a_.shards.num_shards;
-    float sums[kMostTokenShards];
+    const auto sum_of = [&](int shard) {
+      return partials_.Get(shard * kGroupRows + row_);
+    };
+    constexpr int kPairs = kMostTokenShards / 2;
+    float sums[kPairs];
     SLUICE_UNROLL
-    for (int i = 0; i < kMostTokenShards; ++i) {
-      if (i < count) sums[i] = partials_.Get(i * kGroupRows + row_);
+    for (int i = 0; i < kPairs; ++i) {
+      if (2 * i < count) sums[i] = sum_of(2 * i);
+      if (2 * i + 1 < count) sums[i] = sums[i] + sum_of(2 * i + 1);
     }
     SLUICE_UNROLL
-    for (int stride = 1; stride < kMostTokenShards; stride *= 2) {
+    for (int stride = 1; stride < kPairs; stride *= 2) {
       SLUICE_UNROLL
-      for (int i = 0; i + stride < kMostTokenShards; i += 2 * stride) {
-        if (i + stride < count) sums[i] = sums[i] + sums[i + stride];
+      for (int i = 0; i + stride < kPairs; i += 2 * stride) {
+        if (2 * (i + stride) < count) sums[i] = sums[i] + sums[i + stride];
       }
     }
     return sums[0];

@@ -81,25 +81,10 @@ struct BlockUnit {
   // last one that one stands there.
   static SLUICE_DEVICE void Copy(Block& block, const UnitPlace& from,
                                  const Shared<uint32_t>& words, int at) {
-    const UnitLane lane(block);
-    const int quad = at + 4 * block.lane();
-    SLUICE_UNROLL
-    for (int j = 0; j < kSubs / 2; ++j) {
-      const int sub = 2 * j + lane.half;
-      const uint8_t* const own = BlockOf(from, sub) + 4 * lane.row;
-      const uint8_t* const low =
-          own + T::kLow + (T::kLong ? sub * (4 * kQuads * 64) : 0);
-      SLUICE_UNROLL
-      for (int v = 0; v < kQuads; ++v) {
-        block.CopyAsync(words, quad + (j * kQuads + v) * kLaneQuads,
-                        WordsAt(low + (lane.part + 4 * v) * 64));
-      }
-      if constexpr (kHigh) {
-        block.CopyAsync(words, quad + kHighAt + j * kLaneQuads,
-                        WordsAt(own + T::kHigh + (T::kLong ? sub * 64 : 0)));
-      }
+    if (T::kLong || from.first + kSubs <= from.last + 1) {
+      return CopyBlocks<true>(block, from, words, at);
     }
-    CopyScales(block, lane, BlockOf(from, lane.sub()), words, at);
+    CopyBlocks<false>(block, from, words, at);
   }
 
   // The token's codes of a unit in operand B's order: its column is the lane's
@@ -161,11 +146,40 @@ struct BlockUnit {
   static SLUICE_DEVICE const uint32_t* WordsAt(const uint8_t* from) {
     return static_cast<const uint32_t*>(static_cast<const void*>(from));
   }
-  // Sub-block `sub`'s block.
-  static SLUICE_DEVICE const uint8_t* BlockOf(const UnitPlace& from, int sub) {
-    const int32_t b = from.first + (T::kLong ? 0 : sub);
-    return from.group +
-           static_cast<int64_t>(b < from.last ? b : from.last) * T::kBytes;
+  // kWhole: the group has all blocks, whose places are then constants apart.
+  template <bool kWhole>
+  static SLUICE_DEVICE void CopyBlocks(Block& block, const UnitPlace& from,
+                                       const Shared<uint32_t>& words, int at) {
+    const UnitLane lane(block);
+    const int quad = at + 4 * block.lane();
+    const uint8_t* const first = from.group + int64_t{from.first} * T::kBytes;
+    const auto place = [&](int sub) {
+      if (T::kLong) return 0;
+      const int32_t last = from.last - from.first;
+      return (kWhole || sub < last ? sub : last) * T::kBytes;
+    };
+    const uint8_t* const own =
+        first + 4 * lane.row + (kWhole ? place(lane.half) : 0) +
+        (T::kLong ? lane.half * (4 * kQuads * 64) : 0) + lane.part * 64;
+    SLUICE_UNROLL
+    for (int j = 0; j < kSubs / 2; ++j) {
+      const uint8_t* const pair =
+          own + (kWhole ? place(2 * j) : place(2 * j + lane.half)) +
+          (T::kLong ? 2 * j * (4 * kQuads * 64) : 0);
+      SLUICE_UNROLL
+      for (int v = 0; v < kQuads; ++v) {
+        block.CopyAsync(words, quad + (j * kQuads + v) * kLaneQuads,
+                        WordsAt(pair + T::kLow + v * 256));
+      }
+      if constexpr (kHigh) {
+        const int behind =
+            lane.part * 64 +
+            (T::kLong ? (2 * j + lane.half) * (4 * kQuads * 64 - 64) : 0);
+        block.CopyAsync(words, quad + kHighAt + j * kLaneQuads,
+                        WordsAt(pair + T::kHigh - behind));
+      }
+    }
+    CopyScales(block, lane, first + place(lane.sub()), words, at);
   }
   // Those of a block, of the lane's rows. Size: both ends, and the lane.
   static SLUICE_DEVICE void CopyScales(Block& block, const UnitLane& lane,
