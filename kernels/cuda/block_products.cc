@@ -205,39 +205,44 @@ struct BlockKernel {
   }
 };
 
-// A block per token; a thread per sub-block of its row.
+// A warp per piece of a token's row; a thread per sub-block.
 template <BlockFormat kFormat>
 struct EmbedBlocksKernel {
   using T = Blocks<kFormat>;
-  static constexpr int kThreads = 128;
+  static constexpr int kThreads = kWarpLanes;
   static constexpr int kElements = T::kGroups * 4;  // of a sub-block
+  static SLUICE_DEVICE constexpr int64_t Pieces(int64_t cols) {
+    return (cols / kElements + kThreads - 1) / kThreads;
+  }
   struct Args {
     const uint8_t* packed;
     const int32_t* ids;
     Matrix y;
   };
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
-    const int64_t row = a.ids[block.index()];
+    const int64_t token = block.index() / Pieces(a.y.cols);
+    const int64_t i =
+        block.index() % Pieces(a.y.cols) * kThreads + block.thread();
+    const int64_t row = a.ids[token];
     const int64_t blocks = a.y.cols / T::kStored.elements;
-    float* y = a.y.data + block.index() * a.y.stride;
-    for (int64_t i = block.thread(); i < blocks * T::kSubs; i += kThreads) {
-      const Place at = {
-          a.packed + (row / kGroupRows * blocks + i / T::kSubs) * T::kBytes,
-          static_cast<int>(row % kGroupRows)};
-      const int s = static_cast<int>(i % T::kSubs);
-      float scale = T::Scale(at);
-      float minimum = 0.0f;
-      if constexpr (T::kMinima) minimum = T::Minimum(at);
-      if constexpr (T::kLong) {
-        int32_t scales[T::kSubs];
-        int32_t minima[(T::kSubs + 1) / 2] = {};
-        T::SubScales(at, scales, minima);
-        scale = scale * static_cast<float>(scales[s]);
-        minimum = minimum *
-                  static_cast<float>(minima[s / 2] >> (s % 2 * 16) & 0xFFFF);
-      }
-      Widen<0>(at, s, scale, minimum, y + i * kElements);
+    if (i >= blocks * T::kSubs) return;
+    const Place at = {
+        a.packed + (row / kGroupRows * blocks + i / T::kSubs) * T::kBytes,
+        static_cast<int>(row % kGroupRows)};
+    const int s = static_cast<int>(i % T::kSubs);
+    float scale = T::Scale(at);
+    float minimum = 0.0f;
+    if constexpr (T::kMinima) minimum = T::Minimum(at);
+    if constexpr (T::kLong) {
+      int32_t scales[T::kSubs];
+      int32_t minima[(T::kSubs + 1) / 2] = {};
+      T::SubScales(at, scales, minima);
+      scale = scale * static_cast<float>(scales[s]);
+      minimum =
+          minimum * static_cast<float>(minima[s / 2] >> (s % 2 * 16) & 0xFFFF);
     }
+    Widen<0>(at, s, scale, minimum,
+             a.y.data + token * a.y.stride + i * kElements);
   }
   // Steps kStep and up of sub-block s.
   template <int kStep>
@@ -302,7 +307,9 @@ bool TilesFit(Stream stream) {
 template <BlockFormat kFormat>
 void StartEmbed(Stream stream, const BlockWeight& table, const int32_t* ids,
                 Matrix y) {
-  Launch<EmbedBlocksKernel<kFormat>>(stream, y.rows, 0, {table.packed, ids, y});
+  using Kernel = EmbedBlocksKernel<kFormat>;
+  Launch<Kernel>(stream, y.rows * Kernel::Pieces(y.cols), 0,
+                 {table.packed, ids, y});
 }
 template <BlockFormat kFormat>
 constexpr Starters kStartersOf = {StartProduct<kFormat>, StartEmbed<kFormat>,

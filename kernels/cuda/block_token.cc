@@ -27,11 +27,8 @@ struct BlockTokenKernel {
   using Unit = BlockUnit<kFormat>;
   static constexpr int kWarps = 15;  // that multiply
   static constexpr int kThreads = (kWarps + 1) * kWarpLanes;
-  // Units of a warp that are on their way, within half of a multiprocessor's
-  // memory if that is enough.
   static constexpr int kUnitBytes = Unit::kWords * int{sizeof(uint32_t)};
-  static constexpr int kStages =
-      3 * kWarps * kUnitBytes <= 96 * 1024 && Unit::kBlocks == 1 ? 3 : 2;
+  static constexpr int kStages = 2;  // units of a warp that are on their way
   static constexpr bool kWaitsItself = true;
   using Args = BlockTokenArgs;
   using Row = TokenRow<Unit::kElements>;

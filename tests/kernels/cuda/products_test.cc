@@ -350,7 +350,8 @@ TEST_P(CudaBlockTest, ASingleTokensShardsAreJoinedInTheTree) {
 
 TEST_P(CudaBlockTest, EmbeddedRowsAreTheCpusWidenedOnes) {
   const int64_t block = BlockElements(GetParam());
-  const int64_t cols = 3 * block;
+  // More sub-blocks than a warp has threads.
+  const int64_t cols = (block == kLongBlock ? 5 : 33) * block;
   const OwnedBlocks table(GetParam(), RandomBlockRows(GetParam(), 16, 19, cols),
                           19, cols);
   const std::vector<int32_t> ids = {18, 0, 7, 7, 16, 15};
