@@ -319,7 +319,7 @@ bool HasTokenProduct(Stream stream, const TokenProduct& product) {
     const auto leaves = static_cast<int32_t>(shards.bounds.size()) - 1;
     if (shards.nodes.size() != 1 || shards.nodes[0].begin != 0 ||
         shards.nodes[0].end != leaves || leaves > kMostTokenShards ||
-        shards.bounds.front() == shards.bounds.back()) {
+        shards.bounds.front() != 0 || shards.bounds.back() == 0) {
       return false;
     }
   }

@@ -24,31 +24,27 @@ struct TokenRowArgs {
 };
 
 // A token's activations of eight bits (block_matmul.h) in shared memory: four
-// codes a word; sums of 32 codes. Behind the last block are kPadding zeros.
+// codes a word; sums of 32 codes. Behind the last block are zeros, up to a
+// multiple of 256 elements.
 template <int kElements>
 struct TokenRow {
-  static constexpr int kPadding = kElements == kShortBlock ? 8 : 0;
   Shared<uint32_t> codes;
   Shared<float> scales;
-  Shared<int32_t> sums;
+  Shared<int16_t> sums;
 
-  static constexpr int64_t Words(int64_t cols) {
-    return (cols + kPadding * kShortBlock) / 4;
+  static constexpr SLUICE_DEVICE int64_t Padded(int64_t cols) {
+    return (cols + kLongBlock - 1) / kLongBlock * kLongBlock;
   }
-  static constexpr int64_t Scales(int64_t cols) {
-    return (cols / kElements + kPadding + 3) / 4 * 4;
-  }
-  static constexpr int64_t Sums(int64_t cols) {
-    return (cols / kShortBlock + kPadding + 3) / 4 * 4;
-  }
+  // Arrays begin at multiples of 16 bytes.
   static size_t SharedBytes(int64_t cols) {
-    return sizeof(float) *
-           static_cast<size_t>(Words(cols) + Scales(cols) + Sums(cols));
+    const auto padded = static_cast<size_t>(Padded(cols));
+    return padded + (padded / kElements * sizeof(float) + 15) / 16 * 16 +
+           padded / kShortBlock * sizeof(int16_t);
   }
   SLUICE_DEVICE TokenRow(Block& block, int64_t cols)
-      : codes(block.Allocate<uint32_t>(Words(cols))),
-        scales(block.Allocate<float>(Scales(cols))),
-        sums(block.Allocate<int32_t>(Sums(cols))) {}
+      : codes(block.Allocate<uint32_t>(Padded(cols) / 4)),
+        scales(block.Allocate<float>(Padded(cols) / kElements)),
+        sums(block.Allocate<int16_t>(Padded(cols) / kShortBlock)) {}
 };
 
 // Takes a row, which kernels before write, to shared memory. A warp has runs of
@@ -75,11 +71,12 @@ class TokenRowTaker {
   // All threads call. `room`: the row's floats, if there is a norm, and one
   // more. Returns whether the thread's elements are finite.
   SLUICE_DEVICE bool Take(const Row& row, const Shared<float>& room) {
-    for (int i = block_.thread(); i < Row::kPadding * 8; i += kThreads) {
-      row.codes.Set(args_.cols / 4 + i, 0);
+    const int pad = static_cast<int>(Row::Padded(args_.cols)) - args_.cols;
+    if (4 * block_.thread() < pad) {
+      row.codes.Set(args_.cols / 4 + block_.thread(), 0);
     }
-    if (block_.thread() < Row::kPadding) {
-      row.scales.Set(args_.cols / kElements + block_.thread(), 0.0f);
+    if (kShortBlock * block_.thread() < pad) {
+      row.scales.Set(args_.cols / kShortBlock + block_.thread(), 0.0f);
       row.sums.Set(args_.cols / kShortBlock + block_.thread(), 0);
     }
     block_.WaitForInputs();
@@ -216,7 +213,9 @@ class TokenRowTaker {
     }
     if (column >= args_.cols) return;
     row.codes.Set(column / 4, word);
-    if (column % kShortBlock == 0) row.sums.Set(column / kShortBlock, sum);
+    if (column % kShortBlock == 0) {
+      row.sums.Set(column / kShortBlock, static_cast<int16_t>(sum));
+    }
     if (column % kElements == 0) row.scales.Set(column / kElements, bits.scale);
   }
 

@@ -307,6 +307,10 @@ TEST(CudaTokenProductsTest, WhatHasNoKernelIsTold) {
   const std::vector<TreeNode> all = {{0, 2}};
   other.shards = {empty, all};
   EXPECT_FALSE(HasTokenProduct(&machine, other));
+  const std::vector<int32_t> late = {32, 33 * 32};
+  const std::vector<TreeNode> one = {{0, 1}};
+  other.shards = {late, one};
+  EXPECT_FALSE(HasTokenProduct(&machine, other));
   machine.Limit({kPlainSharedBytes, 2, true});
   EXPECT_FALSE(HasTokenProduct(&machine, whole));
 }
