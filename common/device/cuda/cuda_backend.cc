@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/device/cpu/weight_products.h"
+#include "common/device/cuda/attention_pass.h"
 #include "common/device/cuda/cuda_memory.h"
 #include "common/device/cuda/cuda_products.h"
 #include "common/device/cuda/cuda_sampler.h"
@@ -36,8 +37,6 @@ using kernels::ConstMatrix;
 using kernels::Matrix;
 namespace cuda = kernels::cuda;
 
-// Floats of attention's partials at once: 64 MiB.
-constexpr int64_t kAttentionFloats = 1 << 24;
 // What a fast backend's weights are: kernels/cuda/weight_tiles.h.
 constexpr const char* kTileLayout = "cuda-tiles-2";
 // Of the free memory, what is left to the buffers of a step.
@@ -60,19 +59,6 @@ void NormHeads(cuda::Stream stream, const AttentionSpec& spec,
                const NormSpec& norm, Matrix x) {
   if (norm.weight == nullptr) return;
   cuda::RmsNormHeads(stream, x, spec.head_dim, Floats(norm.weight), norm.eps);
-}
-
-// Tokens whose attention is computed at once, and floats that they need. Those
-// rise with the chunks of a token, as StepShapes has it.
-struct AttentionPass {
-  int64_t rows;
-  int64_t floats;
-};
-// Of the first of `tokens` tokens, with so many floats for each.
-AttentionPass PassOf(int64_t tokens, int64_t each) {
-  const int64_t rows = std::clamp<int64_t>(
-      kAttentionFloats / std::max<int64_t>(each, 1), 1, tokens);
-  return {rows, std::max(each * rows, rows < tokens ? kAttentionFloats : 0)};
 }
 
 std::span<const Matrix> View(std::span<const DeviceMatrix> parts,
