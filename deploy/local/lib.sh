@@ -140,7 +140,8 @@ sluice_setup() {
 # sluice_build PRESET [TARGET...]: configures and builds, the sources of a room
 # compiled together (a third of the time from nothing; SLUICE_UNITY=OFF in the
 # environment: one by one), with the tests of the edges (SLUICE_EDGE_TESTS=OFF:
-# without) and with a team's large ones (SLUICE_TEAM_TESTS); quick if nothing has changed. Runs in the repository root.
+# without) and with a team's large ones (SLUICE_TEAM_TESTS); quick if nothing
+# has changed. Runs in the repository root.
 sluice_build() {
   local preset=$1 log
   shift
