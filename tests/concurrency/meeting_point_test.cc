@@ -41,6 +41,22 @@ TEST(MeetingPointTest, ThreadsSeeWhatTheOthersWroteBefore) {
   }
 }
 
+TEST(MeetingPointTest, ThreadsThatMeetYieldNothing) {
+  constexpr int kThreads = 12;  // more than cores, or beside each other
+  MeetingPoint meeting(kThreads);
+  const int before = yields;
+  std::vector<std::thread> all;
+  for (int t = 0; t < kThreads; ++t) {
+    all.emplace_back([&, t] {
+      // Who comes first waits for longer than any spin.
+      if (t == 0) std::this_thread::sleep_for(std::chrono::milliseconds{20});
+      meeting.Arrive();
+    });
+  }
+  for (std::thread& thread : all) thread.join();
+  EXPECT_EQ(yields, before);
+}
+
 TEST(MeetingPointTest, NoThreadYieldsWhileItWaits) {
   std::atomic<uint32_t> word = 0;
   std::atomic<uint32_t> sleepers = 0;

@@ -194,7 +194,13 @@ bool Compare(RowOp& op, const std::vector<int64_t>& tokens, const Json& entry,
     const std::vector<float> row = op.Of(t, 1);
     alone.insert(alone.end(), row.begin(), row.end());
   }
-  bool all = true;
+  // Else nothing is compared.
+  const bool is_finite = std::all_of(alone.begin(), alone.end(),
+                                     [](float y) { return std::isfinite(y); });
+  bool all = is_finite && std::any_of(alone.begin(), alone.end(),
+                                      [](float y) { return y != 0; });
+  to.push_back(entry);
+  to.back()["finite"] = all;
   for (const int64_t n : tokens) {
     const bool same = kernels::SameBits(
         op.Of(0, n),

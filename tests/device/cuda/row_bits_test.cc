@@ -24,10 +24,11 @@ TEST(RowBitsTest, RowsOfManyTokensHaveTheirOwnBits) {
   sizes.rows = 48;
   sizes.experts = 4;
   Json all = Json::array();
-  RowsHaveTheirOwnBits(*(*backends)[0], sizes, all);
+  EXPECT_TRUE(RowsHaveTheirOwnBits(*(*backends)[0], sizes, all));
   EXPECT_FALSE(all.empty());
   for (const Json& one : all) {
-    EXPECT_EQ(one["same_bits"], true) << one.dump();
+    EXPECT_TRUE(one.value("same_bits", true) && one.value("finite", true))
+        << one.dump();
   }
 }
 
