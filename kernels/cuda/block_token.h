@@ -16,8 +16,10 @@ namespace sluice::kernels::cuda {
 // the device's.
 struct TokenProduct {
   ConstMatrix x;  // [1, w.cols]
-  const int32_t* rows =
-      nullptr;                  // x is [.., w.cols], of which rows[0] is taken
+  // x is [.., w.cols], of which rows[0] is taken; null: its first row. Read
+  // before the kernel waits for its inputs, as a step's other lists are: the
+  // first launch of a list places them.
+  const int32_t* rows = nullptr;
   const float* norm = nullptr;  // of x, with `eps`; null: none
   float eps = 0;
   BlockWeight w;

@@ -60,7 +60,8 @@ class TokenRowTaker {
   static constexpr int kNormed = 2;
   using Row = TokenRow<kElements>;
 
-  // Asks for the norm's first weights.
+  // Asks for the norm's first weights, and for the row's number, both of which
+  // are there before the inputs are.
   SLUICE_DEVICE TokenRowTaker(Block& block, const TokenRowArgs& args)
       : block_(block),
         args_(args),
