@@ -81,9 +81,9 @@ class RankGroup {
   MeetingPoint meeting_;  // of steps one by one
   // Rank 0 sets a step before it counts it, and again when all have ended it.
   Step steps_[kSteps];
-  std::atomic<uint32_t> begun_{
-      0};                  // steps that were told, as all counts mod 2^32
-  uint32_t finished_ = 0;  // by End
+  // Steps that were told, and ended by End: counts are modulo 2^32.
+  std::atomic<uint32_t> begun_{0};
+  uint32_t finished_ = 0;
   std::atomic<uint32_t> sleepers_{0};  // of steps that overlap
   std::unique_ptr<Ended[]> ended_;     // by rank; none of rank 0
   std::vector<CollectiveTimes> times_;
