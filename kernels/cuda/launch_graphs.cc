@@ -27,6 +27,7 @@ uint64_t Mix(uint64_t hash, uint64_t word) {
 void LaunchList::Add(One one, const void* args, size_t bytes) {
   one.args_begin = args_.size();
   one.args_bytes = bytes;
+  has_work_of_others_ = has_work_of_others_ || one.threads == 0;
   launches_.push_back(one);
   args_.resize((args_.size() + bytes + kAlignment - 1) / kAlignment *
                kAlignment);
@@ -36,6 +37,7 @@ void LaunchList::Add(One one, const void* args, size_t bytes) {
 void LaunchList::Clear() {
   launches_.clear();
   args_.clear();
+  has_work_of_others_ = false;
 }
 
 uint64_t LaunchList::Hash() const {
@@ -70,8 +72,9 @@ bool LaunchList::operator==(const LaunchList& other) const {
           std::memcmp(args_.data(), other.args_.data(), args_.size()) == 0);
 }
 
-void LaunchGraphs::Begin(const LaunchList& list) {
+void LaunchGraphs::Begin(const LaunchList& list, uint64_t alike) {
   if (list.launches().empty()) return;
+  if (list.has_work_of_others()) return BeginAlike(list, alike);
   if (list.launches().size() < kFewLaunches) {
     ++counts_.started;
     return device_.Start(list);
@@ -97,7 +100,30 @@ void LaunchGraphs::Begin(const LaunchList& list) {
   if (launches_ > kMostLaunches) DropOlder(true);
 }
 
+void LaunchGraphs::BeginAlike(const LaunchList& list, uint64_t alike) {
+  if (alike == 0) {
+    ++counts_.started;
+    return device_.Start(list);
+  }
+  if (alike_.size() >= kMostAlike && !alike_.contains(alike)) alike_.clear();
+  const auto [found, is_new] = alike_.try_emplace(alike);
+  if (is_new) {
+    ++counts_.started;
+    return device_.Start(list);
+  }
+  Kept& kept = found->second;
+  if (kept.graph == nullptr || kept.list != list) {
+    kept.list = list;
+    kept.graph = device_.Capture(list);
+    ++counts_.captured;
+  } else {
+    ++counts_.replayed;
+  }
+  device_.Replay(kept.graph.get());
+}
+
 void LaunchGraphs::Drop() {
+  alike_.clear();
   kept_.clear();
   graphs_ = 0;
   launches_ = 0;

@@ -30,6 +30,8 @@ class LaunchGraphs {
   // some 500: 64 batch sizes fit in one list each, 24 in 66 lists.
   static constexpr size_t kMostLaunches = size_t{1} << 16;
   static constexpr size_t kGraphLaunches = 32;
+  // Graphs with work of others that are kept.
+  static constexpr size_t kMostAlike = 64;
 
   // What a device does with a list. `Capture` does not begin it; it calls work
   // of others once, and every Replay does again what that enqueued.
@@ -43,8 +45,9 @@ class LaunchGraphs {
 
   explicit LaunchGraphs(Device* device) : device_(*device) {}
 
-  // Begins the list's launches.
-  void Begin(const LaunchList& list);
+  // Begins the list's launches. One with work of others is known by `alike`,
+  // see Runtime::GatherLaunches; 0: it becomes no graph.
+  void Begin(const LaunchList& list, uint64_t alike = 0);
   // Forgets all graphs, and with them what they hold of work of others.
   void Drop();
   const GraphCounts& counts() const { return counts_; }
@@ -55,11 +58,13 @@ class LaunchGraphs {
     std::shared_ptr<void> graph;  // null: the list came once, and is not kept
     uint64_t used = 0;
   };
+  void BeginAlike(const LaunchList& list, uint64_t alike);
   // Forgets what has a graph, or what has none, but for the half used last.
   void DropOlder(bool with_graph);
 
   Device& device_;
   std::unordered_map<uint64_t, Kept> kept_;  // by hash
+  std::unordered_map<uint64_t, Kept> alike_;
   size_t graphs_ = 0;
   size_t launches_ = 0;  // of all graphs, kGraphLaunches for each among them
   uint64_t begun_ = 0;

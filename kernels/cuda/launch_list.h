@@ -58,6 +58,7 @@ class LaunchList {
   void Clear();
 
   const std::vector<One>& launches() const { return launches_; }
+  bool has_work_of_others() const { return has_work_of_others_; }
   // 16-byte aligned.
   const std::byte* ArgsOf(const One& one) const {
     return args_.data() + one.args_begin;
@@ -68,6 +69,7 @@ class LaunchList {
  private:
   std::vector<One> launches_;
   std::vector<std::byte> args_;
+  bool has_work_of_others_ = false;
 };
 
 // Where launches of this thread go in the place of their stream; null: to that.

@@ -74,7 +74,12 @@ class Runtime {
   // From here on this thread's launches on the stream are begun together, by
   // the next copy, Submit or Sync, and as a graph where they come again; until
   // it is called with false. Nothing is gathered at first.
-  virtual void GatherLaunches(bool gather) = 0;
+  //
+  // `alike`: of a list with work of others, all that decides what the list is,
+  // and 0 if it cannot be known so: such a list is a graph where the number
+  // comes again. Ranks whose work is common say the same number, since they
+  // must begin it launch by launch, capture and replay it alike.
+  virtual void GatherLaunches(bool gather, uint64_t alike = 0) = 0;
   // Hands the stream work of others, with a copy of `args`: at once or, where
   // launches are gathered, in its place among them.
   template <typename Args>

@@ -27,6 +27,7 @@ class RanksAheadTest : public ::testing::Test {
     SLUICE_REQUIRE_SHARED(path, "golden/llama3-tied");
     path_ = path;
     links_.link = "nccl";
+    links_.nccl_in_graphs = true;
     links_.nccl = UseFakeNccl(&plan_);
   }
   PipelineOptions OptionsOf(Numerics numerics = Numerics::kCanonical) {

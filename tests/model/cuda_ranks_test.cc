@@ -152,6 +152,7 @@ class RankedDecodeTest : public ::testing::Test {
     greedy_.sampling.temperature = 0;
     links_.link = "nccl";
     links_.nccl = UseFakeNccl(&plan_);
+    links_.nccl_in_graphs = true;
     options_.stage.make_backends = [this](const BackendOptions& backends) {
       auto gpus = EmulatedGpus(2);
       devices_ = {gpus[0].get(), gpus[1].get()};
@@ -202,6 +203,23 @@ TEST_F(RankedDecodeTest, StepsReplayTheirGathersAndNoRankMeetsAnother) {
     ASSERT_TRUE(want.ok()) << want.status();
     ExpectSame(answers, (*want)->Generate({greedy_, greedy_}));
   }
+}
+
+TEST_F(RankedDecodeTest, GathersStandBetweenGraphsUnlessTheyAreAskedFor) {
+  links_.nccl_in_graphs = false;
+  auto pipeline = Pipeline::Load(options_);
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  const auto answers = (*pipeline)->Generate({greedy_, greedy_});
+  for (auto* device : devices_) {
+    EXPECT_GT(device->graph_counts().captured, 4u);
+  }
+  for (const CollectiveTimes& times :
+       (*pipeline)->stage(0).collective_times()) {
+    EXPECT_EQ(times.wait_ns, 0);
+  }
+  const int gathers = plan_.gathers;
+  ExpectSame((*pipeline)->Generate({greedy_, greedy_}), answers);
+  EXPECT_EQ(plan_.gathers, 2 * gathers);
 }
 
 TEST_F(RankedDecodeTest, StepsThatGoAheadAreReplayedToo) {

@@ -181,10 +181,12 @@ class CudaBackend final : public Backend {
   }
   void CopyIn(const void* rows, DeviceMatrix out) override {
     plans_.Forget();
+    communicator_->NoteCopy();
     runtime_->CopyIn(rows, out.data, RowsOf(out));
     if (!in_step_) runtime_->Sync();
   }
   void CopyOut(DeviceMatrix x, void* rows) override {
+    communicator_->NoteCopy();
     runtime_->CopyOut(x.data, rows, RowsOf(x));
     if (!in_step_) runtime_->Sync();
   }
@@ -200,17 +202,19 @@ class CudaBackend final : public Backend {
     communicator_->BeginStep(inputs_.is_new());
     // A step of a token for each sequence comes again, a prompt's does not. In
     // a new one ranks meet, which would cut its list.
-    runtime_->GatherLaunches(inputs_.is_decode() &&
-                             (alone_ || !inputs_.is_new()));
+    runtime_->GatherLaunches(
+        inputs_.is_decode() && (alone_ || !inputs_.is_new()), inputs_.alike());
     inputs_.Place();
   }
   void Sync() override {
+    communicator_->NoteCopy();
     runtime_->Sync();
     communicator_->OnSynced(/*goes_on=*/false);
     sampler_.Collect(sampler_.pending());
     for (Submitted& step : submitted_) step.batches = 0;
   }
   void SubmitStep() override {
+    if (communicator_->step_is_cut()) inputs_.NoteCut();
     runtime_->GatherLaunches(false);
     in_step_ = false;
     size_t before = 0;
@@ -464,6 +468,7 @@ class CudaBackend final : public Backend {
               std::span<const RowTask> tasks,
               std::span<StatusOr<TokenResult>> answers) override {
     sampling_start_ns_ = MonotonicNanos();
+    communicator_->NoteCopy();
     sampler_.Enqueue(View(logits), begin, tasks, answers);
   }
 

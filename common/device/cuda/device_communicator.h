@@ -23,6 +23,11 @@ class DeviceCommunicator {
   // A step begins. `is_new`: none like it came before, so that ranks allocate
   // memory in it. All ranks say the same.
   virtual void BeginStep(bool /*is_new*/) {}
+  // A copy ends the step's list of launches here.
+  virtual void NoteCopy() {}
+  // Whether a rank noted one between collectives of the present step, which is
+  // new.
+  virtual bool step_is_cut() const { return false; }
 
   // As Backend::ReduceTree.
   virtual void ReduceTree(int32_t num_leaves,

@@ -33,7 +33,7 @@ const GatheringCommunicator::Agreement& GatheringCommunicator::Agree(
                         " of a step than it told"),
                     [this] { ranks_->exchange_->Abort(); });
   }
-  ranks_->slots_[rank] = {of, own_, rows};
+  ranks_->slots_[rank] = {of, own_, rows, copied_};
   Meet();
   if (turn >= agreed_.size()) agreed_.resize(turn + 1);
   Agreement& all = agreed_[turn];
@@ -41,6 +41,7 @@ const GatheringCommunicator::Agreement& GatheringCommunicator::Agree(
   for (const auto& slot : ranks_->slots_) {
     SLUICE_CHECK(slot.of == of && slot.rows == rows);
     all.shares.push_back(slot.share);
+    is_cut_ = is_cut_ || slot.copied;
     const Share& share = slot.share;
     all.most = std::max({all.most, share.cols, std::ssize(share.nodes)});
   }

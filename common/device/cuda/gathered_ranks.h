@@ -48,6 +48,7 @@ class GatheredRankTable {
     Collective of;
     Share share;
     int64_t rows = 0;
+    bool copied = false;  // since its step's first collective
   };
   MeetingPoint meeting_;
   std::vector<Slot> slots_;
@@ -96,7 +97,10 @@ class GatheringCommunicator final : public DeviceCommunicator {
   void BeginStep(bool is_new) override {
     turn_ = 0;
     learns_ = is_new;
+    copied_ = is_cut_ = false;
   }
+  void NoteCopy() override { copied_ = copied_ || turn_ > 0; }
+  bool step_is_cut() const override { return is_cut_; }
   void ReduceTree(int32_t num_leaves, std::span<const kernels::TreeNode> nodes,
                   std::span<const kernels::Matrix> parts,
                   kernels::Matrix out) override;
@@ -139,6 +143,8 @@ class GatheringCommunicator final : public DeviceCommunicator {
   size_t turn_ = 0;                             // of the next collective
   bool learns_ = false;                         // the whole step
   bool meets_ = false;                          // in the present collective
+  bool copied_ = false;                         // as Slot's
+  bool is_cut_ = false;                         // the step, as far as was told
   Share own_;                                   // to the present collective
   std::vector<kernels::cuda::NodeRows> parts_;  // scratch of ReduceTree
 };

@@ -1,5 +1,7 @@
 #include "common/device/cuda/make_communicators.h"
 
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "common/base/cat.h"
@@ -23,6 +25,11 @@ std::vector<int> DevicesOf(Runtimes runtimes) {
   return devices;
 }
 
+bool AsksForGraphs() {
+  const char* const asked = std::getenv("SLUICE_NCCL_GRAPHS");
+  return asked != nullptr && std::string_view(asked) == "1";
+}
+
 StatusOr<std::unique_ptr<DeviceExchange>> ConnectByNccl(
     Runtimes runtimes, const CommunicatorOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(NcclLibrary nccl, NcclLibrary::Load(options.nccl));
@@ -30,7 +37,8 @@ StatusOr<std::unique_ptr<DeviceExchange>> ConnectByNccl(
   SLUICE_ASSIGN_OR_RETURN(
       std::unique_ptr<DeviceExchange> exchange,
       NcclExchange::Make(std::move(nccl), DevicesOf(runtimes),
-                         options.limits.deadline));
+                         options.limits.deadline,
+                         options.nccl_in_graphs || AsksForGraphs()));
   LogInfo(runtimes.size(), " GPUs: ranks gather by NCCL ", version);
   return exchange;
 }

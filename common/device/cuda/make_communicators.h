@@ -19,6 +19,9 @@ struct CommunicatorOptions {
   // `auto`: the first of them that works here.
   std::string link = "auto";
   std::string nccl = "libnccl.so.2";  // see NcclLibrary::Load
+  // Whether NCCL's gathers are captured with the launches around them. Off
+  // until two GPUs have run it; SLUICE_NCCL_GRAPHS=1 asks for it.
+  bool nccl_in_graphs = false;
   CollectiveLimits limits;
 };
 

@@ -1,5 +1,6 @@
 #include "common/device/cuda/nccl_exchange.h"
 
+#include <cstdlib>
 #include <utility>
 
 #include "common/base/cat.h"
@@ -49,8 +50,12 @@ class InitWatch {
 }  // namespace
 
 StatusOr<std::unique_ptr<NcclExchange>> NcclExchange::Make(
-    NcclLibrary nccl, std::vector<int> devices, Duration deadline) {
-  std::unique_ptr<NcclExchange> exchange(new NcclExchange(std::move(nccl)));
+    NcclLibrary nccl, std::vector<int> devices, Duration deadline,
+    bool in_graphs) {
+  std::unique_ptr<NcclExchange> exchange(
+      new NcclExchange(std::move(nccl), in_graphs));
+  // NCCL would register a captured gather's memory, which moves when it grows.
+  if (in_graphs) setenv("NCCL_GRAPH_REGISTER", "0", /*overwrite=*/0);
   std::vector<NcclLibrary::Comm> comms(devices.size());
   int result = NcclLibrary::kSuccess;
   {
@@ -73,9 +78,11 @@ NcclExchange::~NcclExchange() {
 
 void NcclExchange::AllGather(int rank, kernels::cuda::Runtime& runtime,
                              const float* send, float* recv, int64_t count) {
-  runtime.Enqueue(&NcclExchange::HandOn,
-                  Gather{this, static_cast<size_t>(rank), send, recv,
-                         static_cast<size_t>(count)});
+  const Gather gather = {this, static_cast<size_t>(rank), send, recv,
+                         static_cast<size_t>(count)};
+  if (in_graphs_) return runtime.Enqueue(&NcclExchange::HandOn, gather);
+  runtime.Submit();
+  HandOn(runtime.stream(), &gather);
 }
 
 void NcclExchange::HandOn(void* stream, const void* args) {

@@ -16,17 +16,19 @@
 namespace sluice {
 
 // All-gathers of NCCL: one process, a communicator per device, each used by
-// its rank's thread. A gather is part of a gathered list of launches, and of
-// its graph: runtimes drop their graphs before the exchange is destroyed, since
-// NCCL waits for them then. What NCCL refuses ends the process: other ranks
-// wait.
+// its rank's thread. With `in_graphs` a gather is part of a gathered list of
+// launches, and of its graph: runtimes drop their graphs before the exchange is
+// destroyed, since NCCL waits for them then, and all ranks capture and replay a
+// gather alike, as NCCL asks. Otherwise a gather ends the list. What NCCL
+// refuses ends the process: other ranks wait.
 class NcclExchange final : public DeviceExchange {
  public:
   // `devices`: each rank's, none twice. UNAVAILABLE, with NCCL's words, if they
   // cannot be connected; ends the process if NCCL takes beyond the deadline.
   static StatusOr<std::unique_ptr<NcclExchange>> Make(NcclLibrary nccl,
                                                       std::vector<int> devices,
-                                                      Duration deadline);
+                                                      Duration deadline,
+                                                      bool in_graphs);
   ~NcclExchange() override;
   NcclExchange(const NcclExchange&) = delete;
   NcclExchange& operator=(const NcclExchange&) = delete;
@@ -48,11 +50,13 @@ class NcclExchange final : public DeviceExchange {
     size_t count;
   };
 
-  explicit NcclExchange(NcclLibrary nccl) : nccl_(std::move(nccl)) {}
+  NcclExchange(NcclLibrary nccl, bool in_graphs)
+      : nccl_(std::move(nccl)), in_graphs_(in_graphs) {}
   // Hands `stream` the Gather `args`: a kernels::cuda::WorkOfOthers.
   static void HandOn(void* stream, const void* args);
 
   const NcclLibrary nccl_;
+  const bool in_graphs_;
   std::vector<NcclLibrary::Comm> comms_;
   // Held while communicators are asked: an abort frees them.
   Mutex mutex_;

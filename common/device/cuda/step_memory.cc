@@ -64,6 +64,17 @@ int32_t ShortOf(const StepInputs& step) {
 
 }  // namespace
 
+uint64_t StepMemory::AlikeOf() const {
+  uint64_t hash = shapes_.num_new();
+  for (const int32_t one :
+       {shape_.num_tokens, shape_.num_logits_rows, shape_.short_tokens,
+        max_chunks_, static_cast<int32_t>(takes_drawn_)}) {
+    hash = (hash ^ static_cast<uint32_t>(one)) * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 29;
+  }
+  return std::max<uint64_t>(hash, 1);
+}
+
 StepMemory::StepMemory(kernels::cuda::Runtime* runtime)
     : runtime_(*runtime),
       bundle_(runtime),
@@ -117,8 +128,9 @@ void StepMemory::Begin(const StepInputs& step) {
   short_tokens_ = ShortOf(step);
   is_decode_ = step.num_tokens == runs;
   max_chunks_ = std::max(last, 0) / kernels::kAttentionChunk + 1;
-  is_new_ = shapes_.IsNew(
-      {step.num_tokens, step.num_logits_rows, short_tokens_}, max_chunks_);
+  shape_ = {step.num_tokens, step.num_logits_rows, short_tokens_};
+  is_new_ = shapes_.IsNew(shape_, max_chunks_);
+  alike_ = shapes_.IsCut(shape_) ? 0 : AlikeOf();
   CopyRopes(last);
 }
 

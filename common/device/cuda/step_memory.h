@@ -57,6 +57,11 @@ class StepMemory {
   bool is_decode() const { return is_decode_; }
   // Whether no step of its shape came before, with as many chunks.
   bool is_new() const { return is_new_; }
+  // A number of all that decides what a decode step's launches are, the same on
+  // every rank: another one behind a new step, in which memory may have moved;
+  // 0 for a shape with copies between collectives (NoteCut).
+  uint64_t alike() const { return alike_; }
+  void NoteCut() { shapes_.SetCut(shape_); }
   // Chunks of kAttentionChunk that the step's longest sequence has.
   int32_t max_chunks() const { return max_chunks_; }
 
@@ -97,6 +102,7 @@ class StepMemory {
   };
 
   void CopyRopes(int64_t last);
+  uint64_t AlikeOf() const;
   // Adds the first `count` of `values` to the bundle that goes to the device;
   // `to` holds all of them.
   template <typename T>
@@ -118,6 +124,8 @@ class StepMemory {
   bool takes_drawn_ = false;
   bool is_decode_ = false;
   bool is_new_ = false;
+  StepShape shape_;
+  uint64_t alike_ = 0;
   StepShapes shapes_;
   RopeTables ropes_;
   std::vector<std::unique_ptr<DeviceRope>> device_ropes_;

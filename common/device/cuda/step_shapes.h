@@ -28,17 +28,30 @@ class StepShapes {
   // Returns whether no step of the shape with as many chunks came before; the
   // next one is not new.
   bool IsNew(const StepShape& shape, int32_t chunks) {
-    if (most_chunks_.size() >= kMost && !most_chunks_.contains(shape)) {
-      most_chunks_.clear();
-    }
-    int32_t& most = most_chunks_[shape];
+    if (shapes_.size() >= kMost && !shapes_.contains(shape)) shapes_.clear();
+    int32_t& most = shapes_[shape].most_chunks;
     if (chunks <= most) return false;
     most = chunks;
+    ++num_new_;
     return true;
+  }
+  // How many steps were new.
+  uint64_t num_new() const { return num_new_; }
+
+  // Steps of the shape have copies between their collectives.
+  void SetCut(const StepShape& shape) { shapes_[shape].is_cut = true; }
+  bool IsCut(const StepShape& shape) const {
+    const auto found = shapes_.find(shape);
+    return found != shapes_.end() && found->second.is_cut;
   }
 
  private:
-  std::map<StepShape, int32_t> most_chunks_;
+  struct Seen {
+    int32_t most_chunks = 0;
+    bool is_cut = false;
+  };
+  std::map<StepShape, Seen> shapes_;
+  uint64_t num_new_ = 0;
 };
 
 }  // namespace sluice

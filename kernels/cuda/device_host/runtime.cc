@@ -89,12 +89,13 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
       }
     });
   }
-  void GatherLaunches(bool gather) override {
+  void GatherLaunches(bool gather, uint64_t alike) override {
     Submit();
     launch_sink = gather ? &sink_ : nullptr;
+    alike_ = alike;
   }
   void Submit() override {
-    graphs_.Begin(sink_.list);
+    graphs_.Begin(sink_.list, alike_);
     sink_.list.Clear();
   }
   void StepAside() override { Sync(); }
@@ -168,6 +169,7 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
   Machine machine_;
   LaunchGraphs graphs_;
   LaunchSink sink_;
+  uint64_t alike_ = 0;
   static constexpr uint64_t kMarks = 2;  // that are waited for
   size_t& EndOf(uint64_t mark) { return ends_[mark % kMarks]; }
 

@@ -141,12 +141,13 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
                                   rows.rows, cudaMemcpyDeviceToHost, stream_),
           "copying from the device");
   }
-  void GatherLaunches(bool gather) override {
+  void GatherLaunches(bool gather, uint64_t alike) override {
     Submit();
     launch_sink = gather ? &sink_ : nullptr;
+    alike_ = alike;
   }
   void Submit() override {
-    graphs_.Begin(sink_.list);
+    graphs_.Begin(sink_.list, alike_);
     sink_.list.Clear();
   }
   void StepAside() override { Submit(); }
@@ -295,6 +296,7 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
   uint64_t marks_ = 0;  // so far: the present stretch's number
   LaunchGraphs graphs_;
   LaunchSink sink_;
+  uint64_t alike_ = 0;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -26,18 +27,26 @@ class Group {
  public:
   explicit Group(int ranks) : sends_(static_cast<size_t>(ranks)) {}
 
-  // Returns when all ranks have brought as many bytes and taken all.
-  void Gather(int rank, const void* send, void* receive, size_t bytes) {
+  // Returns when all ranks have brought as many bytes and taken all. What a
+  // graph has of ranks' call n of NCCL meets call n alone: all ranks capture
+  // and replay alike, as NCCL asks.
+  void Gather(int rank, int call, const void* send, void* receive,
+              size_t bytes) {
     std::unique_lock<std::mutex> lock(mutex_);
     if (rank == plan->late_rank) {
       met_.wait(lock, [this] { return aborted_; });
       return;
     }
-    sends_[static_cast<size_t>(rank)] = {send, bytes};
+    sends_[static_cast<size_t>(rank)] = {call, send, bytes};
     if (!Meet(lock)) return;
     auto* to = static_cast<std::byte*>(receive);
     for (const Send& from : sends_) {
       if (from.bytes != bytes) std::fprintf(stderr, "ranks differ in bytes\n");
+      if (from.call != call) {
+        std::fprintf(stderr, "call %d meets call %d of NCCL\n", call,
+                     from.call);
+        std::abort();
+      }
       if (bytes > 0) std::memcpy(to, from.data, bytes);
       to += bytes;
     }
@@ -51,6 +60,7 @@ class Group {
 
  private:
   struct Send {
+    int call = 0;
     const void* data = nullptr;
     size_t bytes = 0;
   };
@@ -77,6 +87,7 @@ class Group {
 struct Comm {
   std::shared_ptr<Group> group;
   int rank = 0;
+  int calls = 0;  // of ncclAllGather
   // Shared with the gathers that streams and graphs have of it.
   std::shared_ptr<int> uses = std::make_shared<int>(0);
 };
@@ -126,8 +137,10 @@ int ncclAllGather(const void* send, void* receive, size_t count, int type,
     return plan->gather_result;
   }
   const Comm own = *static_cast<Comm*>(comm);
+  ++static_cast<Comm*>(comm)->calls;
   plan->enqueue(stream, [own, send, receive, count] {
-    own.group->Gather(own.rank, send, receive, count * sizeof(float));
+    own.group->Gather(own.rank, own.calls, send, receive,
+                      count * sizeof(float));
   });
   return 0;
 }

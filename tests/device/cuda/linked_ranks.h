@@ -124,6 +124,8 @@ class Ranks {
   void BeginStep(size_t r, bool is_new) {
     communicators_[r]->BeginStep(is_new);
   }
+  void NoteCopy(size_t r) { communicators_[r]->NoteCopy(); }
+  bool StepIsCut(size_t r) const { return communicators_[r]->step_is_cut(); }
   CollectiveTimes TakeTimes(size_t r) { return communicators_[r]->TakeTimes(); }
 
  private:

@@ -48,7 +48,8 @@ TEST(NcclGraphTest, ListsWithGathersAreCapturedAndReplayed) {
   const auto device = kernels::cuda::Runtime::Open(0, &error);
   ASSERT_NE(device, nullptr) << error;
   auto exchange =
-      NcclExchange::Make(*std::move(library), {0}, std::chrono::seconds(60));
+      NcclExchange::Make(*std::move(library), {0}, std::chrono::seconds(60),
+                         /*in_graphs=*/true);
   ASSERT_TRUE(exchange.ok()) << exchange.status();
   auto ranks = std::make_unique<GatheringCommunicator>(
       device.get(),
@@ -65,7 +66,7 @@ TEST(NcclGraphTest, ListsWithGathersAreCapturedAndReplayed) {
     }
     device->CopyIn(values.data(), parts.AtLeast(3 * kBytes), {3 * kBytes});
     ranks->BeginStep(/*is_new=*/step == 0);
-    device->GatherLaunches(step > 0);
+    device->GatherLaunches(step > 0, /*alike=*/1);
     SumTwice(*device, *ranks, parts.AtLeast<float>(0), out);
     device->GatherLaunches(false);
     std::vector<float> got(kCols);

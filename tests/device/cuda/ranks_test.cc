@@ -170,6 +170,38 @@ TEST(StepShapesTest, AStepIsNewUntilOneOfItsShapeHadAsManyChunks) {
   EXPECT_TRUE(shapes.IsNew({2, 2, 2}, 3));
 }
 
+TEST(StepShapesTest, AShapeIsCutUntilItIsForgotten) {
+  StepShapes shapes;
+  EXPECT_TRUE(shapes.IsNew({2, 2, 2}, 1));
+  EXPECT_FALSE(shapes.IsCut({2, 2, 2}));
+  shapes.SetCut({2, 2, 2});
+  EXPECT_TRUE(shapes.IsNew({2, 2, 2}, 2));
+  EXPECT_TRUE(shapes.IsCut({2, 2, 2}));
+  EXPECT_FALSE(shapes.IsCut({2, 1, 2}));
+  EXPECT_EQ(shapes.num_new(), 2u);
+}
+
+// A rank's copy ends its list of launches, and not the others'.
+TEST(GatheredRanksTest, OneRanksCopyBetweenCollectivesIsToldToAll) {
+  CommunicatorOptions options;
+  options.link = "nccl";
+  Ranks group(2, options);
+  const Values part(6, 1.0f);
+  for (const bool before : {true, false}) {
+    for (const bool between : {false, true}) {
+      group.Run([&](size_t r) {
+        group.BeginStep(r, /*is_new=*/true);
+        if (before) group.NoteCopy(r);
+        group.Gather(r, part, static_cast<int64_t>(3 * r), 6);
+        if (between && r == 1) group.NoteCopy(r);
+        group.Gather(r, part, static_cast<int64_t>(3 * r), 6);
+        group.NoteCopy(r);
+        EXPECT_EQ(group.StepIsCut(r), between) << r;
+      });
+    }
+  }
+}
+
 TEST(LinkChoiceTest, ALinkThatIsNotThereIsNamed) {
   CommunicatorOptions options;
   options.link = "infiniband";

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/device_host/open_machine.h"
@@ -102,10 +103,10 @@ TEST(LaunchGraphsTest, WorkOfOthersHasItsPlaceAmongLaunches) {
     one = {static_cast<float*>(device->Allocate(kBytes)), 1, kFloats, kFloats};
   }
   int calls = 0;
-  const auto run = [&](float value, bool gathered) {
+  const auto run = [&](float value, bool gathered, uint64_t alike = 5) {
     const std::vector<float> in(kFloats, value);
     device->CopyIn(in.data(), rows[0].data, {kBytes});
-    device->GatherLaunches(gathered);
+    device->GatherLaunches(gathered, alike);
     TakeRows(stream, rows[0], nullptr, rows[1]);
     device->Enqueue(&Double, Doubling{rows[1].data, &calls});
     TakeRows(stream, rows[1], nullptr, rows[2]);
@@ -126,6 +127,16 @@ TEST(LaunchGraphsTest, WorkOfOthersHasItsPlaceAmongLaunches) {
   run(7, true);
   EXPECT_EQ(calls, 2 + 6);
   EXPECT_EQ(device->graph_counts().started, 2u);
+  // The same list by another number, and without one.
+  run(8, true, 6);
+  EXPECT_EQ(device->graph_counts().started, 3u);
+  for (int i = 9; i < 12; ++i) run(static_cast<float>(i), true, 0);
+  EXPECT_EQ(device->graph_counts().started, 6u);
+  EXPECT_EQ(device->graph_counts().captured, 1u);
+  // Another list by a number that came.
+  std::swap(rows[1], rows[2]);
+  run(12, true, 6);
+  EXPECT_EQ(device->graph_counts().captured, 2u);
   for (Matrix& one : rows) device->Free(one.data);
 }
 
@@ -225,6 +236,24 @@ TEST(LaunchGraphsTest, ShortListsAreLaunched) {
   for (int i = 0; i < 4; ++i) graphs.Begin(list);
   EXPECT_EQ(counter.alive, 1);
   EXPECT_EQ(graphs.counts().started, 5u);
+}
+
+TEST(LaunchGraphsTest, GraphsWithWorkOfOthersAreBounded) {
+  Counter device;
+  LaunchGraphs graphs(&device);
+  LaunchList list;
+  list.Add({.kernel = nullptr}, &device, sizeof(&device));
+  EXPECT_TRUE(list.has_work_of_others());
+  for (uint64_t i = 1; i <= 2 * LaunchGraphs::kMostAlike; ++i) {
+    for (int time = 0; time < 3; ++time) graphs.Begin(list, i);
+  }
+  EXPECT_EQ(device.most, static_cast<int>(LaunchGraphs::kMostAlike));
+  EXPECT_EQ(graphs.counts().started, 2 * LaunchGraphs::kMostAlike);
+  EXPECT_EQ(graphs.counts().replayed, 2 * LaunchGraphs::kMostAlike);
+  graphs.Drop();
+  EXPECT_EQ(device.alive, 0);
+  list.Clear();
+  EXPECT_FALSE(list.has_work_of_others());
 }
 
 }  // namespace
