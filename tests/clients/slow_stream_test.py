@@ -115,8 +115,7 @@ class SlowStreamTest(SlowStreamCase):
         self.expect_whole(seen)
         self.assertGreater(seen["first"], 3.5, "the prefill is not slow")
         self.assertLess(seen["head"], seen["first"] / 2)
-        # One a second, but for what a busy machine delays.
-        self.assertGreaterEqual(seen["comments"], int(0.9 * seen["first"]) - 1)
+        self.assertGreaterEqual(seen["comments"], int(seen["first"]) - 1)
 
     def test_a_proxy_that_waits_shorter_than_the_prefill_passes_it_on(self):
         with slowed_cluster(self.CHUNK, self.DELAY_MS) as cluster:
