@@ -181,7 +181,8 @@ struct BlockUnit {
     }
     CopyScales(block, lane, first + place(lane.sub()), words, at);
   }
-  // Those of a block, of the lane's rows. Size: both ends, and the lane.
+  // Copies the scales of a block's rows that the lane has. Size: both ends, and
+  // the lane.
   static SLUICE_DEVICE void CopyScales(Block& block, const UnitLane& lane,
                                        const uint8_t* from,
                                        const Shared<uint32_t>& words, int at) {

@@ -21,8 +21,9 @@ struct GraphCounts {
 // many sequences does the same with the same buffers every time, and only what
 // is in them differs. A list that comes a second time becomes a graph. The
 // graphs that were used last are kept, as far as their launches go: every copy
-// through the host's memory cuts a step's list, so that a step of several ranks
-// without NCCL may be some hundred graphs. Used by one thread.
+// through the host's memory, and every gather of NCCL that is not captured,
+// cuts a step's list, so that a step of several ranks may be some hundred
+// graphs. Used by one thread.
 class LaunchGraphs {
  public:
   // Graphs that are kept hold at most so many launches, each kGraphLaunches
@@ -46,7 +47,8 @@ class LaunchGraphs {
   explicit LaunchGraphs(Device* device) : device_(*device) {}
 
   // Begins the list's launches. One with work of others is known by `alike`,
-  // see Runtime::GatherLaunches; 0: it becomes no graph.
+  // see Runtime::GatherLaunches; 0: it becomes no graph. A list that is not the
+  // one that the number had is captured again.
   void Begin(const LaunchList& list, uint64_t alike = 0);
   // Forgets all graphs, and with them what they hold of work of others.
   void Drop();

@@ -18,8 +18,8 @@ struct StepShape {
 };
 
 // The shapes of steps that have come. A step like one before needs no memory
-// that is not there. Ranks of a stage see the same inputs, so all of them say
-// the same of each step. A value.
+// that is not there. The ranks of a stage see the same inputs, so every rank
+// says the same of each step. A value.
 class StepShapes {
  public:
   // So many are kept.
