@@ -42,13 +42,13 @@ TEST(MeetingPointTest, ThreadsSeeWhatTheOthersWroteBefore) {
 }
 
 TEST(MeetingPointTest, ThreadsThatMeetYieldNothing) {
-  constexpr int kThreads = 12;  // more than cores, or beside each other
+  constexpr int kThreads = 12;
   MeetingPoint meeting(kThreads);
   const int before = yields;
   std::vector<std::thread> all;
   for (int t = 0; t < kThreads; ++t) {
     all.emplace_back([&, t] {
-      // Who comes first waits for longer than any spin.
+      // The others wait for longer than any spin.
       if (t == 0) std::this_thread::sleep_for(std::chrono::milliseconds{20});
       meeting.Arrive();
     });
