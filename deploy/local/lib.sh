@@ -141,10 +141,17 @@ sluice_setup() {
 # compiled together (a third of the time from nothing; SLUICE_UNITY=OFF in the
 # environment: one by one), with the tests of the edges (SLUICE_EDGE_TESTS=OFF:
 # without) and with a team's large ones (SLUICE_TEAM_TESTS); quick if nothing
-# has changed. Runs in the repository root.
+# has changed. ccache and cargo keep what they compile in the home folder, for
+# every checkout of this machine: paths in it begin at the checkout, and
+# precompiled headers count by their text. Runs in the repository root.
 sluice_build() {
-  local preset=$1 log
+  local preset=$1 log sloppiness=pch_defines,time_macros
   shift
+  sloppiness+=,include_file_mtime,include_file_ctime
+  local -x CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+  local -x CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-$sloppiness}
+  local -x CARGO_BUILD_BUILD_DIR=${CARGO_BUILD_BUILD_DIR:-\
+${XDG_CACHE_HOME:-$HOME/.cache}/sluice/cargo}
   mkdir -p build
   log=build/configure-$preset.log
   if ! cmake --preset "$preset" -DSLUICE_UNITY="${SLUICE_UNITY:-ON}" \
