@@ -3,14 +3,16 @@
 // tests/gpu/run, which reads the JSON that this prints.
 //
 // usage: device_check DEVICE facts | bandwidth | check | check-fast | time |
-//                            time-fast | try-time
+//                            time-fast | try-time [FIRST]
 //   check-fast, time-fast: of what fast numerics compute in their own way; the
 //     results are held against the CPU's within kMostFastError
 //   try-time: of small shapes, to try this program itself
-// Exit code 77: the device is not there.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +21,7 @@
 #include "common/base/json.h"
 #include "common/device/device_choice.h"
 #include "common/device/make_backends.h"
+#include "common/tensor/weight_format.h"
 #include "tests/device/cuda/device_ops.h"
 #include "tests/device/cuda/row_bits.h"
 #include "tests/gpu/bandwidth.h"
@@ -99,59 +102,109 @@ OpSizes Large(int64_t tokens) {
   return sizes;
 }
 
+// One of the things to be looked at, in a process of its own if the one before
+// ended the process.
+struct Case {
+  std::string op;
+  int64_t tokens = 0;  // 0: several
+  // Adds what was found, an entry each; false if it is not as it must be.
+  std::function<bool(Json& to)> look;
+};
+
 // Whether every operation gives the CPU's bits.
-bool Check(const std::string& device, Json& to) {
-  bool all = true;
+std::vector<Case> CheckCases(const std::string& device) {
+  std::vector<Case> cases;
   for (const int64_t tokens : {1, 2, 11, 33}) {
     for (const DeviceOp& op : AllDeviceOps(Boundaries(tokens))) {
-      const auto cpu = MakeOne("cpu", op.kv_type);
-      const auto own = MakeOne(device, op.kv_type);
-      const bool same =
-          kernels::SameBits(ResultsOn(*own, op), ResultsOn(*cpu, op));
-      to.push_back({{"op", op.name}, {"tokens", tokens}, {"same", same}});
-      all = all && same;
+      cases.push_back(
+          {op.name, tokens, [device, op, tokens](Json& to) {
+             const auto cpu = MakeOne("cpu", op.kv_type);
+             const auto own = MakeOne(device, op.kv_type);
+             const bool same =
+                 kernels::SameBits(ResultsOn(*own, op), ResultsOn(*cpu, op));
+             to.push_back(
+                 {{"op", op.name}, {"tokens", tokens}, {"same", same}});
+             return same;
+           }});
     }
   }
-  return all;
+  return cases;
 }
 
 // Whether fast numerics are close to the CPU's, and the same again, and whether
 // rows have the bits that they have alone.
-bool CheckFast(const std::string& device, Json& to) {
-  bool all = true;
+std::vector<Case> CheckFastCases(const std::string& device) {
+  std::vector<Case> cases;
   for (const int64_t tokens : {1, 2, 11, 33}) {
     for (const DeviceOp& op : AllDeviceOps(Boundaries(tokens))) {
       if (!IsFastOp(op)) continue;
-      const auto cpu = MakeOne("cpu", op.kv_type);
-      const auto own = MakeOne(device, op.kv_type, "auto");
-      const auto got = ResultsOn(*own, op);
-      const double error = ErrorOf(got, ResultsOn(*cpu, op));
-      const bool same = kernels::SameBits(ResultsOn(*own, op), got);
-      to.push_back({{"op", op.name},
-                    {"tokens", tokens},
-                    {"error", error},
-                    {"same_again", same}});
-      all = all && same && error < kMostFastError;
+      cases.push_back({op.name, tokens, [device, op, tokens](Json& to) {
+                         const auto cpu = MakeOne("cpu", op.kv_type);
+                         const auto own = MakeOne(device, op.kv_type, "auto");
+                         const auto got = ResultsOn(*own, op);
+                         const double error = ErrorOf(got, ResultsOn(*cpu, op));
+                         const bool same =
+                             kernels::SameBits(ResultsOn(*own, op), got);
+                         to.push_back({{"op", op.name},
+                                       {"tokens", tokens},
+                                       {"error", error},
+                                       {"same_again", same}});
+                         return same && error < kMostFastError;
+                       }});
     }
   }
-  const auto own = MakeOne(device, kernels::WeightType::kF32, "auto");
-  return RowsHaveTheirOwnBits(*own, LargeRowBits(), to) && all;
+  for (const kernels::WeightType type : LargeRowBits().types) {
+    RowBitsSizes sizes = LargeRowBits();
+    sizes.types = {type};
+    const std::string name(FormatOf(type).name);
+    cases.push_back({name + " rows alone", 0, [device, sizes](Json& to) {
+                       const auto own =
+                           MakeOne(device, kernels::WeightType::kF32, "auto");
+                       return RowsHaveTheirOwnBits(*own, sizes, to);
+                     }});
+  }
+  return cases;
 }
 
-void Time(const std::string& device, OpSizes (*sizes)(int64_t tokens),
-          const char* numerics, Json& to) {
+std::vector<Case> TimeCases(const std::string& device,
+                            OpSizes (*sizes)(int64_t tokens),
+                            const char* numerics) {
+  std::vector<Case> cases;
+  const bool fast = std::strcmp(numerics, "canonical") != 0;
   for (const int64_t tokens : {1, 128}) {
     for (const DeviceOp& op : AllDeviceOps(sizes(tokens))) {
-      const bool fast = std::strcmp(numerics, "canonical") != 0;
       if (fast && !IsFastOp(op)) continue;
-      const auto own = MakeOne(device, op.kv_type, numerics);
-      const double seconds = SecondsOf(*own, op);
-      to.push_back({{"op", op.name},
-                    {"tokens", tokens},
-                    {"us", seconds * 1e6},
-                    {"gb_per_s", op.bytes / seconds * 1e-9}});
+      cases.push_back(
+          {op.name, tokens, [device, op, tokens, numerics](Json& to) {
+             const auto own = MakeOne(device, op.kv_type, numerics);
+             const double seconds = SecondsOf(*own, op);
+             to.push_back({{"op", op.name},
+                           {"tokens", tokens},
+                           {"us", seconds * 1e6},
+                           {"gb_per_s", op.bytes / seconds * 1e-9}});
+             return true;
+           }});
     }
   }
+  return cases;
+}
+
+// Looks at `cases` from number `first` on. Prints a line of JSON as each
+// begins, with its number, and one per entry, so that who reads them knows
+// which one ended the process, or hangs.
+bool Look(const std::vector<Case>& cases, size_t first) {
+  bool fine = true;
+  for (size_t i = first; i < cases.size(); ++i) {
+    const Json begin = {
+        {"begin", i}, {"op", cases[i].op}, {"tokens", cases[i].tokens}};
+    std::printf("%s\n", begin.dump().c_str());
+    std::fflush(stdout);
+    Json found = Json::array();
+    fine = cases[i].look(found) && fine;
+    for (const Json& entry : found) std::printf("%s\n", entry.dump().c_str());
+    std::fflush(stdout);
+  }
+  return fine;
 }
 
 Json BandwidthOf(const std::string& device) {
@@ -162,47 +215,51 @@ Json BandwidthOf(const std::string& device) {
   return CpuBandwidth();
 }
 
-int Main(const std::string& device, const std::string& what) {
+int Main(const std::string& device, const std::string& what, size_t first) {
   if (const Status there = CheckDevice(device); !there.ok()) {
     std::fprintf(stderr, "%s\n", Message(there).c_str());
-    return there.code() == StatusCode::kFailedPrecondition ? kSkipped : 1;
+    return there.code() == StatusCode::kFailedPrecondition ? kSkipped : 2;
   }
-  Json answer;
-  bool fine = true;
   if (what == "facts") {
     const auto backend = MakeOne(device, kernels::WeightType::kF32);
-    answer = {{"device", device},
-              {"architecture", backend->info().isa},
-              {"memory_for_kv", backend->info().available_memory}};
+    const Json facts = {{"device", device},
+                        {"architecture", backend->info().isa},
+                        {"memory_for_kv", backend->info().available_memory}};
+    std::printf("%s\n", facts.dump().c_str());
   } else if (what == "bandwidth") {
-    answer = BandwidthOf(device);
+    std::printf("%s\n", BandwidthOf(device).dump().c_str());
   } else if (what == "check") {
-    fine = Check(device, answer);
-  } else if (what == "time") {
-    Time(device, Large, "canonical", answer);
+    return Look(CheckCases(device), first) ? 0 : 1;
   } else if (what == "check-fast") {
-    fine = CheckFast(device, answer);
+    return Look(CheckFastCases(device), first) ? 0 : 1;
+  } else if (what == "time") {
+    Look(TimeCases(device, Large, "canonical"), first);
   } else if (what == "time-fast") {
-    Time(device, Large, "fast", answer);
+    Look(TimeCases(device, Large, "fast"), first);
   } else if (what == "try-time") {
-    Time(device, Boundaries, "canonical", answer);
+    Look(TimeCases(device, Boundaries, "canonical"), first);
   } else {
     std::fprintf(stderr, "no such part: '%s'\n", what.c_str());
     return 2;
   }
-  std::printf("%s\n", answer.dump().c_str());
-  return fine ? 0 : 1;
+  return 0;
 }
 
 }  // namespace
 }  // namespace sluice::testing
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr,
-                 "usage: device_check DEVICE facts | bandwidth | check | "
-                 "check-fast | time | time-fast | try-time\n");
+  if (argc != 3 && argc != 4) {
+    std::fprintf(
+        stderr,
+        "usage: device_check DEVICE facts | bandwidth\n"
+        "       device_check DEVICE check | check-fast | time | "
+        "time-fast | try-time [FIRST]\n"
+        "FIRST: the number of the case to begin with\n"
+        "Exit code: 0; 1, a case is not as it must be; 2, it cannot be "
+        "asked so; 77, no such device\n");
     return 2;
   }
-  return sluice::testing::Main(argv[1], argv[2]);
+  const size_t first = argc == 4 ? std::strtoull(argv[3], nullptr, 10) : 0;
+  return sluice::testing::Main(argv[1], argv[2], first);
 }

@@ -3,22 +3,20 @@
 A model is an outline (tests/testing/make_outline.py), some megabytes that stand
 for its weights; tests/gpu/model_speed runs it.
 """
-import json
 import os
 import pathlib
-import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "testing"))
 import make_outline  # pylint: disable=wrong-import-position
+import programs  # pylint: disable=wrong-import-position
 import two_stages  # pylint: disable=wrong-import-position
 
 PROMPT = DECODE = 128
 PREFILL = 2048
 STREAMS = (1, 32, 128)
 SECONDS = 480  # after which a part begins no more measurements
-TIMEOUT = 590  # of a part
 TOO_LARGE = 3  # model_speed's exit code
 KV_BYTES = 2  # of a value of the KV cache, in BF16
 
@@ -52,25 +50,6 @@ MODELS = {
 TINY = {"llama1b": "outline-tiny", "llama8b": "outline-tiny",
         "llama70b": "outline-tiny", "gptoss20b": "gptoss-tiny",
         "gptoss120b": "gptoss-tiny", "glmair": "outline-tiny-moe"}
-
-
-def lines_of(command, log, env=None):
-    """A measuring program's JSON lines, its exit code (None: it ran out of time)
-    and what it said beside them."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True,
-                              timeout=TIMEOUT, check=False, env=env)
-        out, err, code = done.stdout, done.stderr, done.returncode
-    except subprocess.TimeoutExpired as late:
-        out, err = ((text or b"").decode(errors="replace")
-                    for text in (late.stdout, late.stderr))
-        code = None
-    with open(log, "a", encoding="utf-8") as to:
-        to.write(f"$ {' '.join(map(str, command))}\n{out}{err}\n")
-    # A program that is cut off may leave half a line.
-    lines = [json.loads(line) for line in out.splitlines()
-             if line.startswith("{") and line.endswith("}")]
-    return lines, code, err.strip()
 
 
 def environment(wgmma):
@@ -118,7 +97,7 @@ def measure(name, program, device, out):
     folder = out / "models" / f"{preset}-{form}"
     if not (folder / "model.safetensors.index.json").exists():
         make_outline.make(preset, form, folder)
-    lines, code, err = lines_of(
+    lines, code, err = programs.lines_of(
         [program, folder, "--device", device, "--numerics", numerics,
          "--kv-type", "bf16", *lengths(device)], out / f"{name}.log",
         environment(name.endswith("_wgmma")))
@@ -127,7 +106,7 @@ def measure(name, program, device, out):
     if code == TOO_LARGE:
         found["skipped"] = err
     elif code is None:
-        return found, f"not done in {TIMEOUT} s: see {name}.log"
+        return found, f"hangs, or is too slow: see {name}.log"
     elif code != 0:
         return found, f"exit code {code}: {err}"
     return found, None

@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import xml.etree.ElementTree
 
@@ -38,6 +39,16 @@ class RunTest(unittest.TestCase):
         done = run("--device", "cpu", "--parts", "machine,speed")
         self.assertEqual(done.returncode, 2)
         self.assertIn("'speed' is none of machine, bandwidth", done.stderr)
+
+    def test_a_part_has_a_limit(self):
+        module = load()
+        begin = time.monotonic()
+        with self.assertRaisesRegex(module.Failed, "not done in 1 s"):
+            with module.part_limit(1):
+                time.sleep(60)
+        with module.part_limit(60):
+            pass
+        self.assertLess(time.monotonic() - begin, 60)
 
     def test_parts_write_results_and_are_not_run_twice(self):
         build = os.environ["SLUICE_BUILD_DIR"]

@@ -1,0 +1,100 @@
+"""programs.py, with programs that die and hang."""
+import pathlib
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import programs  # pylint: disable=wrong-import-position
+
+# Five cases, of which some end the program; argv[-1] is the first.
+CASES = """
+import json, os, sys, time
+ends = json.loads(sys.argv[1])
+wrong = False
+for case in range(int(sys.argv[-1]), 5):
+    print(json.dumps({"begin": case, "op": f"op {case}", "tokens": 1}),
+          flush=True)
+    how = ends.get(str(case))
+    if how == "hang":
+        print('{"half": ', end="", flush=True)
+        time.sleep(600)
+    elif how == "say":
+        print("starts", "cuda: an illegal address", sep="\\n", file=sys.stderr)
+        os._exit(3)
+    elif how == "abort":
+        os.abort()
+    print(json.dumps({"op": f"op {case}", "tokens": 1, "same": how is None}))
+    wrong = wrong or how is not None
+sys.exit(1 if wrong else 0)
+"""
+
+
+class LookTest(unittest.TestCase):
+    def look(self, ends, silence=None, program=CASES):
+        with tempfile.TemporaryDirectory() as folder:
+            found, wrong = programs.look_at_cases(
+                [sys.executable, "-c", program, ends],
+                pathlib.Path(folder) / "log", silence=silence)
+            return {one["op"]: one.get("same", one.get("died"))
+                    for one in found}, wrong
+
+    def test_all_is_well(self):
+        found, wrong = self.look("{}")
+        self.assertEqual(found, {f"op {case}": True for case in range(5)})
+        self.assertIsNone(wrong)
+
+    def test_a_case_that_is_not_as_it_must_be_fails(self):
+        found, wrong = self.look('{"3": "differs"}')
+        self.assertEqual(found["op 3"], False)
+        self.assertEqual(found["op 4"], True)
+        self.assertIsNotNone(wrong)
+
+    def test_cases_behind_those_that_die_or_hang_are_looked_at(self):
+        found, wrong = self.look('{"0": "abort", "2": "hang", "4": "abort"}',
+                                 silence=2)
+        self.assertEqual(found, {
+            "op 0": "exit code -6", "op 1": True, "op 2": "hangs",
+            "op 3": True, "op 4": "exit code -6"})
+        self.assertEqual(wrong, "op 0, 1 tokens: exit code -6")
+
+    def test_what_the_program_said_stands_beside_its_exit_code(self):
+        found, _ = self.look('{"1": "say"}')
+        self.assertEqual(found["op 1"],
+                         "exit code 3: cuda: an illegal address")
+
+    def test_too_many_deaths_end_it(self):
+        ends = '{"0": "abort", "1": "abort", "2": "abort"}'
+        most, programs.MOST_DEATHS = programs.MOST_DEATHS, 2
+        try:
+            found, wrong = self.look(ends)
+        finally:
+            programs.MOST_DEATHS = most
+        self.assertEqual(len(found), 2)
+        self.assertTrue(wrong.startswith("2 cases died, the first: op 0"))
+
+    def test_a_program_that_cannot_be_asked_so_is_told(self):
+        refused = "import sys; print('no such part', file=sys.stderr)\n" \
+            "sys.exit(2)"
+        self.assertEqual(self.look("{}", program=refused),
+                         ({}, "exit code 2: no such part"))
+
+
+class LinesTest(unittest.TestCase):
+    def test_a_silent_program_is_killed_and_its_lines_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = pathlib.Path(folder) / "log"
+            begin = time.monotonic()
+            lines, code, said = programs.lines_of(
+                [sys.executable, "-c", "import sys, time\n"
+                 "print('a word'); print('{\"n\": 1}', flush=True)\n"
+                 "print('why', file=sys.stderr, flush=True)\n"
+                 "time.sleep(600)"], log, silence=2)
+            self.assertLess(time.monotonic() - begin, 60)
+            self.assertEqual((lines, code, said), ([{"n": 1}], None, "why"))
+            self.assertIn("a word\n", log.read_text())
+
+
+if __name__ == "__main__":
+    unittest.main()
