@@ -22,6 +22,7 @@
 #include "common/rpc/transport.h"
 #include "sluice/v1/expert.grpc.pb.h"
 #include "tests/experts/expert_client.h"
+#include "tests/testing/holds_within.h"
 #include "tests/testing/http_exchange.h"
 #include "tests/testing/shared_data.h"
 
@@ -35,12 +36,7 @@ constexpr auto kLimit = std::chrono::seconds(30);
 
 template <typename Condition>
 bool Eventually(const Condition& condition) {
-  const TimePoint deadline = Clock::now() + kLimit;
-  while (!condition()) {
-    if (Clock::now() >= deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
+  return HoldsWithin(kLimit, condition);
 }
 
 // Whether the gRPC health service calls this one serving.

@@ -10,7 +10,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -24,6 +23,7 @@
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
 #include "tests/testing/expert_hosts.h"
+#include "tests/testing/holds_within.h"
 #include "tests/testing/shared_data.h"
 
 // Stages and hosts of experts over gRPC, in one process.
@@ -164,12 +164,7 @@ class ReplicasTest : public ::testing::Test {
   }
   template <typename Condition>
   static bool Eventually(const Condition& condition) {
-    const TimePoint end = Clock::now() + kLimit;
-    while (!condition()) {
-      if (Clock::now() >= end) return false;
-      std::this_thread::yield();
-    }
-    return true;
+    return HoldsWithin(kLimit, condition);
   }
   double Batches() const {
     return clients_->Metric("sluice_stage_expert_batches_total");

@@ -3,12 +3,11 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
-#include <thread>
 #include <utility>
 
 #include "common/base/cat.h"
-#include "common/base/clock.h"
 #include "tests/http/key_file.h"
+#include "tests/testing/holds_within.h"
 
 namespace sluice::http {
 namespace {
@@ -76,12 +75,8 @@ TEST(ApiKeysTest, AChangedFileIsReadAgainWithoutARequest) {
   const auto keys = ApiKeys::Open(file.path());
   ASSERT_TRUE(keys.ok()) << keys.status();
   const auto becomes = [&](size_t size) {
-    const TimePoint end = Clock::now() + std::chrono::seconds(10);
-    while ((*keys)->size() != size) {
-      if (Clock::now() > end) return false;
-      std::this_thread::yield();
-    }
-    return true;
+    return testing::HoldsWithin(std::chrono::seconds(10),
+                                [&] { return (*keys)->size() == size; });
   };
   file.Write("b:abcdefgh\nc:ABCDEFGH\n");
   ASSERT_TRUE(becomes(2));

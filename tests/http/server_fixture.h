@@ -8,7 +8,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "common/http/http_server.h"
 #include "common/http/router.h"
 #include "tests/http/raw_client.h"
+#include "tests/testing/holds_within.h"
 
 namespace sluice::http {
 
@@ -29,12 +29,7 @@ inline std::string HeldOf(std::string_view fields) {
 // Waits until `condition` holds; false after ten seconds.
 template <typename Condition>
 bool AwaitThat(Condition condition) {
-  const TimePoint end = Clock::now() + std::chrono::seconds(10);
-  while (!condition()) {
-    if (Clock::now() > end) return false;
-    std::this_thread::yield();
-  }
-  return true;
+  return testing::HoldsWithin(std::chrono::seconds(10), condition);
 }
 
 // Requests whose answers a test writes, numbered from 0 as they come. Methods
@@ -200,12 +195,8 @@ class HttpServerTest : public ::testing::Test {
   // minute.
   template <typename Condition>
   bool Await(Condition condition) const {
-    const TimePoint end = Clock::now() + std::chrono::minutes(1);
-    while (!condition(server_->stats())) {
-      if (Clock::now() > end) return false;
-      std::this_thread::yield();
-    }
-    return true;
+    return testing::HoldsWithin(std::chrono::minutes(1),
+                                [&] { return condition(server_->stats()); });
   }
   std::string Ask(std::string_view request) const {
     Client client(port());

@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <thread>
 
 #include "common/base/mutex.h"
 #include "common/otlp/spans.h"
 #include "opentelemetry/traces.grpc.pb.h"
+#include "tests/testing/holds_within.h"
 #include "tests/trace/trace_records.h"
 
 namespace sluice::otlp {
@@ -205,12 +205,10 @@ TEST(OtlpExporterTest, ACollectorThatComesBackGetsLaterTraces) {
       StartFor(OptionsFor("127.0.0.1:" + std::to_string(port)));
   exporter->Take(Record(), 1000);
   collector = std::make_unique<Collector>(port);
-  const TimePoint end = Clock::now() + kSoon;
-  while (exporter->stats().sent == 0 && Clock::now() < end) {
+  EXPECT_TRUE(testing::HoldsWithin(kSoon, [&] {
     if (exporter->stats().failed > 0) exporter->Take(Record(), 1000);
-    std::this_thread::yield();
-  }
-  EXPECT_GT(exporter->stats().sent, 0u);
+    return exporter->stats().sent > 0;
+  }));
 }
 
 TEST(OtlpExporterTest, ARefusalIsNotTriedAgainAPassingFailureIs) {

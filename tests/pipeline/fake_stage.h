@@ -4,13 +4,13 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "common/base/mutex.h"
 #include "common/pipeline/stage/stage_service.h"
 #include "common/pipeline/stage/stage_session.h"
 #include "common/rpc/transport.h"
+#include "tests/testing/holds_within.h"
 
 namespace sluice::testing {
 
@@ -112,12 +112,7 @@ class FakeStage {
 template <typename Condition>
 bool Eventually(Condition condition,
                 Duration limit = std::chrono::seconds(10)) {
-  const TimePoint deadline = Clock::now() + limit;
-  while (!condition()) {
-    if (Clock::now() >= deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
+  return HoldsWithin(limit, condition);
 }
 
 }  // namespace sluice::testing

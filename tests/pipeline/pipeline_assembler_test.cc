@@ -314,6 +314,7 @@ TEST_F(PipelineAssemblerTest, AResultIsASignOfLifeOfEveryStage) {
     EXPECT_TRUE(
         Eventually([&] { return listener_.results().size() == step + 1; }));
     EXPECT_TRUE(client->ready()) << client->status().message;
+    std::this_thread::sleep_for(timing.heartbeat / 4);
   }
   stages_[1]->runner().SetMute(false);
   EXPECT_EQ(listener_.losses(), 0u);

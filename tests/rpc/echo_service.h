@@ -3,17 +3,16 @@
 
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/rpc/client_stream.h"
 #include "common/rpc/hello.h"
 #include "common/rpc/server_stream.h"
 #include "common/rpc/transport.h"
 #include "sluice/v1/stage.grpc.pb.h"
+#include "tests/testing/holds_within.h"
 
 // A server whose streams do what a test says, and a client that records.
 namespace sluice::rpc::testing {
@@ -155,15 +154,10 @@ inline void RecordingStream::OnMessage(grpc::ByteBuffer& message) {
   messages_.push_back(Text(message));
 }
 
-// Spins until `condition` holds; false after ten seconds.
+// Waits until `condition` holds; false after ten seconds.
 template <typename Condition>
 bool Eventually(Condition condition) {
-  const TimePoint deadline = Clock::now() + std::chrono::seconds(10);
-  while (!condition()) {
-    if (Clock::now() >= deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
+  return sluice::testing::HoldsWithin(std::chrono::seconds(10), condition);
 }
 
 }  // namespace sluice::rpc::testing

@@ -1,7 +1,8 @@
 #include "tests/testing/local_cluster.h"
 
-#include <thread>
 #include <utility>
+
+#include "tests/testing/holds_within.h"
 
 namespace sluice::testing {
 namespace {
@@ -11,11 +12,7 @@ constexpr auto kStartTime = std::chrono::seconds(60);
 // Polls: what is waited for happens in threads that know no test.
 template <typename Condition>
 bool WaitUntil(TimePoint deadline, Condition condition) {
-  while (!condition()) {
-    if (Clock::now() >= deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
+  return HoldsWithin(deadline - Clock::now(), condition);
 }
 
 }  // namespace

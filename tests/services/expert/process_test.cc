@@ -12,7 +12,6 @@
 #include <fstream>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,6 +20,7 @@
 #include "common/model_config/tensor_table.h"
 #include "tests/experts/expert_client.h"
 #include "tests/rpc/flood.h"
+#include "tests/testing/holds_within.h"
 #include "tests/testing/shared_data.h"
 
 extern char** environ;
@@ -40,12 +40,7 @@ constexpr uint64_t kSanitizers = 0;
 
 template <typename Condition>
 bool Eventually(Condition condition) {
-  const TimePoint deadline = Clock::now() + kLimit;
-  while (!condition()) {
-    if (Clock::now() >= deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
+  return HoldsWithin(kLimit, condition);
 }
 
 // One sluice-expert. posix_spawn, not fork: gRPC's threads live here.

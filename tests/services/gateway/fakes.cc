@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 #include <utility>
 #include <variant>
+
+#include "tests/testing/holds_within.h"
 
 namespace sluice {
 
@@ -209,12 +210,7 @@ size_t ScriptedEngine::cancelled() {
 }
 
 bool ScriptedEngine::Await(const std::function<bool()>& condition) {
-  const auto deadline = Clock::now() + std::chrono::seconds(10);
-  while (!condition()) {
-    if (Clock::now() > deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
+  return testing::HoldsWithin(std::chrono::seconds(10), condition);
 }
 
 bool ScriptedEngine::AwaitSubmitted(size_t count) {

@@ -8,7 +8,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "common/concurrency/turn_queue.h"
@@ -20,6 +19,7 @@
 #include "services/gateway/handlers/handlers.h"
 #include "tests/http/raw_client.h"
 #include "tests/services/gateway/fakes.h"
+#include "tests/testing/holds_within.h"
 
 namespace sluice::gateway {
 
@@ -86,12 +86,8 @@ class GatewayHttpTest : public ::testing::Test {
   // minute.
   template <typename Condition>
   bool Await(Condition condition) const {
-    const TimePoint end = Clock::now() + std::chrono::minutes(1);
-    while (!condition(server_->stats())) {
-      if (Clock::now() > end) return false;
-      std::this_thread::yield();
-    }
-    return true;
+    return testing::HoldsWithin(std::chrono::minutes(1),
+                                [&] { return condition(server_->stats()); });
   }
 
   const ServedModel model_ = FakeModel(1 << 20);

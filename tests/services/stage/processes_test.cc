@@ -10,13 +10,13 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "common/pipeline/gateway/pipeline_assembler.h"
 #include "common/wire/stage.h"
 #include "tests/rpc/flood.h"
 #include "tests/services/stage/generate.h"
+#include "tests/testing/holds_within.h"
 #include "tests/testing/shared_data.h"
 
 extern char** environ;
@@ -32,12 +32,7 @@ constexpr auto kLimit = std::chrono::seconds(30);
 
 template <typename Condition>
 bool Eventually(Condition condition, Duration limit = kLimit) {
-  const TimePoint deadline = Clock::now() + limit;
-  while (!condition()) {
-    if (Clock::now() >= deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
+  return testing::HoldsWithin(limit, condition);
 }
 
 // One sluice-stage. posix_spawn, not fork: gRPC's threads live here.

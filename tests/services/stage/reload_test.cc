@@ -5,11 +5,11 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "common/pipeline/gateway/pipeline_assembler.h"
 #include "services/stage/stage_server.h"
+#include "tests/testing/holds_within.h"
 #include "tests/testing/http_exchange.h"
 #include "tests/testing/shared_data.h"
 
@@ -20,12 +20,7 @@ using ::testing::HasSubstr;
 
 template <typename Condition>
 bool Eventually(Condition condition) {
-  const TimePoint deadline = Clock::now() + std::chrono::seconds(30);
-  while (!condition()) {
-    if (Clock::now() >= deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
+  return testing::HoldsWithin(std::chrono::seconds(30), condition);
 }
 
 // Holds loads, while it is closed.
