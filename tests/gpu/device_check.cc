@@ -204,6 +204,7 @@ bool Look(const std::vector<Case>& cases, size_t first) {
     for (const Json& entry : found) std::printf("%s\n", entry.dump().c_str());
     std::fflush(stdout);
   }
+  std::printf("%s\n", Json{{"end", cases.size()}}.dump().c_str());
   return fine;
 }
 

@@ -89,26 +89,26 @@ def lengths(device):
             "--seconds", str(SECONDS)]
 
 
-def measure(name, program, device, out):
-    """Runs a model of MODELS; returns what its file has, and why it failed."""
+def measure(name, program, device, out, end):
+    """Runs a model of MODELS until time.monotonic() is `end`; returns what its
+    file has, and why it failed."""
     preset, form, numerics, _ = MODELS[name]
     if device == "cpu":
         preset, numerics = TINY[preset], "canonical"
     folder = out / "models" / f"{preset}-{form}"
     if not (folder / "model.safetensors.index.json").exists():
         make_outline.make(preset, form, folder)
-    lines, code, err = programs.lines_of(
+    ended = programs.lines_of(
         [program, folder, "--device", device, "--numerics", numerics,
-         "--kv-type", "bf16", *lengths(device)], out / f"{name}.log",
+         "--kv-type", "bf16", *lengths(device)], out / f"{name}.log", end,
         environment(name.endswith("_wgmma")))
     found = {"preset": preset, "format": form,
-             **make_outline.facts(preset, form), **by_what(lines)}
-    if code == TOO_LARGE:
-        found["skipped"] = err
-    elif code is None:
-        return found, f"hangs, or is too slow: see {name}.log"
-    elif code != 0:
-        return found, f"exit code {code}: {err}"
+             **make_outline.facts(preset, form), **by_what(ended.lines)}
+    if ended.code == TOO_LARGE:
+        found["skipped"] = ended.said
+    elif ended.code != 0:
+        how = ended.why or f"exit code {ended.code}"
+        return found, f"{how}: {ended.said} (see {name}.log)"
     return found, None
 
 

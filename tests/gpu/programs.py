@@ -1,85 +1,111 @@
 """Measuring programs of tests/gpu/run: their lines of JSON, also where one ends
 early or hangs."""
 import json
+import os
 import queue
+import signal
 import subprocess
 import tempfile
 import threading
 import time
+import typing
 
-LIMIT = 590  # seconds of a program
-SILENCE = 180  # seconds without a line, after which it hangs
+SILENCE = 180  # seconds without a line, after which a program hangs
 MOST_DEATHS = 8  # of the programs that look at one list of cases
 
 
-def lines_of(command, log, env=None, silence=None):
-    """A program's JSON lines, its exit code (None: it hung, or ran out of time,
-    and was killed) and what it said beside them. All of it is added to the file
-    `log`."""
-    lines, code, end = [], None, time.monotonic() + LIMIT
-    silence = SILENCE if silence is None else silence
+class Ended(typing.NamedTuple):
+    """How a program ended."""
+    lines: list  # of JSON, read
+    code: typing.Optional[int]  # None: it was killed
+    said: str  # beside its lines
+    why: str  # it was killed: "hangs", or "out of time"
+
+
+def lines_of(command, log, end, env=None, silence=SILENCE):
+    """Runs a program until it ends, is silent for so many seconds, or time.monotonic()
+    is `end`; then it is killed, with what it started. All that it says is added
+    to the file `log`."""
+    lines, why = [], ""
     with open(log, "a", encoding="utf-8") as to, \
             tempfile.TemporaryFile("w+", errors="replace") as beside:
         to.write(f"$ {' '.join(map(str, command))}\n")
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=beside,
-                              text=True, env=env) as program:
-            try:
-                for line in _each(program.stdout, silence, end):
-                    to.write(line)
-                    # A program that is cut off may leave half a line.
-                    if line.startswith("{") and line.endswith("}\n"):
-                        lines.append(json.loads(line))
-                code = program.wait(max(0.1, end - time.monotonic()))
-            except (TimeoutError, subprocess.TimeoutExpired):
-                pass
-            finally:
-                program.kill()
+        program = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=beside, text=True,
+            errors="replace", env=env, start_new_session=True)
+        try:
+            for line in _each(program, silence, end):
+                to.write(line)
+                # A program that is cut off may leave half a line.
+                if line.startswith("{") and line.endswith("}\n"):
+                    lines.append(json.loads(line))
+        except TimeoutError as late:
+            why = str(late)
+        finally:
+            _kill(program)
         beside.seek(0)
         said = beside.read()
         to.write(said + "\n")
-    return lines, code, said.strip()
+    return Ended(lines, None if why else program.returncode, said.strip(), why)
 
 
-def _each(stream, silence, end):
-    """The lines of a stream. Raises TimeoutError."""
+def _kill(program):
+    """Kills what is left of a program's session."""
+    try:
+        os.killpg(program.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    program.wait()
+
+
+def _each(program, silence, end):
+    """A program's lines until it has ended. Raises TimeoutError."""
     coming = queue.Queue()
 
     def read():
-        for line in stream:
-            coming.put(line)
+        # Ends when the last process that has the pipe does, or is killed.
+        with program.stdout as lines:
+            for line in lines:
+                coming.put(line)
+        program.wait()
         coming.put(None)
 
     threading.Thread(target=read, daemon=True).start()
     while True:
-        left = min(silence, end - time.monotonic())
+        left = end - time.monotonic()
         try:
-            line = coming.get(timeout=max(0.0, left))
+            line = coming.get(timeout=max(0.0, min(silence, left)))
         except queue.Empty:
-            raise TimeoutError from None
+            raise TimeoutError("hangs" if silence < left
+                               else "out of time") from None
         if line is None:
             return
         yield line
 
 
-def look_at_cases(command, log, env=None, silence=None):
+def look_at_cases(command, log, end, env=None, silence=SILENCE):
     """What device_check finds at its list of cases, and why that is not as it
     must be (None: it is). A case that ends the program, or hangs, has an entry
-    "died"; the others are looked at all the same."""
+    "died"; the others are looked at all the same, until `end`."""
     found, first, wrong = [], 0, None
     for _ in range(MOST_DEATHS):
-        lines, code, said = lines_of([*command, str(first)], log, env, silence)
-        begun = [line for line in lines if "begin" in line]
-        found += [line for line in lines if "begin" not in line]
-        if code == 0:
-            return found, wrong
-        if code == 1:
-            return found, wrong or "see \"found\""
-        how = "hangs" if code is None else f"exit code {code}"
-        how += f": {said.splitlines()[-1]}" if said else ""
+        ended = lines_of([*command, str(first)], log, end, env, silence)
+        begun = [line for line in ended.lines if "begin" in line]
+        done = any("end" in line for line in ended.lines)
+        found += [line for line in ended.lines
+                  if "begin" not in line and "end" not in line]
+        if done and ended.code in (0, 1):
+            return found, wrong or ('see "found"' if ended.code else None)
+        how = ended.why or f"exit code {ended.code}"
+        if ended.said:
+            how += f": {ended.said.splitlines()[-1]}"
         if not begun:
-            return found, how
+            return found, wrong or how
         last = begun[-1]
+        what = f"{last['op']}, {last['tokens']} tokens: {how}"
+        if ended.why == "out of time":
+            return found, f"{wrong}; then {what}" if wrong else what
         found.append({"op": last["op"], "tokens": last["tokens"], "died": how})
-        wrong = wrong or f"{last['op']}, {last['tokens']} tokens: {how}"
+        wrong = wrong or what
         first = last["begin"] + 1
     return found, f"{MOST_DEATHS} cases died, the first: {wrong}"

@@ -8,6 +8,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import programs  # pylint: disable=wrong-import-position
 
+SILENCE = 8  # longer than an interpreter takes to start
 # Five cases, of which some end the program; argv[-1] is the first.
 CASES = """
 import json, os, sys, time
@@ -25,18 +26,22 @@ for case in range(int(sys.argv[-1]), 5):
         os._exit(3)
     elif how == "abort":
         os.abort()
+    elif how == "exit":
+        os._exit(1)
     print(json.dumps({"op": f"op {case}", "tokens": 1, "same": how is None}))
     wrong = wrong or how is not None
+print('{"end": 5}')
 sys.exit(1 if wrong else 0)
 """
 
 
 class LookTest(unittest.TestCase):
-    def look(self, ends, silence=None, program=CASES):
+    def look(self, ends, silence=SILENCE, program=CASES, seconds=600):
         with tempfile.TemporaryDirectory() as folder:
             found, wrong = programs.look_at_cases(
                 [sys.executable, "-c", program, ends],
-                pathlib.Path(folder) / "log", silence=silence)
+                pathlib.Path(folder) / "log", time.monotonic() + seconds,
+                silence=silence)
             return {one["op"]: one.get("same", one.get("died"))
                     for one in found}, wrong
 
@@ -53,7 +58,7 @@ class LookTest(unittest.TestCase):
 
     def test_cases_behind_those_that_die_or_hang_are_looked_at(self):
         found, wrong = self.look('{"0": "abort", "2": "hang", "4": "abort"}',
-                                 silence=2)
+                                 silence=SILENCE)
         self.assertEqual(found, {
             "op 0": "exit code -6", "op 1": True, "op 2": "hangs",
             "op 3": True, "op 4": "exit code -6"})
@@ -63,6 +68,17 @@ class LookTest(unittest.TestCase):
         found, _ = self.look('{"1": "say"}')
         self.assertEqual(found["op 1"],
                          "exit code 3: cuda: an illegal address")
+
+    def test_the_exit_code_of_a_wrong_case_does_not_hide_a_death(self):
+        found, wrong = self.look('{"2": "exit"}')
+        self.assertEqual(found["op 2"], "exit code 1")
+        self.assertEqual(found["op 4"], True)
+        self.assertEqual(wrong, "op 2, 1 tokens: exit code 1")
+
+    def test_what_was_found_is_kept_when_the_time_is_over(self):
+        found, wrong = self.look('{"1": "hang"}', silence=60, seconds=SILENCE)
+        self.assertEqual(found, {"op 0": True})
+        self.assertEqual(wrong, "op 1, 1 tokens: out of time")
 
     def test_too_many_deaths_end_it(self):
         ends = '{"0": "abort", "1": "abort", "2": "abort"}'
@@ -82,18 +98,41 @@ class LookTest(unittest.TestCase):
 
 
 class LinesTest(unittest.TestCase):
-    def test_a_silent_program_is_killed_and_its_lines_kept(self):
+    def lines(self, program, silence):
         with tempfile.TemporaryDirectory() as folder:
             log = pathlib.Path(folder) / "log"
-            begin = time.monotonic()
-            lines, code, said = programs.lines_of(
-                [sys.executable, "-c", "import sys, time\n"
-                 "print('a word'); print('{\"n\": 1}', flush=True)\n"
-                 "print('why', file=sys.stderr, flush=True)\n"
-                 "time.sleep(600)"], log, silence=2)
+            ended = programs.lines_of([sys.executable, "-c", program], log,
+                                      time.monotonic() + 600, silence=silence)
+            return ended, log.read_text()
+
+    def test_a_silent_program_is_killed_and_its_lines_kept(self):
+        ended, log = self.lines(
+            "import sys, time\n"
+            "print('a word'); print('{\"n\": 1}', flush=True)\n"
+            "print('why', file=sys.stderr, flush=True)\n"
+            "time.sleep(600)", SILENCE)
+        self.assertEqual(ended, ([{"n": 1}], None, "why", "hangs"))
+        self.assertIn("a word\n", log)
+
+    def test_what_a_program_started_is_killed_with_it(self):
+        begin = time.monotonic()
+        ended, _ = self.lines(
+            "import subprocess, sys, time\n"
+            "child = subprocess.Popen(['sleep', '600'])\n"
+            "print('{\"child\": %d}' % child.pid, flush=True)\n"
+            "time.sleep(600)", SILENCE)
+        self.assertEqual(ended.why, "hangs")
+        child = pathlib.Path(f"/proc/{ended.lines[0]['child']}/stat")
+        while child.exists() and child.read_text().split()[2] != "Z":
             self.assertLess(time.monotonic() - begin, 60)
-            self.assertEqual((lines, code, said), ([{"n": 1}], None, "why"))
-            self.assertIn("a word\n", log.read_text())
+            time.sleep(0.1)
+
+    def test_bytes_that_are_no_text_stop_nothing(self):
+        ended, log = self.lines(
+            "import sys; sys.stdout.buffer.write(b'\\xff\\n{\"n\": 2}\\n')",
+            SILENCE)
+        self.assertEqual((ended.lines, ended.code), ([{"n": 2}], 0))
+        self.assertIn("\ufffd\n", log)
 
 
 if __name__ == "__main__":
