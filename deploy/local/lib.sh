@@ -137,21 +137,44 @@ sluice_setup() {
   find_cargo
 }
 
+# The crates that the text bridge needs, built: cargo takes minutes for them. A
+# folder of the home folder has them for every checkout.
+kept_crates() {
+  local key
+  key=$({ cargo --version || true; cat common/text/bridge/Cargo.lock; } | sha256sum)
+  printf '%s' "${XDG_CACHE_HOME:-$HOME/.cache}/sluice/crates/${key:0:16}"
+}
+
+# take_crates FOLDER: copies them into a checkout that has built none.
+take_crates() {
+  [[ -d $1 && ! -e build/cargo ]] || return 0
+  rm -rf build/cargo.part
+  cp -a --reflink=auto "$1" build/cargo.part && mv build/cargo.part build/cargo
+}
+
+# keep_crates FOLDER: copies a checkout's there, without the bridge itself, and
+# in place of those of other versions.
+keep_crates() {
+  local part=$1.$$
+  [[ -d build/cargo/release && ! -e $1 ]] || return 0
+  rm -rf "${1%/*}" && mkdir -p "${1%/*}" &&
+    cp -a --reflink=auto build/cargo "$part" &&
+    find "$part" -name '*sluice*' -prune -exec rm -rf {} + &&
+    mv -nT "$part" "$1"
+}
+
 # sluice_build PRESET [TARGET...]: configures and builds, the sources of a room
 # compiled together (a third of the time from nothing; SLUICE_UNITY=OFF in the
 # environment: one by one), with the tests of the edges (SLUICE_EDGE_TESTS=OFF:
 # without) and with a team's large ones (SLUICE_TEAM_TESTS); quick if nothing
-# has changed. ccache and cargo keep what they compile in the home folder, for
-# every checkout of this machine: paths in it begin at the checkout, and
-# precompiled headers count by their text. Runs in the repository root.
+# has changed. What ccache keeps serves every checkout of this machine: paths in
+# it begin at the checkout, and precompiled headers count by their text. Runs in
+# the repository root.
 sluice_build() {
-  local preset=$1 log sloppiness=pch_defines,time_macros
+  local preset=$1 log crates
   shift
-  sloppiness+=,include_file_mtime,include_file_ctime
   local -x CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
-  local -x CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-$sloppiness}
-  local -x CARGO_BUILD_BUILD_DIR=${CARGO_BUILD_BUILD_DIR:-\
-${XDG_CACHE_HOME:-$HOME/.cache}/sluice/cargo}
+  local -x CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
   mkdir -p build
   log=build/configure-$preset.log
   if ! cmake --preset "$preset" -DSLUICE_UNITY="${SLUICE_UNITY:-ON}" \
@@ -160,5 +183,8 @@ ${XDG_CACHE_HOME:-$HOME/.cache}/sluice/cargo}
     cat "$log" >&2
     return 1
   fi
-  cmake --build --preset "$preset" ${1:+--target "$@"} >&2
+  crates=$(kept_crates)
+  take_crates "$crates" || say "crates are built again: $crates is no copy"
+  cmake --build --preset "$preset" ${1:+--target "$@"} >&2 || return 1
+  keep_crates "$crates" || say "crates are not kept: no copy in $crates"
 }
