@@ -5,10 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/base/mutex.h"
@@ -314,6 +316,7 @@ TEST_F(PipelineAssemblerTest, AResultIsASignOfLifeOfEveryStage) {
     EXPECT_TRUE(
         Eventually([&] { return listener_.results().size() == step + 1; }));
     EXPECT_TRUE(client->ready()) << client->status().message;
+    // A step takes its time; as many as there can be would take a CPU.
     std::this_thread::sleep_for(timing.heartbeat / 4);
   }
   stages_[1]->runner().SetMute(false);

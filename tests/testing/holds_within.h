@@ -9,8 +9,9 @@
 
 namespace sluice::testing {
 
-// Looks four times in a millisecond whether `condition` holds; false once
-// `limit` has passed. Sleeps between two looks: another test needs the CPU.
+// Looks at most four times in a millisecond whether `condition` holds; false
+// once `limit` has passed. Sleeps between two looks: another test needs the
+// CPU.
 template <typename Condition>
 bool HoldsWithin(Duration limit, const Condition& condition) {
   const TimePoint deadline = Clock::now() + limit;

@@ -75,7 +75,7 @@ TEST_P(GgufTokenizerTest, ItsKeysReadBackGiveTheSameIds) {
     ASSERT_EQ(*(*to)->Encode(text, kRaw), *(*from)->Encode(text, kRaw)) << text;
   }
   EXPECT_GT(compared, 100);
-  for (TokenId id = 0; id < (*from)->vocab_size(); ++id) {
+  for (TokenId id = 0; id < (*from)->vocab_size(); id += kSlowdown) {
     const std::string text = *(*from)->Decode(std::vector{id}, false);
     if (!is_unchanged(text)) continue;
     ASSERT_EQ(*(*to)->Encode(text, kRaw), *(*from)->Encode(text, kRaw)) << text;
