@@ -102,8 +102,8 @@ OpSizes Large(int64_t tokens) {
   return sizes;
 }
 
-// One of the things to be looked at, in a process of its own if the one before
-// ended the process.
+// An operation to be looked at; the next ones are looked at by a new process if
+// this one ends its own.
 struct Case {
   std::string op;
   int64_t tokens = 0;  // 0: several
@@ -189,9 +189,10 @@ std::vector<Case> TimeCases(const std::string& device,
   return cases;
 }
 
-// Looks at `cases` from number `first` on. Prints a line of JSON as each
-// begins, with its number, and one per entry, so that who reads them knows
-// which one ended the process, or hangs.
+// Looks at `cases` from number `first` on. Prints a line of JSON with a case's
+// number as the case begins, one per entry, and one at the end of the list: the
+// reader of an output that breaks off knows which case ended the process, or
+// hangs.
 bool Look(const std::vector<Case>& cases, size_t first) {
   bool fine = true;
   for (size_t i = first; i < cases.size(); ++i) {
