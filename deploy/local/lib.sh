@@ -168,13 +168,17 @@ keep_crates() {
 # environment: one by one), with the tests of the edges (SLUICE_EDGE_TESTS=OFF:
 # without) and with a team's large ones (SLUICE_TEAM_TESTS); quick if nothing
 # has changed. What ccache keeps serves every checkout of this machine: paths in
-# it begin at the checkout, and precompiled headers count by their text. Runs in
-# the repository root.
+# it begin at the checkout, and gcc's precompiled headers count by their text.
+# Runs in the repository root.
 sluice_build() {
   local preset=$1 log crates
   shift
   local -x CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
-  local -x CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
+  # clang's precompiled headers name the checkout that made them, and are of no
+  # use once that is gone: ccache keeps nothing that reads them.
+  if [[ $preset != dev && $preset != clang && $preset != fuzz ]]; then
+    local -x CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
+  fi
   mkdir -p build
   log=build/configure-$preset.log
   if ! cmake --preset "$preset" -DSLUICE_UNITY="${SLUICE_UNITY:-ON}" \
