@@ -168,16 +168,22 @@ keep_crates() {
 # environment: one by one), with the tests of the edges (SLUICE_EDGE_TESTS=OFF:
 # without) and with a team's large ones (SLUICE_TEAM_TESTS); quick if nothing
 # has changed. What ccache keeps serves every checkout of this machine: paths in
-# it begin at the checkout, and gcc's precompiled headers count by their text.
-# Runs in the repository root.
+# it begin at the checkout, and precompiled headers count by their text. Runs in
+# the repository root.
 sluice_build() {
   local preset=$1 log crates
   shift
   local -x CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
-  # clang's precompiled headers name the checkout that made them, and are of no
-  # use once that is gone: ccache keeps nothing that reads them.
-  if [[ $preset != dev && $preset != clang && $preset != fuzz ]]; then
-    local -x CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
+  local -x CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
+  local -x CCACHE_PREFIX=${CCACHE_PREFIX:-}
+  if [[ $preset == dev || $preset == fuzz ]]; then
+    # Or a precompiled header names the checkout that made it.
+    if [[ $PWD == *' '* ]]; then
+      # ccache would take the prefix's path for two.
+      CCACHE_SLOPPINESS=
+    else
+      CCACHE_PREFIX="$PWD/deploy/local/clang_here $CCACHE_PREFIX"
+    fi
   fi
   mkdir -p build
   log=build/configure-$preset.log
