@@ -173,7 +173,10 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
   bool HasReached(uint64_t mark) override {
     if (IsGone(mark)) return true;
     const cudaError_t state = cudaEventQuery(Of(mark).end);
-    if (state == cudaErrorNotReady) return false;
+    if (state == cudaErrorNotReady) {
+      cudaGetLastError();  // which keeps this as one, too
+      return false;
+    }
     Check(state, "running kernels");
     return true;
   }
