@@ -162,8 +162,8 @@ class BlockTokenSums {
     return sums[0];
   }
   SLUICE_DEVICE void Finish(float sum) {
-    if (!finite_) sum = NotANumber();
     if (a_.bias != nullptr) sum = sum + bias_;
+    if (!finite_) sum = NotANumber();
     int32_t row = RowOf(group_);
     if (a_.gated != 0) {
       if (group_ % 2 == 0) {

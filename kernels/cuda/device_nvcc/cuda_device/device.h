@@ -103,6 +103,7 @@ class Block {
     if (lane() == 0) before = atomicInc(arrived, blocks - 1);
     const bool last = Shuffle(before, 0) == blocks - 1;
     __threadfence();
+    __syncwarp();
     return last;
   }
   SLUICE_DEVICE uint32_t Most(uint32_t value) {

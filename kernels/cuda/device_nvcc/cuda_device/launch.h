@@ -88,9 +88,10 @@ inline DeviceLimits LimitsOf(Stream) {
 // Lets a kernel's blocks have as much shared memory as the device has for one:
 // launches that are gathered begin later, and not all with the same. And every
 // kernel divides a multiprocessor's memory alike: else the next one could not
-// begin before the multiprocessor is empty.
+// begin before the multiprocessor is empty. Every source that launches a kernel
+// has one of its own, so nothing here is shared by sources.
 template <typename K>
-void PrepareKernel() {
+static void PrepareKernel() {
   static std::atomic<uint64_t> prepared{0};  // bit: the device
   int device = 0;
   cudaGetDevice(&device);
@@ -106,8 +107,8 @@ void PrepareKernel() {
 }
 
 template <typename K>
-void Launch(Stream stream, int64_t blocks, size_t shared_bytes,
-            const typename K::Args& args) {
+static void Launch(Stream stream, int64_t blocks, size_t shared_bytes,
+                   const typename K::Args& args) {
   if (blocks == 0) return;
   PrepareKernel<K>();
   if (launch_sink != nullptr && launch_sink->stream == stream) {
