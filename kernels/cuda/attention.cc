@@ -240,6 +240,7 @@ struct ChunkKernel {
       const float other = block.ShuffleXor(max, mask);
       max = other > max ? other : max;
     }
+    block.SyncWarp();  // other lanes read the scores
     float sum = 0.0f;
     if (block.lane() < 16) {
       for (int j = from + block.lane(); j < padded; j += 16) {

@@ -268,6 +268,7 @@ struct RouteWarp {
     }
     // Lanes that meet a NaN in another order may differ.
     best = block.Shuffle(best, 0);
+    block.SyncWarp();  // behind what all lanes read
     if (block.lane() == 0) taken.Set(best, 1);
     block.SyncWarp();
     return best;

@@ -9,7 +9,8 @@
 namespace sluice::kernels::cuda {
 namespace {
 
-constexpr size_t kStackBytes = 64 * 1024;
+// No power of two, or the stacks' tops share few lines of the CPU's caches.
+constexpr size_t kStackBytes = 64 * 1024 + 9 * 64;
 constexpr size_t kMostFaults = 8;
 constexpr int kNone = -1;
 constexpr int kSeveral = -2;
@@ -32,8 +33,6 @@ struct KeptStack {
 struct Machine::Thread {
   State state = State::kReady;
   int line = 0;
-  uint64_t exchange = 0;
-  TileWords tile = {};
   std::unique_ptr<std::byte[]> stack{new std::byte[kStackBytes]};
   boost::context::fiber fiber;   // the thread, while it does not run
   boost::context::fiber caller;  // the machine, while it runs
@@ -88,6 +87,8 @@ void Machine::Run(int64_t blocks, int threads, size_t shared_bytes,
   while (pool_.size() < static_cast<size_t>(threads)) {
     pool_.push_back(std::make_unique<Thread>());
   }
+  for (auto& words : words_) words.resize(pool_.size());
+  for (auto& tiles : tiles_) tiles.resize(pool_.size());
   for (int64_t i = 0; i < blocks; ++i) {
     block_ = schedule_ == Schedule::kForward ? i : blocks - 1 - i;
     RunBlock(body);
@@ -121,10 +122,22 @@ void Machine::RunBlock(const std::function<void(int thread)>& body) {
   }
 }
 
+// Every warp runs up to its next barrier of the block.
 void Machine::RunReady() {
-  for (int i = 0; i < threads_; ++i) {
+  for (int i = 0; i < threads_; i += kWarpLanes) {
+    const int first =
+        schedule_ == Schedule::kForward ? i : threads_ - kWarpLanes - i;
+    do {
+      RunWarp(first);
+    } while (OpenWarp(first));
+  }
+}
+
+void Machine::RunWarp(int first) {
+  for (int i = 0; i < kWarpLanes; ++i) {
     Thread& thread =
-        *pool_[schedule_ == Schedule::kForward ? i : threads_ - 1 - i];
+        *pool_[first +
+               (schedule_ == Schedule::kForward ? i : kWarpLanes - 1 - i)];
     if (thread.state != State::kReady) continue;
     thread.fiber = std::move(thread.fiber).resume();
     if (thread.state == State::kDone) --alive_;
@@ -146,8 +159,10 @@ void Machine::SyncWarp(int thread, int line) {
   Wait(thread, State::kAtWarp, line);
 }
 
+void Machine::Meet(int thread, int line) { Wait(thread, State::kMeets, line); }
+
 void Machine::Release() {
-  if (alive_ == 0 || ReleaseWarps()) return;
+  if (alive_ == 0) return;
   for (int t = 0; t < threads_; ++t) {
     const Thread& thread = *pool_[t];
     if (thread.state == State::kAtBlock && thread.line == pool_[0]->line &&
@@ -160,26 +175,20 @@ void Machine::Release() {
   OpenAll();
 }
 
-// Returns whether a warp goes on.
-bool Machine::ReleaseWarps() {
-  bool any = false;
-  for (int first = 0; first < threads_; first += kWarpLanes) {
-    bool all = true;
-    for (int t = first; t < first + kWarpLanes; ++t) {
-      all = all && pool_[t]->state == State::kAtWarp &&
-            pool_[t]->line == pool_[first]->line;
+// Returns whether all of the warp wait for each other at one place, and go on.
+bool Machine::OpenWarp(int first) {
+  const State state = pool_[first]->state;
+  if (state != State::kAtWarp && state != State::kMeets) return false;
+  for (int t = first; t < first + kWarpLanes; ++t) {
+    if (pool_[t]->state != state || pool_[t]->line != pool_[first]->line) {
+      return false;
     }
-    if (all) OpenWarp(first);
-    any = any || all;
   }
-  return any;
-}
-
-void Machine::OpenWarp(int first) {
-  ++warp_epochs_[first / kWarpLanes];
+  if (state == State::kAtWarp) ++warp_epochs_[first / kWarpLanes];
   for (int t = first; t < first + kWarpLanes; ++t) {
     pool_[t]->state = State::kReady;
   }
+  return true;
 }
 
 void Machine::OpenAll() {
@@ -337,10 +346,6 @@ std::byte* Machine::Land(const SharedArray& array, int64_t i) {
   cell.write_epoch = kNone;
   return shared_.data() + array.bytes_begin + static_cast<size_t>(i) * 16;
 }
-
-uint64_t& Machine::Exchange(int thread) { return pool_[thread]->exchange; }
-
-TileWords& Machine::Tile(int thread) { return pool_[thread]->tile; }
 
 void Machine::Fault(int thread, const std::string& what) {
   if (faults_.size() >= kMostFaults) return;

@@ -102,23 +102,26 @@ class Machine : public MachineWork {
   // The block's gates, and its barriers so far.
   MachineGates& gates() { return gates_; }
   int32_t epoch() const { return epoch_; }
-  // Eight bytes of a lane that others of its warp read after SyncWarp.
-  uint64_t& Exchange(int thread);
-  // The same, of a lane's words of a tile product.
-  TileWords& Tile(int thread);
+  // A warp's exchange, which orders nothing in memory.
+  void Meet(int thread, int line);
+  // Eight bytes of every thread that others of its warp read after Meet.
+  // `turn`: 0 and 1 alternately, so that no meeting has to follow.
+  uint64_t* Words(int turn) { return words_[turn].data(); }
+  // The same, of words of a tile product.
+  TileWords* Tiles(int turn) { return tiles_[turn].data(); }
   void Fault(int thread, const std::string& what);
 
  private:
   struct Thread;
   struct Cell;
-  enum class State : uint8_t { kReady, kAtBlock, kAtWarp, kDone };
+  enum class State : uint8_t { kReady, kAtBlock, kAtWarp, kMeets, kDone };
 
   void RunBlock(const std::function<void(int thread)>& body);
   void RunReady();
-  // Opens the barriers that all have reached.
+  void RunWarp(int first);
+  bool OpenWarp(int first);
+  // Opens the barrier of the block that all have reached.
   void Release();
-  bool ReleaseWarps();
-  void OpenWarp(int first);
   void OpenAll();
   bool Ordered(int other_warp, int thread, int32_t epoch,
                int32_t warp_epoch) const;
@@ -143,6 +146,8 @@ class Machine : public MachineWork {
   std::vector<Cell> cells_;
   std::vector<SharedArray> arrays_;
   MachineGates gates_;
+  std::vector<uint64_t> words_[2];
+  std::vector<TileWords> tiles_[2];
   alignas(16) std::byte outside_[64] = {};
 };
 

@@ -90,6 +90,8 @@ TEST_P(MachineTest, AWarpsBarrierOrdersItsLanesAndNoOthers) {
   const auto pass = [](Block& b, int distance) {
     const auto shared = b.Allocate<int>(kTestThreads);
     shared.Set(b.thread(), b.thread());
+    b.Sync();
+    shared.Set(b.thread(), b.thread() + 1);
     b.SyncWarp();
     shared.Get((b.thread() + distance) % kTestThreads);
   };
@@ -97,6 +99,25 @@ TEST_P(MachineTest, AWarpsBarrierOrdersItsLanesAndNoOthers) {
                          [&](Block& b) { pass(b, b.lane() == 31 ? -31 : 1); }),
               IsEmpty());
   EXPECT_THAT(FirstFault(GetParam(), [&](Block& b) { pass(b, 32); }),
+              HasSubstr("without a barrier"));
+}
+
+TEST_P(MachineTest, AnExchangeOrdersNothingInMemory) {
+  const auto pass = [](Block& b, bool barrier) {
+    const auto shared = b.Allocate<int>(kTestThreads);
+    shared.Set(b.thread(), b.thread());
+    b.Sync();
+    shared.Set(b.thread(), b.thread() + 1);
+    b.Shuffle(0, 1);
+    b.Ballot(true);
+    TileC c = {};
+    b.MultiplyTile({}, {}, c);
+    if (barrier) b.SyncWarp();
+    shared.Get(b.thread() ^ 1);
+  };
+  EXPECT_THAT(FirstFault(GetParam(), [&](Block& b) { pass(b, true); }),
+              IsEmpty());
+  EXPECT_THAT(FirstFault(GetParam(), [&](Block& b) { pass(b, false); }),
               HasSubstr("without a barrier"));
 }
 
@@ -114,6 +135,49 @@ TEST_P(MachineTest, ALaneMayChangeWhatOthersReadBeforeTheWarpsBarrier) {
               IsEmpty());
   EXPECT_THAT(FirstFault(GetParam(), [&](Block& b) { change(b, false); }),
               HasSubstr("without a barrier"));
+}
+
+TEST_P(MachineTest, ACopyBeginsOverWhatOthersMayStillRead) {
+  alignas(16) static constexpr uint32_t kWords[4] = {1, 2, 3, 4};
+  const auto copy = [](Block& b, bool barrier) {
+    const auto shared = b.Allocate<uint32_t>(4);
+    if (b.thread() == 0) {
+      for (int i = 0; i < 4; ++i) shared.Set(i, 0);
+    }
+    b.Sync();
+    shared.Get(b.thread() % 4);
+    if (barrier) b.Sync();
+    if (b.thread() == 1) b.CopyAsync(shared, 0, kWords);
+    b.WaitCopies();
+    b.Sync();
+    EXPECT_EQ(shared.Get(3), 4u);
+  };
+  EXPECT_THAT(FirstFault(GetParam(), [&](Block& b) { copy(b, true); }),
+              IsEmpty());
+  EXPECT_THAT(FirstFault(GetParam(), [&](Block& b) { copy(b, false); }),
+              HasSubstr("without a barrier"));
+}
+
+TEST_P(MachineTest, NothingIsThereWhileACopyRuns) {
+  alignas(16) static constexpr uint32_t kWords[4] = {1, 2, 3, 4};
+  EXPECT_THAT(FirstFault(GetParam(),
+                         [&](Block& b) {
+                           const auto shared = b.Allocate<uint32_t>(4);
+                           if (b.thread() == 0) shared.Set(0, 0);
+                           if (b.thread() == 0) b.CopyAsync(shared, 0, kWords);
+                           if (b.thread() == 0) shared.Get(0);
+                           b.WaitCopies();
+                         }),
+              HasSubstr("not written"));
+}
+
+TEST(CheckAlignedTest, WhatIsNotAlignedIsNotLoaded) {
+  alignas(16) static constexpr float kFloats[8] = {};
+  EXPECT_EQ(LoadQuad(kFloats + 4).values[0], 0.0f);
+  EXPECT_DEATH(LoadQuad(kFloats + 1), "check failed");
+  EXPECT_DEATH(LoadHalfTile(kFloats + 1), "check failed");
+  EXPECT_EQ(CheckAligned<float>(8, 16), 8);
+  EXPECT_DEATH(CheckAligned<float>(6, 16), "check failed");
 }
 
 TEST_P(MachineTest, SharedMemoryIsBoundedAndNotZero) {

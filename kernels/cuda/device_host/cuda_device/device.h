@@ -12,6 +12,7 @@
 
 #include "common/base/check.h"
 #include "kernels/cuda/device_host/machine.h"
+#include "kernels/cuda/device_host/shared_array.h"
 #include "kernels/cuda/launch_list.h"
 
 // What kernels are written against, on a machine without a GPU; device_nvcc
@@ -30,43 +31,6 @@ namespace sluice::kernels::cuda {
 SLUICE_DEVICE float Bf16Half(uint32_t pair, int half) {
   return __builtin_bit_cast(float, half == 0 ? pair << 16 : pair & 0xFFFF0000u);
 }
-
-// An array of a block's shared memory as one thread sees it.
-template <typename T>
-class Shared {
- public:
-  Shared(Machine* machine, int thread, SharedArray array)
-      : machine_(machine), thread_(thread), array_(array) {}
-  T Get(int64_t i) const {
-    T value;
-    std::memcpy(&value, machine_->Read(thread_, array_, i, sizeof(T)),
-                sizeof(T));
-    return value;
-  }
-  void Set(int64_t i, T value) const {
-    std::memcpy(machine_->Write(thread_, array_, i, sizeof(T)), &value,
-                sizeof(T));
-  }
-  // A copy to the element begins, and is done: nothing is there meanwhile, then
-  // all threads may read it.
-  void Take(int64_t i) const { machine_->Take(thread_, array_, i); }
-  void Land(int64_t i, T value) const {
-    std::memcpy(machine_->Land(array_, i), &value, sizeof(T));
-  }
-  // Adds an integer; several threads may between two barriers of the block.
-  void Add(int64_t i, T value) const {
-    T sum;
-    std::byte* const at = machine_->Update(thread_, array_, i);
-    std::memcpy(&sum, at, sizeof(T));
-    sum += value;
-    std::memcpy(at, &sum, sizeof(T));
-  }
-
- private:
-  Machine* machine_;
-  int thread_;
-  SharedArray array_;
-};
 
 // A thread's place in its block, and what it does with others.
 class Block {
@@ -101,23 +65,20 @@ class Block {
   template <typename T>
   T Shuffle(T value, int from, int line = __builtin_LINE()) {
     static_assert(sizeof(T) <= sizeof(uint64_t));
-    std::memcpy(&machine_->Exchange(thread_), &value, sizeof(T));
-    machine_->SyncWarp(thread_, line);
-    std::memcpy(&value, &machine_->Exchange(thread_ - lane() + from),
-                sizeof(T));
-    machine_->SyncWarp(thread_, line);
+    uint64_t word = 0;
+    std::memcpy(&word, &value, sizeof(T));
+    word = Exchange(&Machine::Words, word, line)[from];
+    std::memcpy(&value, &word, sizeof(T));
     return value;
   }
   // Bit n: the vote of lane n.
   uint32_t Ballot(bool vote, int line = __builtin_LINE()) {
-    machine_->Exchange(thread_) = vote ? 1 : 0;
-    machine_->SyncWarp(thread_, line);
+    const uint64_t* const of_warp =
+        Exchange(&Machine::Words, uint64_t{vote}, line);
     uint32_t votes = 0;
     for (int i = 0; i < kWarpLanes; ++i) {
-      votes |= static_cast<uint32_t>(machine_->Exchange(thread_ - lane() + i))
-               << i;
+      votes |= static_cast<uint32_t>(of_warp[i]) << i;
     }
-    machine_->SyncWarp(thread_, line);
     return votes;
   }
   // A warp calls: whether its block is the last of `blocks` to arrive. What the
@@ -155,9 +116,8 @@ class Block {
   // GPU's own.
   void MultiplyTile(const TileA& a, const TileB& b, TileC& c,
                     int line = __builtin_LINE()) {
-    machine_->Tile(thread_) = {a, b};
-    machine_->SyncWarp(thread_, line);
-    const int warp_begin = thread_ - lane();
+    const TileWords* const of_warp =
+        Exchange(&Machine::Tiles, TileWords{a, b}, line);
     const int g = lane() / 4;
     const int t = lane() % 4;
     float rows[2][16];
@@ -165,10 +125,9 @@ class Block {
     for (int k = 0; k < 16; ++k) {
       const int place = k % 8 / 2;
       for (int i = 0; i < 2; ++i) {
-        const TileWords& of_row = machine_->Tile(warp_begin + g * 4 + place);
+        const TileWords& of_row = of_warp[g * 4 + place];
         rows[i][k] = Bf16Half(of_row.a.words[i + k / 8 * 2], k % 2);
-        const TileWords& of_column =
-            machine_->Tile(warp_begin + (2 * t + i) * 4 + place);
+        const TileWords& of_column = of_warp[(2 * t + i) * 4 + place];
         columns[i][k] = Bf16Half(of_column.b.words[k / 8], k % 2);
       }
     }
@@ -180,7 +139,6 @@ class Block {
       }
       c.values[i] = static_cast<float>(sum);
     }
-    machine_->SyncWarp(thread_, line);
   }
   // The same onto zeros.
   TileC TileProduct(const TileA& a, const TileB& b,
@@ -191,18 +149,16 @@ class Block {
   }
   void MultiplyCodes(const TileA& a, const TileB& b, TileI& c,
                      int line = __builtin_LINE()) {
-    machine_->Tile(thread_) = {a, b};
-    machine_->SyncWarp(thread_, line);
-    const int warp_begin = thread_ - lane();
+    const TileWords* const of_warp =
+        Exchange(&Machine::Tiles, TileWords{a, b}, line);
     const int g = lane() / 4;
     const int t = lane() % 4;
     for (int i = 0; i < 4; ++i) {
       uint32_t sum = static_cast<uint32_t>(c.values[i]);
       for (int k = 0; k < 32; ++k) {
         const int place = k % 16 / 4;
-        const TileWords& of_row = machine_->Tile(warp_begin + g * 4 + place);
-        const TileWords& of_column =
-            machine_->Tile(warp_begin + (2 * t + i % 2) * 4 + place);
+        const TileWords& of_row = of_warp[g * 4 + place];
+        const TileWords& of_column = of_warp[(2 * t + i % 2) * 4 + place];
         const uint32_t row = of_row.a.words[i / 2 + k / 16 * 2];
         const uint32_t column = of_column.b.words[k / 16];
         const int32_t product = static_cast<uint8_t>(row >> (k % 4 * 8)) *
@@ -211,14 +167,16 @@ class Block {
       }
       c.values[i] = static_cast<int32_t>(sum);
     }
-    machine_->SyncWarp(thread_, line);
   }
   // kBytes (16, 8 or 4) of `from` to `to` from element `at` on, once WaitCopies
-  // is called; both ends are aligned to them.
+  // is called; both ends are aligned to them. What was there is gone.
   template <int kBytes = 16, typename T>
   void CopyAsync(const Shared<T>& to, int64_t at, const T* from) {
     constexpr int kCount = kBytes / sizeof(T);
     static_assert(kBytes == 16 || kBytes == 8 || kBytes == 4);
+    CheckAligned(from, kBytes);
+    CheckAligned<T>(at, kBytes);
+    for (int i = 0; i < kCount; ++i) to.Take(at + i);
     copies_.push_back([to, at, from] {
       for (int i = 0; i < kCount; ++i) to.Set(at + i, from[i]);
     });
@@ -249,9 +207,20 @@ class Block {
   Machine& machine() { return *machine_; }
 
  private:
+  // What every lane of the warp hands over.
+  template <typename T>
+  const T* Exchange(T* (Machine::*places)(int turn), const T& own, int line) {
+    turn_ ^= 1;
+    T* const words = (machine_->*places)(turn_);
+    words[thread_] = own;
+    machine_->Meet(thread_, line);
+    return words + thread_ - lane();
+  }
+
   Machine* machine_;
   int thread_;
   int arrays_ = 0;
+  int turn_ = 0;  // of the warp's exchanges
   std::vector<std::function<void()>> copies_;
   std::vector<size_t> groups_;  // where each ends in copies_
 };
@@ -324,46 +293,50 @@ SLUICE_DEVICE float Larger(float a, float b) { return __builtin_fmaxf(a, b); }
 // Four bytes, aligned.
 SLUICE_DEVICE uint32_t LoadWord(const void* from) {
   uint32_t word;
-  std::memcpy(&word, __builtin_assume_aligned(from, 4), sizeof(word));
+  std::memcpy(&word, CheckAligned(from, 4), sizeof(word));
   return word;
 }
 
 // Sixteen bytes, aligned.
 SLUICE_DEVICE TileA LoadTile(const void* from) {
   TileA words;
-  std::memcpy(&words, __builtin_assume_aligned(from, 16), sizeof(words));
+  std::memcpy(&words, CheckAligned(from, 16), sizeof(words));
   return words;
 }
 // Eight bytes, aligned.
 SLUICE_DEVICE TileB LoadHalfTile(const void* from) {
   TileB words;
-  std::memcpy(&words, __builtin_assume_aligned(from, 8), sizeof(words));
+  std::memcpy(&words, CheckAligned(from, 8), sizeof(words));
   return words;
 }
 // The same of shared memory, from element `at` on.
 SLUICE_DEVICE TileA LoadTile(const Shared<uint32_t>& from, int64_t at) {
+  CheckAligned<uint32_t>(at, 16);
   return {{from.Get(at), from.Get(at + 1), from.Get(at + 2), from.Get(at + 3)}};
 }
 SLUICE_DEVICE TileB LoadHalfTile(const Shared<uint32_t>& from, int64_t at) {
+  CheckAligned<uint32_t>(at, 8);
   return {{from.Get(at), from.Get(at + 1)}};
 }
 SLUICE_DEVICE Quad LoadQuad(const float* from) {
   Quad floats;
-  std::memcpy(&floats, __builtin_assume_aligned(from, 16), sizeof(floats));
+  std::memcpy(&floats, CheckAligned(from, 16), sizeof(floats));
   return floats;
 }
 SLUICE_DEVICE Quad LoadQuad(const Shared<float>& from, int64_t at) {
+  CheckAligned<float>(at, 16);
   return {{from.Get(at), from.Get(at + 1), from.Get(at + 2), from.Get(at + 3)}};
 }
 SLUICE_DEVICE void StoreQuad(const Shared<float>& to, int64_t at,
                              const Quad& floats) {
+  CheckAligned<float>(at, 16);
   for (int i = 0; i < 4; ++i) to.Set(at + i, floats.values[i]);
 }
 SLUICE_DEVICE void StoreQuad(float* to, const Quad& floats) {
-  std::memcpy(__builtin_assume_aligned(to, 16), &floats, sizeof(floats));
+  std::memcpy(CheckAligned(to, 16), &floats, sizeof(floats));
 }
 SLUICE_DEVICE void StoreHalfTile(void* to, const TileB& words) {
-  std::memcpy(__builtin_assume_aligned(to, 8), &words, sizeof(words));
+  std::memcpy(CheckAligned(to, 8), &words, sizeof(words));
 }
 
 // The nearest BF16 numbers, ties to even; a NaN stays one.
