@@ -8,6 +8,7 @@
 //     results are held against the CPU's within kMostFastError
 //   try-time: of small shapes, to try this program itself
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/cat.h"
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/device/device_choice.h"
@@ -52,26 +54,39 @@ std::vector<float> ResultsOn(Backend& backend, const DeviceOp& op) {
   return prepared->Results();
 }
 
-// Seconds of one call, by as many as take a twentieth of a second.
-double SecondsOf(Backend& backend, const DeviceOp& op) {
+// An operation's time.
+struct Timed {
+  double seconds = 0;  // of one call
+  bool cold = false;   // each call reads what no cache has
+};
+
+// By as many calls as take a twentieth of a second, of copies in turn that are
+// more than caches hold, if few are.
+Timed TimeOf(Backend& backend, const DeviceOp& op) {
   constexpr double kEnough = 0.05;
-  const auto prepared = op.prepare(backend);
-  backend.BeginStep(prepared->step());
-  prepared->Enqueue();
+  constexpr double kMoreThanCaches = 256e6;
+  constexpr double kMostCopies = 16;
+  const double copies = std::max(1.0, std::ceil(kMoreThanCaches / op.bytes));
+  std::vector<std::unique_ptr<PreparedOp>> prepared;
+  while (static_cast<double>(prepared.size()) < std::min(copies, kMostCopies)) {
+    prepared.push_back(op.prepare(backend));
+  }
+  backend.BeginStep(prepared[0]->step());
+  for (const auto& copy : prepared) copy->Enqueue();
   backend.Sync();
-  double seconds = 0;
-  for (int times = 1;; times *= 4) {
+  Timed timed = {0, copies <= kMostCopies};
+  for (size_t times = prepared.size();; times *= 4) {
     const int64_t start = MonotonicNanos();
-    for (int i = 0; i < times; ++i) prepared->Run();
+    for (size_t i = 0; i < times; ++i) prepared[i % prepared.size()]->Run();
     backend.Sync();
-    seconds = static_cast<double>(MonotonicNanos() - start) * 1e-9;
-    if (seconds >= kEnough || times >= 1 << 14) {
-      seconds /= times;
+    timed.seconds = static_cast<double>(MonotonicNanos() - start) * 1e-9;
+    if (timed.seconds >= kEnough || times >= 1 << 14) {
+      timed.seconds /= static_cast<double>(times);
       break;
     }
   }
   backend.EndStep();
-  return seconds;
+  return timed;
 }
 
 OpSizes Boundaries(int64_t tokens) {
@@ -82,6 +97,75 @@ OpSizes Boundaries(int64_t tokens) {
   sizes.experts = 5;
   sizes.per_token = 3;
   return sizes;
+}
+
+// Shapes, and which operations are looked at with them.
+struct Shapes {
+  const char* name;
+  OpSizes sizes;
+  std::vector<std::string> ops;  // beginnings of names; none: all operations
+};
+
+// Rows and columns of which blocks and warps of the largest GPU have several
+// passes each.
+Shapes ManyRows(int64_t tokens) {
+  Shapes shapes = {"many rows", {}, {}};
+  shapes.sizes.tokens = tokens;
+  shapes.sizes.hidden = 4096;
+  shapes.sizes.mlp = 6400;
+  for (const char* type :
+       {"bf16", "fp8", "MXFP4", "Q8_0", "Q4_0", "Q4_K", "Q6_K"}) {
+    shapes.ops.push_back(Cat("linear ", type));
+    shapes.ops.push_back(Cat("mlp ", type));
+  }
+  return shapes;
+}
+
+// Heads with kernels of their own, over several chunks of positions.
+Shapes LongContext(int64_t tokens, int64_t head_dim) {
+  Shapes shapes = {"long context", {}, {"attention "}};
+  shapes.sizes.tokens = tokens;
+  shapes.sizes.context = 600;
+  shapes.sizes.heads = 8;
+  shapes.sizes.kv_heads = 2;
+  shapes.sizes.head_dim = head_dim;
+  return shapes;
+}
+
+// As many as GLM-4.5-Air has.
+Shapes ManyExperts(int64_t tokens) {
+  Shapes shapes = {"many experts", {}, {"experts "}};
+  shapes.sizes.tokens = tokens;
+  shapes.sizes.hidden = 1024;
+  shapes.sizes.mlp = 256;
+  shapes.sizes.experts = 128;
+  shapes.sizes.per_token = 8;
+  return shapes;
+}
+
+std::vector<Shapes> CheckedShapes() {
+  std::vector<Shapes> all;
+  for (const int64_t tokens : {1, 2, 11, 33}) {
+    all.push_back({"boundaries", Boundaries(tokens), {}});
+  }
+  for (const int64_t tokens : {1, 2, 33}) {
+    all.push_back(ManyRows(tokens));
+    all.push_back(LongContext(tokens, 64));
+    all.push_back(LongContext(tokens, 128));
+    all.push_back(ManyExperts(tokens));
+  }
+  return all;
+}
+
+std::vector<DeviceOp> OpsOf(const Shapes& shapes) {
+  std::vector<DeviceOp> ops = AllDeviceOps(shapes.sizes);
+  std::erase_if(ops, [&](const DeviceOp& op) {
+    return !shapes.ops.empty() &&
+           std::ranges::none_of(shapes.ops, [&](const std::string& name) {
+             return op.name.starts_with(name);
+           });
+  });
+  return ops;
 }
 
 // Llama 3.1 8B's at batch 1 and for a piece of a prompt, but for a quarter of
@@ -105,27 +189,37 @@ OpSizes Large(int64_t tokens) {
 // An operation to be looked at; the next ones are looked at by a new process if
 // this one ends its own.
 struct Case {
-  std::string op;
-  int64_t tokens = 0;  // 0: several
+  Json name;  // what its entries begin with
   // Adds what was found, an entry each; false if it is not as it must be.
   std::function<bool(Json& to)> look;
 };
 
+Json NameOf(const Shapes& shapes, const DeviceOp& op) {
+  return {{"op", op.name},
+          {"shapes", shapes.name},
+          {"tokens", shapes.sizes.tokens}};
+}
+
+// Adds `found` under the name of `of`.
+void Add(Json& to, Json name, const Json& found) {
+  name.update(found);
+  to.push_back(std::move(name));
+}
+
 // Whether every operation gives the CPU's bits.
 std::vector<Case> CheckCases(const std::string& device) {
   std::vector<Case> cases;
-  for (const int64_t tokens : {1, 2, 11, 33}) {
-    for (const DeviceOp& op : AllDeviceOps(Boundaries(tokens))) {
-      cases.push_back(
-          {op.name, tokens, [device, op, tokens](Json& to) {
-             const auto cpu = MakeOne("cpu", op.kv_type);
-             const auto own = MakeOne(device, op.kv_type);
-             const bool same =
-                 kernels::SameBits(ResultsOn(*own, op), ResultsOn(*cpu, op));
-             to.push_back(
-                 {{"op", op.name}, {"tokens", tokens}, {"same", same}});
-             return same;
-           }});
+  for (const Shapes& shapes : CheckedShapes()) {
+    for (const DeviceOp& op : OpsOf(shapes)) {
+      const Json name = NameOf(shapes, op);
+      cases.push_back({name, [device, op, name](Json& to) {
+                         const auto cpu = MakeOne("cpu", op.kv_type);
+                         const auto own = MakeOne(device, op.kv_type);
+                         const bool same = kernels::SameBits(
+                             ResultsOn(*own, op), ResultsOn(*cpu, op));
+                         Add(to, name, {{"same", same}});
+                         return same;
+                       }});
     }
   }
   return cases;
@@ -135,29 +229,28 @@ std::vector<Case> CheckCases(const std::string& device) {
 // rows have the bits that they have alone.
 std::vector<Case> CheckFastCases(const std::string& device) {
   std::vector<Case> cases;
-  for (const int64_t tokens : {1, 2, 11, 33}) {
-    for (const DeviceOp& op : AllDeviceOps(Boundaries(tokens))) {
+  for (const Shapes& shapes : CheckedShapes()) {
+    for (const DeviceOp& op : OpsOf(shapes)) {
       if (!IsFastOp(op)) continue;
-      cases.push_back({op.name, tokens, [device, op, tokens](Json& to) {
-                         const auto cpu = MakeOne("cpu", op.kv_type);
-                         const auto own = MakeOne(device, op.kv_type, "auto");
-                         const auto got = ResultsOn(*own, op);
-                         const double error = ErrorOf(got, ResultsOn(*cpu, op));
-                         const bool same =
-                             kernels::SameBits(ResultsOn(*own, op), got);
-                         to.push_back({{"op", op.name},
-                                       {"tokens", tokens},
-                                       {"error", error},
-                                       {"same_again", same}});
-                         return same && error < kMostFastError;
-                       }});
+      const Json name = NameOf(shapes, op);
+      cases.push_back(
+          {name, [device, op, name](Json& to) {
+             const auto cpu = MakeOne("cpu", op.kv_type);
+             const auto own = MakeOne(device, op.kv_type, "auto");
+             const auto got = ResultsOn(*own, op);
+             const double error = ErrorOf(got, ResultsOn(*cpu, op));
+             const bool same = kernels::SameBits(ResultsOn(*own, op), got);
+             Add(to, name, {{"error", error}, {"same_again", same}});
+             return same && error < kMostFastError;
+           }});
     }
   }
   for (const kernels::WeightType type : LargeRowBits().types) {
     RowBitsSizes sizes = LargeRowBits();
     sizes.types = {type};
-    const std::string name(FormatOf(type).name);
-    cases.push_back({name + " rows alone", 0, [device, sizes](Json& to) {
+    const Json name = {{"op", Cat(FormatOf(type).name, " rows alone")},
+                       {"tokens", 0}};  // several
+    cases.push_back({name, [device, sizes](Json& to) {
                        const auto own =
                            MakeOne(device, kernels::WeightType::kF32, "auto");
                        return RowsHaveTheirOwnBits(*own, sizes, to);
@@ -172,18 +265,20 @@ std::vector<Case> TimeCases(const std::string& device,
   std::vector<Case> cases;
   const bool fast = std::strcmp(numerics, "canonical") != 0;
   for (const int64_t tokens : {1, 128}) {
-    for (const DeviceOp& op : AllDeviceOps(sizes(tokens))) {
+    const Shapes shapes = {"large", sizes(tokens), {}};
+    for (const DeviceOp& op : OpsOf(shapes)) {
       if (fast && !IsFastOp(op)) continue;
-      cases.push_back(
-          {op.name, tokens, [device, op, tokens, numerics](Json& to) {
-             const auto own = MakeOne(device, op.kv_type, numerics);
-             const double seconds = SecondsOf(*own, op);
-             to.push_back({{"op", op.name},
-                           {"tokens", tokens},
-                           {"us", seconds * 1e6},
-                           {"gb_per_s", op.bytes / seconds * 1e-9}});
-             return true;
-           }});
+      const Json name = NameOf(shapes, op);
+      cases.push_back({name, [device, op, name, numerics](Json& to) {
+                         const auto own = MakeOne(device, op.kv_type, numerics);
+                         const Timed timed = TimeOf(*own, op);
+                         Json found = {{"us", timed.seconds * 1e6}};
+                         if (timed.cold) {
+                           found["gb_per_s"] = op.bytes / timed.seconds * 1e-9;
+                         }
+                         Add(to, name, found);
+                         return true;
+                       }});
     }
   }
   return cases;
@@ -196,8 +291,8 @@ std::vector<Case> TimeCases(const std::string& device,
 bool Look(const std::vector<Case>& cases, size_t first) {
   bool fine = true;
   for (size_t i = first; i < cases.size(); ++i) {
-    const Json begin = {
-        {"begin", i}, {"op", cases[i].op}, {"tokens", cases[i].tokens}};
+    Json begin = cases[i].name;
+    begin["begin"] = i;
     std::printf("%s\n", begin.dump().c_str());
     std::fflush(stdout);
     Json found = Json::array();

@@ -132,8 +132,11 @@ Json Decode(Stage& stage, const Flags& flags, int32_t streams, bool ahead) {
   for (int32_t done = 0; done < flags.prompt; done += most) {
     sequences.Step(std::min(most, flags.prompt - done));
   }
-  for (int i = 0; i < std::min(kWarmSteps, flags.decode); ++i) {
-    sequences.Step(1);
+  const int warm = std::min(kWarmSteps, flags.decode);
+  if (ahead) {
+    sequences.StepsAhead(warm);
+  } else {
+    for (int i = 0; i < warm; ++i) sequences.Step(1);
   }
   sequences.Rewind(flags.prompt);
   if (ahead) return Rates(sequences.StepsAhead(flags.decode), streams);
