@@ -1,5 +1,6 @@
 """Measuring programs of tests/gpu/run: their lines of JSON, also where one ends
-early or hangs."""
+early or hangs, or where all of them are stopped."""
+import contextlib
 import json
 import os
 import queue
@@ -14,20 +15,89 @@ SILENCE = 180  # seconds without a line, after which a program hangs
 MOST_DEATHS = 8  # of the programs that look at one list of cases
 
 
+class Stopped(BaseException):
+    """What runs ends now; why."""
+
+
+class _Stop:
+    """What stop() has done, and what it has to do."""
+    why = None
+    kills = []  # functions
+    holds = 1  # above 0, stop() raises nothing in the main thread
+
+
 class Ended(typing.NamedTuple):
     """How a program ended."""
     lines: list  # of JSON, read
     code: typing.Optional[int]  # None: it was killed
     said: str  # beside its lines
-    why: str  # it was killed: "hangs", or "out of time"
+    why: str  # it was killed: "hangs", "out of time", what stop() was told
+
+
+def stop(why):
+    """Kills all programs that run, and lets none begin until go_on(). In the main
+    thread, which signals interrupt: raises Stopped in what interruptible() has
+    within and no program is waited for, which ends by itself."""
+    _Stop.why = why
+    for kill in list(_Stop.kills):
+        kill()
+    if not _Stop.holds:
+        raise Stopped(why)
+
+
+def go_on():
+    """Lets programs begin again."""
+    _Stop.why = None
+
+
+def stopped():
+    """Why all programs are stopped; None if they are not."""
+    return _Stop.why
+
+
+@contextlib.contextmanager
+def interruptible():
+    """Within, stop() raises Stopped; also if it was called before."""
+    with _holding(-1):
+        _raise_if_stopped()
+        yield
+
+
+@contextlib.contextmanager
+def killed_by(kill):
+    """Within, stop() calls `kill`. Raises Stopped if it was called before."""
+    _Stop.kills.append(kill)
+    try:
+        _raise_if_stopped()
+        yield
+    finally:
+        _Stop.kills.remove(kill)
+
+
+@contextlib.contextmanager
+def _holding(count):
+    """Adds to the holds. Other threads are not interrupted, so have none."""
+    count *= threading.current_thread() is threading.main_thread()
+    _Stop.holds += count
+    try:
+        yield
+    finally:
+        _Stop.holds -= count
+
+
+def _raise_if_stopped():
+    if _Stop.why is not None:
+        raise Stopped(_Stop.why)
 
 
 def lines_of(command, log, end, env=None, silence=SILENCE):
     """Runs a program until it ends, is silent for so many seconds, or time.monotonic()
-    is `end`; then it is killed, with what it started. All that it says is added
-    to the file `log`."""
+    is `end`, or stop() is called; then it is killed, with what it started. All that
+    it says is added to the file `log`."""
+    if stopped() is not None:
+        return Ended([], None, "", stopped())
     lines, why = [], ""
-    with open(log, "a", encoding="utf-8") as to, \
+    with _holding(1), open(log, "a", buffering=1, encoding="utf-8") as to, \
             tempfile.TemporaryFile("w+", errors="replace") as beside:
         to.write(f"$ {' '.join(map(str, command))}\n")
         program = subprocess.Popen(
@@ -39,8 +109,10 @@ def lines_of(command, log, end, env=None, silence=SILENCE):
                 # A program that is cut off may leave half a line.
                 if line.startswith("{") and line.endswith("}\n"):
                     lines.append(json.loads(line))
-        except TimeoutError as late:
-            why = str(late)
+        except (TimeoutError, Stopped) as reason:
+            why = str(reason)
+        except ValueError as broken:
+            why = f"a line that is no JSON: {broken}"
         finally:
             _kill(program)
         beside.seek(0)
@@ -49,18 +121,23 @@ def lines_of(command, log, end, env=None, silence=SILENCE):
     return Ended(lines, None if why else program.returncode, said.strip(), why)
 
 
-def _kill(program):
-    """Kills what is left of a program's session."""
+def _kill_group(program):
     try:
         os.killpg(program.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
+
+
+def _kill(program):
+    """Kills what is left of a program's session."""
+    _kill_group(program)
     program.wait()
 
 
 def _each(program, silence, end):
-    """A program's lines until it has ended. Raises TimeoutError."""
-    coming = queue.Queue()
+    """A program's lines until it has ended. Raises TimeoutError, and Stopped."""
+    # Its put() may interrupt its get(), as a signal does.
+    coming = queue.SimpleQueue()
 
     def read():
         # Ends when the last process that has the pipe does, or is killed.
@@ -70,23 +147,34 @@ def _each(program, silence, end):
         program.wait()
         coming.put(None)
 
+    def kill():
+        _kill_group(program)
+        coming.put(None)
+
     threading.Thread(target=read, daemon=True).start()
-    while True:
-        left = end - time.monotonic()
-        try:
-            line = coming.get(timeout=max(0.0, min(silence, left)))
-        except queue.Empty:
-            raise TimeoutError("hangs" if silence < left
-                               else "out of time") from None
-        if line is None:
-            return
-        yield line
+    with killed_by(kill):
+        while True:
+            left = end - time.monotonic()
+            try:
+                line = coming.get(timeout=max(0.0, min(silence, left)))
+            except queue.Empty:
+                raise TimeoutError("hangs" if silence < left
+                                   else "out of time") from None
+            if line is None:
+                _raise_if_stopped()
+                return
+            yield line
 
 
 def look_at_cases(command, log, end, env=None, silence=SILENCE):
     """What device_check finds at its list of cases, and why that is not as it
     must be (None: it is). A case that ends the program, or hangs, has an entry
-    "died"; the others are looked at all the same, until `end`."""
+    "died"; the others are looked at all the same, until `end` or stop()."""
+    with _holding(1):
+        return _look_at_cases(command, log, end, env, silence)
+
+
+def _look_at_cases(command, log, end, env, silence):
     found, first, wrong = [], 0, None
     for _ in range(MOST_DEATHS):
         ended = lines_of([*command, str(first)], log, end, env, silence)
@@ -103,7 +191,7 @@ def look_at_cases(command, log, end, env=None, silence=SILENCE):
             return found, wrong or how
         last = begun[-1]
         what = f"{last['op']}, {last['tokens']} tokens: {how}"
-        if ended.why == "out of time":
+        if ended.why not in ("", "hangs"):
             return found, f"{wrong}; then {what}" if wrong else what
         found.append({"op": last["op"], "tokens": last["tokens"], "died": how})
         wrong = wrong or what

@@ -1,7 +1,10 @@
 """programs.py, with programs that die and hang."""
+import os
 import pathlib
+import signal
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -133,6 +136,82 @@ class LinesTest(unittest.TestCase):
             SILENCE)
         self.assertEqual((ended.lines, ended.code), ([{"n": 2}], 0))
         self.assertIn("\ufffd\n", log)
+
+    def test_a_line_that_is_no_json_ends_a_program(self):
+        ended, _ = self.lines(
+            "print('{\"n\": 1}'); print('{\"n\": nan}')", SILENCE)
+        self.assertEqual((ended.lines, ended.code), ([{"n": 1}], None))
+        self.assertTrue(ended.why.startswith("a line that is no JSON: "))
+
+
+class StopTest(unittest.TestCase):
+    """Programs that are stopped from without."""
+
+    def setUp(self):
+        self.addCleanup(programs.go_on)
+        self.addCleanup(signal.signal, signal.SIGTERM,
+                        signal.signal(signal.SIGTERM,
+                                      lambda *_: programs.stop("asked")))
+
+    def soon(self):
+        """Asks this process to end once programs may have begun."""
+        threading.Timer(SILENCE / 4, os.kill,
+                        (os.getpid(), signal.SIGTERM)).start()
+
+    def test_what_a_list_of_cases_found_is_kept(self):
+        begin = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            self.soon()
+            with programs.interruptible():
+                found, wrong = programs.look_at_cases(
+                    [sys.executable, "-c", CASES, '{"2": "hang"}'],
+                    pathlib.Path(folder) / "log", begin + 600, silence=600)
+        self.assertLess(time.monotonic() - begin, 60)
+        self.assertEqual([one["op"] for one in found], ["op 0", "op 1"])
+        self.assertEqual(wrong, "op 2, 1 tokens: asked")
+        self.assertEqual(programs.stopped(), "asked")
+
+    def test_what_waits_for_no_program_is_interrupted(self):
+        begin = time.monotonic()
+        self.soon()
+        with self.assertRaisesRegex(programs.Stopped, "asked"):
+            with programs.interruptible():
+                time.sleep(600)
+        self.assertLess(time.monotonic() - begin, 60)
+
+    def test_programs_of_other_threads_are_killed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ends = []
+            thread = threading.Thread(target=lambda: ends.append(
+                programs.lines_of(["sleep", "600"],
+                                  pathlib.Path(folder) / "log",
+                                  time.monotonic() + 600, silence=600)))
+            thread.start()
+            self.soon()
+            thread.join(60)
+        self.assertEqual([(end.code, end.why) for end in ends],
+                         [(None, "asked")])
+
+    def test_nothing_begins_until_programs_go_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def ended():
+                return programs.lines_of(["true"],
+                                         pathlib.Path(folder) / "log",
+                                         time.monotonic() + 600)
+            programs.stop("asked")
+            self.assertEqual(ended().why, "asked")
+            with self.assertRaises(programs.Stopped):
+                with programs.interruptible():
+                    self.fail("is entered")
+            programs.go_on()
+            self.assertEqual(ended().code, 0)
+
+    def test_what_kills_is_called(self):
+        killed = []
+        with programs.killed_by(lambda: killed.append(1)):
+            programs.stop("asked")
+        programs.stop("again")
+        self.assertEqual(killed, [1])
 
 
 if __name__ == "__main__":

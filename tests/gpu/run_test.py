@@ -1,9 +1,13 @@
 """tests/gpu/run without a GPU: it says so; its parts, tried on the CPU."""
+import argparse
+import contextlib
 import importlib.machinery
 import importlib.util
+import io
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -43,9 +47,11 @@ class RunTest(unittest.TestCase):
     def test_a_part_has_a_limit(self):
         module = load()
         begin = time.monotonic()
-        with self.assertRaisesRegex(module.Failed, "not done in 1 s"):
+        with self.assertRaisesRegex(module.programs.Stopped,
+                                    "not done in 1 s"):
             with module.part_limit(1):
                 time.sleep(60)
+        module.programs.go_on()
         with module.part_limit(60):
             pass
         self.assertLess(time.monotonic() - begin, 60)
@@ -107,6 +113,94 @@ class RunTest(unittest.TestCase):
             self.assertRegex(done.stdout, r"check_fast +not run")
             loop = results["pytorch_llama8b"]
             self.assertTrue("skipped" in loop or loop["decode"], loop)
+
+
+class FakeTest(unittest.TestCase):
+    """Parts over programs that only seem to be those of a build."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.out = self.folder / "out"
+
+    def make(self, name, program):
+        """A program in Python of the build."""
+        path = self.folder / "tests" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!{sys.executable}\n{program}")
+        path.chmod(0o755)
+
+    def begin(self, parts, **options):
+        return subprocess.Popen(
+            [sys.executable, HERE / "run", "--device", "cpu", "--build",
+             self.folder, "--out", self.out, "--parts", parts],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            **options)
+
+    def run_parts(self, parts, **options):
+        """The exit code, and what was said."""
+        running = self.begin(parts, **options)
+        said = "".join(running.communicate(timeout=120))
+        return running.returncode, said
+
+    def found(self, part):
+        return json.loads((self.out / f"{part}.json").read_text())
+
+    def test_a_signal_ends_programs_and_keeps_what_was_found(self):
+        self.make("gpu/device_check", """
+import json, os, pathlib, time
+print(json.dumps({"begin": 0, "op": "one", "tokens": 1}))
+print(json.dumps({"op": "one", "tokens": 1, "same": True}))
+print(json.dumps({"begin": 1, "op": "two", "tokens": 1}), flush=True)
+(pathlib.Path(__file__).parent / "pid").write_text(str(os.getpid()))
+time.sleep(600)
+""")
+        pid = self.folder / "tests/gpu/pid"
+        for number in (signal.SIGTERM, signal.SIGINT):
+            running = self.begin("check,check_fast")
+            while not (pid.exists() and pid.read_text()):
+                self.assertIsNone(running.poll())
+                time.sleep(0.05)
+            child = pathlib.Path("/proc") / pid.read_text()
+            running.send_signal(number)
+            said = "".join(running.communicate(timeout=60))
+            self.assertEqual(running.returncode, 128 + number, said)
+            self.assertFalse(child.exists())
+            kept = self.found("check.failed")
+            self.assertEqual([one["op"] for one in kept["found"]], ["one"])
+            self.assertIn(f"two, 1 tokens: ended by {number.name}",
+                          kept["why"])
+            self.assertRegex(said, r"check_fast +not run")
+            pid.unlink()
+
+    def test_a_part_that_raises_ends_no_other(self):
+        self.make("gpu/device_check", """
+import sys
+if sys.argv[2] == "check":
+    print('{"op": "no tokens"}')
+    print('{"begin": 0}', flush=True)
+    sys.exit(1)
+print('{"read_gb_per_s": 1}')
+""")
+        code, said = self.run_parts("check,bandwidth")
+        self.assertEqual(code, 1, said)
+        self.assertIn("KeyError", self.found("check.failed")["why"])
+        self.assertEqual(self.found("bandwidth"), {"read_gb_per_s": 1})
+
+    def test_sys_exit_ends_a_part_alone(self):
+        module = load()
+        run_of = module.Run(argparse.Namespace(
+            build=self.folder, device="cpu", out=self.out, commit=None))
+
+        def ends():
+            run_of.found["before"] = 1
+            sys.exit("500: refused")
+
+        run_of.two_stages = ends
+        with contextlib.redirect_stderr(io.StringIO()):
+            self.assertEqual(module.look(run_of, "two_stages"),
+                             ({"before": 1}, "SystemExit: 500: refused"))
 
 
 class GoalsTest(unittest.TestCase):
