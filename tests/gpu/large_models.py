@@ -18,6 +18,7 @@ PREFILL = 2048
 STREAMS = (1, 32, 128)
 SECONDS = 480  # after which a part begins no more measurements
 TOO_LARGE = 3  # model_speed's exit code
+SILENCE = 90  # seconds without a line: weights load in 16 at most
 KV_BYTES = 2  # of a value of the KV cache, in BF16
 
 # Name: preset, format, numerics, and what decode at batch 1 has to reach on an
@@ -101,7 +102,7 @@ def measure(name, program, device, out, end):
     ended = programs.lines_of(
         [program, folder, "--device", device, "--numerics", numerics,
          "--kv-type", "bf16", *lengths(device)], out / f"{name}.log", end,
-        environment(name.endswith("_wgmma")))
+        SILENCE, env=environment(name.endswith("_wgmma")))
     found = {"preset": preset, "format": form,
              **make_outline.facts(preset, form), **by_what(ended.lines)}
     if ended.code == TOO_LARGE:

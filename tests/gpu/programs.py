@@ -11,7 +11,6 @@ import threading
 import time
 import typing
 
-SILENCE = 180  # seconds without a line, after which a program hangs
 MOST_DEATHS = 8  # of the programs that look at one list of cases
 
 
@@ -90,10 +89,10 @@ def _raise_if_stopped():
         raise Stopped(_Stop.why)
 
 
-def lines_of(command, log, end, env=None, silence=SILENCE):
+def lines_of(command, log, end, silence, **options):
     """Runs a program until it ends, is silent for so many seconds, or time.monotonic()
     is `end`, or stop() is called; then it is killed, with what it started. All that
-    it says is added to the file `log`."""
+    it says is added to the file `log`. `options` are Popen's."""
     if stopped() is not None:
         return Ended([], None, "", stopped())
     lines, why = [], ""
@@ -102,7 +101,7 @@ def lines_of(command, log, end, env=None, silence=SILENCE):
         to.write(f"$ {' '.join(map(str, command))}\n")
         program = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=beside, text=True,
-            errors="replace", env=env, start_new_session=True)
+            errors="replace", start_new_session=True, **options)
         try:
             for line in _each(program, silence, end):
                 to.write(line)
@@ -166,18 +165,19 @@ def _each(program, silence, end):
             yield line
 
 
-def look_at_cases(command, log, end, env=None, silence=SILENCE):
+def look_at_cases(command, log, end, silence, env=None):
     """What device_check finds at its list of cases, and why that is not as it
     must be (None: it is). A case that ends the program, or hangs, has an entry
     "died"; the others are looked at all the same, until `end` or stop()."""
     with _holding(1):
-        return _look_at_cases(command, log, end, env, silence)
+        return _look_at_cases(command, log, end, silence, env)
 
 
-def _look_at_cases(command, log, end, env, silence):
+def _look_at_cases(command, log, end, silence, env):
     found, first, wrong = [], 0, None
     for _ in range(MOST_DEATHS):
-        ended = lines_of([*command, str(first)], log, end, env, silence)
+        ended = lines_of([*command, str(first)], log, end, silence,
+                         env=env)
         begun = [line for line in ended.lines if "begin" in line]
         done = any("end" in line for line in ended.lines)
         found += [line for line in ended.lines

@@ -197,7 +197,7 @@ class StopTest(unittest.TestCase):
             def ended():
                 return programs.lines_of(["true"],
                                          pathlib.Path(folder) / "log",
-                                         time.monotonic() + 600)
+                                         time.monotonic() + 600, SILENCE)
             programs.stop("asked")
             self.assertEqual(ended().why, "asked")
             with self.assertRaises(programs.Stopped):
