@@ -34,9 +34,9 @@ class Ended(typing.NamedTuple):
 
 
 def stop(why):
-    """Kills all programs that run, and lets none begin until go_on(). In the main
-    thread, which signals interrupt: raises Stopped in what interruptible() has
-    within and no program is waited for, which ends by itself."""
+    """Kills all programs that run, and lets none begin until go_on(). In the
+    main thread, which signals interrupt, raises Stopped within interruptible();
+    not while lines_of() waits for a program, which ends by itself."""
     _Stop.why = why
     for kill in list(_Stop.kills):
         kill()
@@ -90,9 +90,10 @@ def _raise_if_stopped():
 
 
 def lines_of(command, log, end, silence, **options):
-    """Runs a program until it ends, is silent for so many seconds, or time.monotonic()
-    is `end`, or stop() is called; then it is killed, with what it started. All that
-    it says is added to the file `log`. `options` are Popen's."""
+    """Runs a program until it ends, is silent for so many seconds, or
+    time.monotonic() is `end`, or stop() is called; then it is killed, with what
+    it started. All that it says is added to the file `log`. `options` are
+    Popen's."""
     if stopped() is not None:
         return Ended([], None, "", stopped())
     lines, why = [], ""

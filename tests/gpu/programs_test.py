@@ -1,4 +1,5 @@
-"""programs.py, with programs that die and hang."""
+"""programs.py and clusters.py, with programs that die and hang, and with commands
+that only seem to start a cluster."""
 import os
 import pathlib
 import signal
@@ -7,11 +8,14 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock as mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import clusters  # pylint: disable=wrong-import-position
 import programs  # pylint: disable=wrong-import-position
 
 SILENCE = 8  # longer than an interpreter takes to start
+SECONDS = 60  # more than anything here takes
 # Five cases, of which some end the program; argv[-1] is the first.
 CASES = """
 import json, os, sys, time
@@ -35,6 +39,21 @@ for case in range(int(sys.argv[-1]), 5):
     wrong = wrong or how is not None
 print('{"end": 5}')
 sys.exit(1 if wrong else 0)
+"""
+
+# Starts a process that goes on, as `up` does; then hangs, ends or fails.
+UP = """#!{python}
+import json, pathlib, subprocess, sys, time
+run_dir = pathlib.Path(sys.argv[sys.argv.index("--run-dir") + 1])
+child = subprocess.Popen(
+    [sys.executable, "-c", "import time; time.sleep(600)", run_dir],
+    start_new_session=True, stdout=subprocess.DEVNULL)
+(run_dir / "stage.log").write_text("an illegal address")
+(run_dir / "cluster.json").write_text(json.dumps({{"child": child.pid}}))
+pathlib.Path("{pid}").write_text(str(child.pid))
+if "hang" in sys.argv:
+    time.sleep(600)
+sys.exit("no stage" if "fail" in sys.argv else 0)
 """
 
 
@@ -212,6 +231,83 @@ class StopTest(unittest.TestCase):
             programs.stop("asked")
         programs.stop("again")
         self.assertEqual(killed, [1])
+
+
+class ClusterTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.pid = self.folder / "pid"
+        for name, text in (
+                ("up", UP.format(python=sys.executable, pid=self.pid)),
+                ("down", "#!/bin/sh\n")):
+            path = self.folder / "deploy/local" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            path.chmod(0o755)
+        root = mock.patch.object(clusters, "ROOT", self.folder)
+        root.start()
+        self.addCleanup(root.stop)
+        self.addCleanup(programs.go_on)
+
+    def cluster(self, *options, seconds=SECONDS):
+        return clusters.cluster(options, self.folder / "log",
+                                time.monotonic() + 600, dict(os.environ),
+                                seconds)
+
+    def assert_gone(self):
+        stat = pathlib.Path(f"/proc/{self.pid.read_text()}/stat")
+        end = time.monotonic() + SECONDS
+        while stat.exists() and stat.read_text().split()[2] != "Z":
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
+
+    def test_what_down_leaves_is_killed(self):
+        with self.cluster() as document:
+            self.assertEqual(str(document["child"]), self.pid.read_text())
+            os.kill(document["child"], 0)
+        self.assert_gone()
+
+    def test_a_cluster_that_does_not_come_up_is_killed_and_its_logs_kept(self):
+        with self.assertRaisesRegex(OSError, "up: 1: no stage"):
+            with self.cluster("fail"):
+                self.fail("is up")
+        self.assert_gone()
+        self.assertIn("an illegal address", (self.folder / "log").read_text())
+        with self.assertRaisesRegex(OSError, "up: out of time|up: hangs"):
+            with self.cluster("hang", seconds=8):
+                self.fail("is up")
+        self.assert_gone()
+
+    def test_a_signal_kills_clusters_of_other_threads(self):
+        def wait(option):
+            with self.cluster(option):
+                time.sleep(0.5)
+                raise OSError("the connection is gone")
+
+        def stop():
+            while not self.pid.exists():
+                time.sleep(0.05)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        before = signal.signal(signal.SIGTERM,
+                               lambda *_: programs.stop("asked"))
+        self.addCleanup(signal.signal, signal.SIGTERM, before)
+        begin = time.monotonic()
+        threading.Thread(target=stop).start()
+        with self.assertRaisesRegex(programs.Stopped, "asked"):
+            with programs.interruptible():
+                clusters.at_once({"a": lambda: wait("hang")})
+        self.assertLess(time.monotonic() - begin, SECONDS)
+        self.assert_gone()
+
+    def test_what_raises_is_told_beside_the_others(self):
+        def bad():
+            raise ValueError("no JSON")
+
+        self.assertEqual(clusters.at_once({"a": lambda: 1, "b": bad}),
+                         {"a": 1, "b": "ValueError: no JSON"})
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock as mock
 import xml.etree.ElementTree
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -188,10 +189,13 @@ print('{"read_gb_per_s": 1}')
         self.assertIn("KeyError", self.found("check.failed")["why"])
         self.assertEqual(self.found("bandwidth"), {"read_gb_per_s": 1})
 
+    def run_of(self, module, device="cpu"):
+        return module.Run(argparse.Namespace(
+            build=self.folder, device=device, out=self.out, commit=None))
+
     def test_sys_exit_ends_a_part_alone(self):
         module = load()
-        run_of = module.Run(argparse.Namespace(
-            build=self.folder, device="cpu", out=self.out, commit=None))
+        run_of = self.run_of(module)
 
         def ends():
             run_of.found["before"] = 1
@@ -201,6 +205,57 @@ print('{"read_gb_per_s": 1}')
         with contextlib.redirect_stderr(io.StringIO()):
             self.assertEqual(module.look(run_of, "two_stages"),
                              ({"before": 1}, "SystemExit: 500: refused"))
+
+    def look_at_goldens(self, part, answers, names):
+        """A part whose clusters answer so, where these goldens are."""
+        module = load()
+        for name in names:
+            (self.folder / "shared/golden" / name).mkdir(parents=True)
+        with mock.patch.object(module.clusters, "answers", answers), \
+                mock.patch.dict(os.environ, {
+                    "SLUICE_SHARED": str(self.folder / "shared")}):
+            return module.look(self.run_of(module, "cuda:0"), part)
+
+    def test_every_golden_that_differs_is_named(self):
+        def answers(_, model, asked, *__):
+            if model.name == "glm4" and asked.devices == "cuda:0,cpu":
+                raise OSError("it is gone")
+            if model.name == "qwen3" and asked.stages == 3:
+                return ["other", [1]]
+            return [model.name, [1]]
+
+        found, why = self.look_at_goldens(
+            "services", answers, ("qwen3", "glm4", "llama3-tied"))
+        self.assertEqual(why, "tokens differ: qwen3 on fast, stages: 3; "
+                         "glm4 on cuda:0,cpu")
+        self.assertEqual(set(found["llama3-tied"]["same"].values()), {True})
+        self.assertEqual(found["qwen3"]["same"]["fast, stages: 3"], False)
+        self.assertEqual(found["qwen3"]["answers"]["fast, stages: 3"],
+                         ["other", [1]])
+        self.assertEqual(found["glm4"]["same"]["cuda:0,cpu"],
+                         "OSError: it is gone")
+        self.assertEqual(found["left_out"], ["glm4_moe-air", "gpt_oss-mxfp4"])
+
+    def test_ranks_go_through_all_goldens_too(self):
+        found, why = self.look_at_goldens(
+            "ranks", lambda _, model, asked, *__: [asked.ranks, []],
+            ("qwen3", "glm4"))
+        self.assertEqual(why, "tokens differ: " + "; ".join(
+            f"{name} on cuda:0, {count} ranks"
+            for name in ("qwen3", "glm4") for count in (2, 4)))
+        self.assertIn("a rank on each of 4 GPUs", found["left_out"])
+
+    def test_parts_that_look_at_nothing_are_skipped(self):
+        for part in ("services", "ranks"):
+            found, why = self.look_at_goldens(part, None, ())
+            self.assertIsNone(why)
+            self.assertEqual(list(found), ["skipped"])
+            state = load().state_of
+            self.assertTrue(state(part, {part: found}, self.out)
+                            .startswith("skipped: no goldens"))
+        self.assertEqual(
+            state("ranks", {"ranks": {"left_out": ["a", "b"]}}, self.out),
+            "passes; left out: 2 (a, b)")
 
 
 class GoalsTest(unittest.TestCase):

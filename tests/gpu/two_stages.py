@@ -4,6 +4,7 @@ tests/gpu/run asks of the services' speed.
 The services read files alone, so the model's made-up weights are written: Llama 8B
 in BF16 (16 GB) where the disk has room, else Llama 1B.
 """
+import contextlib
 import os
 import pathlib
 import random
@@ -14,11 +15,13 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 for part in ("testing", "benchmarks"):
     sys.path.insert(0, str(ROOT / "tests" / part))
+import clusters  # pylint: disable=wrong-import-position
 import make_outline  # pylint: disable=wrong-import-position
 import pipeline_bench  # pylint: disable=wrong-import-position
 
 PROMPT = TOKENS = 128
 ROUNDS = 7
+UP = 250  # seconds until a cluster has loaded the model
 SPARE = 1.2  # of the model's bytes that the disk must have
 LEAST = 0.95  # two stages' speed, of one's
 
@@ -42,31 +45,32 @@ def written(folder, device):
                   f"model of {presets[-1]}")
 
 
-def measure(build, device, out):
-    """Tokens a second of one stream with one stage and with two, in turns."""
+def measure(build, device, out, end):
+    """Tokens a second of one stream with one stage and with two, in turns,
+    until time.monotonic() is `end`."""
     folder = out / "models"
     folder.mkdir(parents=True, exist_ok=True)
     model, preset = written(folder, device)
-    os.environ["SLUICE_BUILD_DIR"] = str(build)
-    extra = ("--kv-blocks", "256", "--device", device, "--packed", "off",
-             "--kv-type", "bf16", "--max-context", "512",
-             "--ready-timeout", "240")
     threads = 1 if device == "cpu" else os.cpu_count()
     rounds, tokens = (1, 8) if device == "cpu" else (ROUNDS, TOKENS)
-    rng, rates, clusters = random.Random(1), {1: [], 2: []}, {}
-    try:
+    options = ("--model", model, "--threads", str(threads),
+               "--kv-blocks", "256", "--device", device, "--packed", "off",
+               "--kv-type", "bf16", "--max-context", "512",
+               "--ready-timeout", "240")
+    environment = dict(os.environ, SLUICE_BUILD_DIR=str(build))
+    rng, rates, clients = random.Random(1), {1: [], 2: []}, {}
+    with contextlib.ExitStack() as stack:
         for stages in rates:
-            clusters[stages] = pipeline_bench.Cluster(
-                str(model), stages, threads, extra)
+            clients[stages] = clusters.Client(stack.enter_context(
+                clusters.cluster((*options, "--stages", str(stages)),
+                                 out / "two_stages.log", end, environment,
+                                 UP)), model.name, end)
         for turn in range(rounds + 1):
-            for stages, cluster in clusters.items():
+            for stages, client in clients.items():
                 ids = pipeline_bench.prompt_ids(rng, PROMPT)
-                first, total, count = cluster.generate(ids, tokens)
+                first, total, count = client.generate(ids, tokens)
                 if turn > 0:  # the first round warms up
                     rates[stages].append((count - 1) / (total - first))
-    finally:
-        for cluster in clusters.values():
-            cluster.close()
     return {"preset": preset,
             "tok_per_s": {str(stages): pipeline_bench.spread(values)
                           for stages, values in rates.items()},

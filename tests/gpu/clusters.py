@@ -1,0 +1,157 @@
+"""Clusters that parts of tests/gpu/run start: none outlives its part."""
+import concurrent.futures
+import contextlib
+import functools
+import http.client
+import json
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+import time
+import typing
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/benchmarks"))
+import pipeline_bench  # pylint: disable=wrong-import-position
+import programs  # pylint: disable=wrong-import-position
+
+AT_ONCE = max(1, (os.cpu_count() or 1) // 2)  # clusters that run
+UP = 60  # seconds until a cluster of a small model has answered
+ANSWER = 60  # seconds of an answer
+DOWN = 60  # seconds until a cluster has ended that is asked to
+KILL = 10  # seconds of kill()
+TAIL = 4000  # bytes of a process's log that are kept
+
+
+class Asked(typing.NamedTuple):
+    """What a small model is run on."""
+    devices: str
+    numerics: str = "canonical"
+    stages: int = 2
+    ranks: int = 1
+    variables: dict = {}  # of the environment
+
+
+@contextlib.contextmanager
+def cluster(options, log, end, environment, seconds=UP):
+    """A cluster of deploy/local/up with `options`, which is up within so many
+    seconds; gives what its cluster.json has. Behind, it is asked to end. It is
+    killed if what is within raises, and once programs are stopped."""
+    with tempfile.TemporaryDirectory(prefix="sluice-gpu-") as run_dir, \
+            programs.killed_by(functools.partial(kill, run_dir)):
+        try:
+            up = programs.lines_of(
+                [ROOT / "deploy/local/up", "--detach", "--run-dir", run_dir,
+                 "--port", "0", *options], log,
+                min(end, time.monotonic() + seconds), seconds,
+                env=environment)
+            if up.code != 0:
+                raise OSError(f"deploy/local/up: {up.why or up.code}: "
+                              f"{''.join(up.said.splitlines()[-1:])}")
+            yield json.loads(
+                (pathlib.Path(run_dir) / "cluster.json").read_text())
+            programs.lines_of(
+                [ROOT / "deploy/local/down", "--run-dir", run_dir], log,
+                min(end, time.monotonic() + DOWN), DOWN, env=environment)
+        except Exception:
+            _keep_logs(run_dir, log)
+            raise
+        finally:
+            kill(run_dir)
+
+
+def _keep_logs(run_dir, log):
+    """Adds the ends of what a cluster's processes said to a file."""
+    with open(log, "a", encoding="utf-8") as to:
+        for path in sorted(pathlib.Path(run_dir).glob("*.log")):
+            said = path.read_bytes()[-TAIL:].decode(errors="replace")
+            to.write(f"{path}:\n{said}\n")
+
+
+def kill(run_dir):
+    """Kills what has a run folder in its command line, as all processes of a
+    cluster have, and the commands that start and end it."""
+    end = time.monotonic() + KILL
+    while pids := list(_processes_of(os.fsencode(run_dir))):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > end:
+            return
+        time.sleep(0.02)
+
+
+def _processes_of(name):
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if name in (entry / "cmdline").read_bytes():
+                yield int(entry.name)
+
+
+def left(end):
+    """Seconds that an answer may take."""
+    return max(1.0, min(ANSWER, end - time.monotonic()))
+
+
+class Client(pipeline_bench.Cluster):
+    """Asks a cluster that is up for tokens, until `end`."""
+
+    # pylint: disable-next=super-init-not-called
+    def __init__(self, document, model, end):
+        self.processes = document["processes"]
+        self.address = document["url"].removeprefix("http://")
+        self.model = model
+        self.end = end
+
+    def connect(self):
+        host, port = self.address.rsplit(":", 1)
+        return http.client.HTTPConnection(host, int(port),
+                                          timeout=left(self.end))
+
+
+def answers(build, model, asked, log, end):
+    """Greedy and drawn tokens of a model of a few layers, by a cluster."""
+    environment = dict(os.environ, SLUICE_BUILD_DIR=str(build),
+                       **asked.variables)
+    options = ["--model", model, "--stages", str(asked.stages),
+               "--ranks", str(asked.ranks), "--threads", "1",
+               "--kv-blocks", "64", "--packed", "off",
+               "--device", asked.devices, "--numerics", asked.numerics]
+    with cluster(options, log, end, environment) as document:
+        return [complete(document["url"], model.name, temperature, end)
+                for temperature in (0, 0.8)]
+
+
+def complete(url, model, temperature, end):
+    body = {"model": model, "prompt": [5, 17, 9, 200, 31, 7], "seed": 3,
+            "max_tokens": 24, "temperature": temperature, "logprobs": 1,
+            "ignore_eos": True}
+    request = urllib.request.Request(
+        url + "/v1/completions", json.dumps(body).encode(),
+        {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=left(end)) as answer:
+        choice = json.load(answer)["choices"][0]
+    return [choice["text"], choice["logprobs"]["token_logprobs"]]
+
+
+def at_once(work):
+    """What each of some functions returns, by its key; why, as text, in the
+    place of what raises."""
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        coming = {key: pool.submit(one) for key, one in work.items()}
+        try:
+            return {key: _result(future) for key, future in coming.items()}
+        except programs.Stopped:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _result(future):
+    try:
+        return future.result()
+    # Whatever ends one, the others are looked at.
+    except Exception as error:  # pylint: disable=broad-except
+        return f"{type(error).__name__}: {error}"
