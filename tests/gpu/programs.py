@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import queue
+import re
 import signal
 import subprocess
 import tempfile
@@ -12,6 +13,8 @@ import time
 import typing
 
 MOST_DEATHS = 8  # of the programs that look at one list of cases
+_BEGUN = re.compile(r"^\[ RUN +\] (\S+)", re.M)
+_DONE = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] ([^ ,]+).*\(\d+ ms\)$", re.M)
 
 
 class Stopped(BaseException):
@@ -30,7 +33,8 @@ class Ended(typing.NamedTuple):
     lines: list  # of JSON, read
     code: typing.Optional[int]  # None: it was killed
     said: str  # beside its lines
-    why: str  # it was killed: "hangs", "out of time", what stop() was told
+    why: str  # it was killed or not begun: "hangs", "out of time", what stop()
+    # was told
 
 
 def stop(why):
@@ -100,9 +104,12 @@ def lines_of(command, log, end, silence, **options):
     with _holding(1), open(log, "a", buffering=1, encoding="utf-8") as to, \
             tempfile.TemporaryFile("w+", errors="replace") as beside:
         to.write(f"$ {' '.join(map(str, command))}\n")
-        program = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=beside, text=True,
-            errors="replace", start_new_session=True, **options)
+        try:
+            program = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=beside, text=True,
+                errors="replace", start_new_session=True, **options)
+        except OSError as error:
+            return Ended([], None, "", str(error))
         try:
             for line in _each(program, silence, end):
                 to.write(line)
@@ -198,3 +205,39 @@ def _look_at_cases(command, log, end, silence, env):
         wrong = wrong or what
         first = last["begin"] + 1
     return found, f"{MOST_DEATHS} cases died, the first: {wrong}"
+
+
+def run_gtest(command, log, end, silence, **options):
+    """What a test program's cases come to, and why that is not as it must be
+    (None: it is). A case that ends the program, or hangs, stands in "died"; the
+    others are run all the same, until `end` or stop()."""
+    with _holding(1):
+        return _run_gtest(command, log, end, silence, options)
+
+
+def _run_gtest(command, log, end, silence, options):
+    before = log.stat().st_size if log.exists() else 0
+    died, begun = {}, []
+    for _ in range(MOST_DEATHS):
+        others = [f"--gtest_filter=-{':'.join(begun)}"] if begun else []
+        ended = lines_of([*command, *others], log, end, silence, **options)
+        with open(log, "rb") as file:
+            file.seek(before)
+            text = file.read().decode(errors="replace")
+        done = {name: how for how, name in _DONE.findall(text)}
+        last, begun = len(begun), list(dict.fromkeys(_BEGUN.findall(text)))
+        open_cases = [name for name in begun[last:] if name not in done]
+        how = ended.why or f"exit code {ended.code}"
+        if ended.said and ended.code not in (0, 1):
+            how += f": {ended.said.splitlines()[-1]}"
+        died.update((name, how) for name in open_cases)
+        if not open_cases or ended.why not in ("", "hangs"):
+            break
+    found = {what.lower(): [name for name, how in done.items() if how == what]
+             for what in ("FAILED", "SKIPPED")}
+    found.update(passed=list(done.values()).count("OK"), died=died)
+    wrong = [*found["failed"], *(f"{name} ({how})"
+                                 for name, how in died.items())]
+    if not wrong and ended.code != 0:
+        wrong.append(how)
+    return found, "; ".join(wrong) or None

@@ -1,4 +1,4 @@
-"""programs.py and clusters.py, with programs that die and hang, and with commands
+"""programs.py and clusters.py, with programs that die and hang, and commands
 that only seem to start a cluster."""
 import os
 import pathlib
@@ -41,6 +41,24 @@ print('{"end": 5}')
 sys.exit(1 if wrong else 0)
 """
 
+# Four cases as gtest's programs run them.
+GTEST = """
+import os, sys, time
+out = ""
+for option in sys.argv:
+    out = option.partition("--gtest_filter=-")[2] or out
+ends = {"A.Dies": lambda: os.abort(), "A.Hangs": lambda: time.sleep(600)}
+says = {"A.Is": "      OK", "B.Fails/1": " FAILED ", "B.Skips": " SKIPPED"}
+for case in ("A.Is", "A.Dies", "A.Hangs", "B.Fails/1", "B.Skips"):
+    if case in out.split(":") or case in sys.argv:
+        continue
+    print(f"[ RUN      ] {case}", flush=True)
+    ends.get(case, str)()
+    also = ", where GetParam() = 1" if "/" in case else ""
+    print(f"[ {says[case]} ] {case}{also} (3 ms)", flush=True)
+print("[  SKIPPED ] 1 test, listed below:", "[  SKIPPED ] B.Skips", sep="\\n")
+sys.exit(0 if "B.Fails/1" in sys.argv else 1)
+"""
 # Starts a process that goes on, as `up` does; then hangs, ends or fails.
 UP = """#!{python}
 import json, pathlib, subprocess, sys, time
@@ -161,6 +179,38 @@ class LinesTest(unittest.TestCase):
             "print('{\"n\": 1}'); print('{\"n\": nan}')", SILENCE)
         self.assertEqual((ended.lines, ended.code), ([{"n": 1}], None))
         self.assertTrue(ended.why.startswith("a line that is no JSON: "))
+
+
+class GtestTest(unittest.TestCase):
+    def run_gtest(self, *without):
+        with tempfile.TemporaryDirectory() as folder:
+            log = pathlib.Path(folder) / "log"
+            log.write_text("[       OK ] Of.Before (3 ms)\n")
+            return programs.run_gtest(
+                [sys.executable, "-c", GTEST, *without], log,
+                time.monotonic() + 600, SILENCE)
+
+    def test_cases_behind_those_that_die_or_hang_are_run(self):
+        found, wrong = self.run_gtest()
+        self.assertEqual(found, {
+            "passed": 1, "failed": ["B.Fails/1"], "skipped": ["B.Skips"],
+            "died": {"A.Dies": "exit code -6", "A.Hangs": "hangs"}})
+        self.assertEqual(wrong, "B.Fails/1; A.Dies (exit code -6); "
+                         "A.Hangs (hangs)")
+
+    def test_what_passes_and_what_is_skipped_is_counted(self):
+        found, wrong = self.run_gtest("A.Dies", "A.Hangs", "B.Fails/1")
+        self.assertEqual(found, {"passed": 1, "failed": [], "died": {},
+                                 "skipped": ["B.Skips"]})
+        self.assertIsNone(wrong)
+
+    def test_a_program_that_is_not_there_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            found, wrong = programs.run_gtest(
+                [folder + "/no_test"], pathlib.Path(folder) / "log",
+                time.monotonic() + 600, SILENCE)
+        self.assertEqual(found["passed"], 0)
+        self.assertIn("No such file", wrong)
 
 
 class StopTest(unittest.TestCase):

@@ -132,10 +132,13 @@ class FakeTest(unittest.TestCase):
         path.write_text(f"#!{sys.executable}\n{program}")
         path.chmod(0o755)
 
-    def begin(self, parts, **options):
+    def begin(self, parts, again=False, **options):
+        if not (self.folder / "tests/gpu/device_check").exists():
+            self.make("gpu/device_check", "")  # else run builds
         return subprocess.Popen(
             [sys.executable, HERE / "run", "--device", "cpu", "--build",
-             self.folder, "--out", self.out, "--parts", parts],
+             self.folder, "--out", self.out, "--parts", parts,
+             *(["--again"] if again else [])],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             **options)
 
@@ -256,6 +259,70 @@ print('{"read_gb_per_s": 1}')
         self.assertEqual(
             state("ranks", {"ranks": {"left_out": ["a", "b"]}}, self.out),
             "passes; left out: 2 (a, b)")
+
+    def make_tests(self, first, second):
+        """The test programs of models: what they say, and their exit code."""
+        for name, (said, code) in zip(load().TESTS, (first, second)):
+            self.make(name, "import os, sys\n"
+                      f"print({said!r}, os.getenv('SLUICE_TEST_NCCL'))\n"
+                      f"sys.exit({code})")
+
+    def test_a_test_program_that_fails_keeps_no_other_from_running(self):
+        self.make_tests(("[ RUN      ] A.B\n[  FAILED  ] A.B (1 ms)\n", 1),
+                        ("[ RUN      ] C.D\n[       OK ] C.D (1 ms)\n"
+                         "[  SKIPPED ] C.E (1 ms)\n", 0))
+        code, said = self.run_parts("models")
+        self.assertEqual(code, 1, said)
+        kept = self.found("models.failed")
+        self.assertEqual(kept["why"], "device/cuda/device_cuda_test: A.B")
+        self.assertEqual(kept["found"]["model/model_cuda_test"], {
+            "passed": 1, "failed": [], "skipped": ["C.E"], "died": {}})
+
+    def test_tests_that_are_skipped_are_counted_and_do_not_pass(self):
+        skipped = ("[  SKIPPED ] C.E (1 ms)\n", 0)
+        self.make_tests(skipped, ("[       OK ] C.D (1 ms)\n", 0))
+        code, said = self.run_parts("models")
+        self.assertEqual(code, 0, said)
+        self.assertRegex(said, r"models +passes; left out: 1 \(C.E\)")
+        self.make_tests(skipped, skipped)
+        code, said = self.run_parts("models", again=True)
+        self.assertEqual(code, 0, said)
+        self.assertRegex(said, "models +skipped: all 2 tests were skipped")
+        self.assertEqual(self.found("models")["left_out_count"], 2)
+
+    def test_tests_are_told_where_nccl_is(self):
+        self.make_tests(("[       OK ] A.B (1 ms)\n", 0),
+                        ("[       OK ] C.D (1 ms)\n", 0))
+        library = self.folder / "site/nvidia/nccl/lib/libnccl.so.2"
+        library.parent.mkdir(parents=True)
+        library.touch()
+        environment = {name: value for name, value in os.environ.items()
+                       if name != "SLUICE_TEST_NCCL"}
+        environment["PYTHONPATH"] = str(self.folder / "site")
+        for own, want in ((None, str(library)), ("mine", "mine")):
+            if own is not None:
+                environment["SLUICE_TEST_NCCL"] = own
+            code, said = self.run_parts("models", again=True, env=environment)
+            self.assertEqual(code, 0, said)
+            self.assertEqual(self.found("models")["nccl"], want)
+            log = (self.out / "device_cuda_test.log").read_text()
+            self.assertTrue(log.rstrip().endswith(want), log)
+
+    def test_a_sanitizer_that_finds_something_ends_no_other(self):
+        self.make("gpu/device_check", "")
+        tool = self.folder / "compute-sanitizer"
+        tool.write_text('#!/bin/sh\n[ "$2" != memcheck ] || exit 9\n')
+        tool.chmod(0o755)
+        path = f"{self.folder}:{os.environ['PATH']}"
+        code, said = self.run_parts("sanitizer",
+                                    env=dict(os.environ, PATH=path))
+        self.assertEqual(code, 1, said)
+        kept = self.found("sanitizer.failed")
+        self.assertEqual(kept["found"], {
+            f"{tool} {what}": 9 if tool == "memcheck" else 0
+            for tool in ("memcheck", "racecheck", "synccheck")
+            for what in ("check", "check-fast")})
+        self.assertIn("memcheck check-fast: 9", kept["why"])
 
 
 class GoalsTest(unittest.TestCase):
