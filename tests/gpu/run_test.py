@@ -82,8 +82,11 @@ class RunTest(unittest.TestCase):
             self.assertTrue(all(op["us"] > 0 for op in results["time"]))
             self.assertRegex(done.stdout, r"linear Q4_K +1 tokens .* GB/s")
             again = run(*options)
-            self.assertEqual(again.stdout.count("done before"), 8,
+            done = {part for part, found in results.items()
+                    if "skipped" not in found}
+            self.assertEqual(again.stdout.count("done before"), len(done),
                              again.stdout)
+            self.assertLessEqual({"machine", "bandwidth", "check"}, done)
             broken = run("--device", "cuda:4711", *options[2:])
             self.assertNotEqual(broken.returncode, 0)
 
@@ -310,9 +313,7 @@ print('{"read_gb_per_s": 1}')
 
     def test_a_sanitizer_that_finds_something_ends_no_other(self):
         self.make("gpu/device_check", "")
-        tool = self.folder / "compute-sanitizer"
-        tool.write_text('#!/bin/sh\n[ "$2" != memcheck ] || exit 9\n')
-        tool.chmod(0o755)
+        self.make_tool('[ "$2" != memcheck ] || exit 9')
         path = f"{self.folder}:{os.environ['PATH']}"
         code, said = self.run_parts("sanitizer",
                                     env=dict(os.environ, PATH=path))
@@ -323,6 +324,40 @@ print('{"read_gb_per_s": 1}')
             for tool in ("memcheck", "racecheck", "synccheck")
             for what in ("check", "check-fast")})
         self.assertIn("memcheck check-fast: 9", kept["why"])
+
+    def test_a_part_is_timed_without_a_bandwidth_which_may_come_later(self):
+        self.make("gpu/device_check", """
+import sys
+if sys.argv[2] == "bandwidth":
+    print('{"read_gb_per_s": 10}')
+else:
+    print('{"op": "sum", "tokens": 1, "us": 2.0, "gb_per_s": 5.0}')
+    print('{"end": 1}')
+""")
+        code, said = self.run_parts("time")
+        self.assertEqual(code, 0, said)
+        self.assertRegex(said, r"sum +1 tokens +2.0 us +5.0 GB/s\n")
+        self.assertIn("the bandwidth is not measured", said)
+        code, said = self.run_parts("time,bandwidth")
+        self.assertEqual(code, 0, said)
+        self.assertIn("time: done before", said)
+        self.assertRegex(said, r"sum +1 tokens +2.0 us +5.0 GB/s +50.0 %\n")
+        self.assertEqual(self.found("all")["time"][0][
+            "share_of_read_bandwidth"], 0.5)
+
+    def test_a_part_that_was_skipped_is_tried_again(self):
+        self.make_tool("exit 0")
+        said = [self.run_parts("sanitizer", env=dict(os.environ, PATH=path))[1]
+                for path in ("/nowhere", str(self.folder), "/nowhere")]
+        self.assertIn("skipped: there is no compute-sanitizer", said[0])
+        self.assertRegex(said[1], "sanitizer +passes")
+        self.assertIn("sanitizer: done before", said[2])
+
+    def make_tool(self, does):
+        """What stands for compute-sanitizer."""
+        tool = self.folder / "compute-sanitizer"
+        tool.write_text(f"#!/bin/sh\n{does}\n")
+        tool.chmod(0o755)
 
 
 class GoalsTest(unittest.TestCase):
