@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 import unittest
 import unittest.mock as mock
 import xml.etree.ElementTree
@@ -19,8 +20,8 @@ import xml.etree.ElementTree
 HERE = pathlib.Path(__file__).resolve().parent
 
 
-def load():
-    loader = importlib.machinery.SourceFileLoader("gpu_run", str(HERE / "run"))
+def load(name="run"):
+    loader = importlib.machinery.SourceFileLoader("gpu_run", str(HERE / name))
     module = importlib.util.module_from_spec(
         importlib.util.spec_from_loader("gpu_run", loader))
     loader.exec_module(module)
@@ -358,6 +359,43 @@ else:
         tool = self.folder / "compute-sanitizer"
         tool.write_text(f"#!/bin/sh\n{does}\n")
         tool.chmod(0o755)
+
+
+class PytorchTest(unittest.TestCase):
+    """How the loop of PyTorch is timed, without PyTorch."""
+
+    def timed(self, replay_s, wait_s):
+        """What is found on a device where a replay's call and a wait take so
+        long; and the calls."""
+        torch = types.ModuleType("torch")
+        torch.nn = types.ModuleType("torch.nn")
+        torch.nn.functional = None
+        with mock.patch.dict(sys.modules,
+                             {"torch": torch, "torch.nn": torch.nn}):
+            loop = load("pytorch_loop.py")
+        now, calls = [0.0], []
+
+        def call(name, seconds):
+            calls.append(name)
+            now[0] += seconds
+
+        with mock.patch.object(loop, "synchronise",
+                               lambda _: call("wait", wait_s)), \
+                mock.patch.object(loop.time, "perf_counter", lambda: now[0]):
+            return loop.timed(lambda: call("replay", replay_s),
+                              lambda: call("rewind", 0), 2, "cuda", 4), calls
+
+    def test_replays_are_waited_for_once_where_that_is_faster(self):
+        found, calls = self.timed(0.25, 0.5)
+        self.assertEqual(calls, ["rewind"] + 4 * ["wait", "replay", "wait"]
+                         + ["rewind", "wait"] + 4 * ["replay"] + ["wait"])
+        self.assertEqual(found["waits"], "once")
+        self.assertAlmostEqual(found["tok_per_s"], 2 / (0.25 + 0.5 / 4))
+        self.assertAlmostEqual(found["slower_tok_per_s"], 2 / 0.75)
+
+    def test_the_faster_way_is_the_baseline(self):
+        found, _ = self.timed(0.25, 0)
+        self.assertAlmostEqual(found["tok_per_s"], 2 / 0.25)
 
 
 class GoalsTest(unittest.TestCase):
