@@ -46,6 +46,22 @@ class RunTest(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("'speed' is none of machine, bandwidth", done.stderr)
 
+    def test_every_part_is_there_once_and_services_come_before_speeds(self):
+        module = load()
+        self.assertEqual(len(set(module.PARTS)), len(module.PARTS))
+        self.assertLess(set(module.large_models.MODELS), set(module.PARTS))
+        self.assertLess(set(module.CHECKS), set(module.PARTS))
+        order = [module.PARTS.index(part) for part in (
+            "bandwidth", "check", "check_fast", "models", "services",
+            "llama8b", "gptoss120b", "ranks", "two_stages", "pytorch", "time",
+            "sanitizer")]
+        self.assertEqual(order, sorted(order))
+        with tempfile.TemporaryDirectory() as out:
+            run_of = module.Run(argparse.Namespace(
+                build=out, device="cpu", out=out, commit=None))
+            for part in module.PARTS:
+                self.assertTrue(callable(run_of.part(part)), part)
+
     def test_a_part_has_a_limit(self):
         module = load()
         begin = time.monotonic()
