@@ -198,10 +198,12 @@ def _look_at_cases(command, log, end, silence, env):
         if not begun:
             return found, wrong or how
         last = begun[-1]
-        what = f"{last['op']}, {last['tokens']} tokens: {how}"
+        case = {key: value for key, value in last.items() if key != "begin"}
+        shapes = f", {last['shapes']}" if "shapes" in last else ""
+        what = f"{last['op']}{shapes}, {last['tokens']} tokens: {how}"
         if ended.why not in ("", "hangs"):
             return found, f"{wrong}; then {what}" if wrong else what
-        found.append({"op": last["op"], "tokens": last["tokens"], "died": how})
+        found.append({**case, "died": how})
         wrong = wrong or what
         first = last["begin"] + 1
     return found, f"{MOST_DEATHS} cases died, the first: {wrong}"

@@ -120,6 +120,16 @@ class LookTest(unittest.TestCase):
         self.assertEqual(found, {"op 0": True})
         self.assertEqual(wrong, "op 1, 1 tokens: out of time")
 
+    def test_a_case_that_dies_is_named_with_its_shapes(self):
+        found, wrong = self.look("{}", program="""
+import json, os
+print(json.dumps({"begin": 0, "op": "mlp", "shapes": "large", "tokens": 2}),
+      flush=True)
+os._exit(3)
+""")
+        self.assertEqual(set(found), {"mlp"})
+        self.assertTrue(wrong.endswith("mlp, large, 2 tokens: exit code 3"))
+
     def test_too_many_deaths_end_it(self):
         ends = '{"0": "abort", "1": "abort", "2": "abort"}'
         most, programs.MOST_DEATHS = programs.MOST_DEATHS, 2

@@ -97,7 +97,7 @@ class RunTest(unittest.TestCase):
                 self.assertEqual(set(close), {0})
                 self.assertEqual(set(alone), {True})
             self.assertTrue(all(op["us"] > 0 for op in results["time"]))
-            self.assertRegex(done.stdout, r"linear Q4_K +1 tokens .* GB/s")
+            self.assertRegex(done.stdout, r"linear Q4_K +1 tokens .* us")
             again = run(*options)
             done = {part for part, found in results.items()
                     if "skipped" not in found}
@@ -349,6 +349,7 @@ if sys.argv[2] == "bandwidth":
     print('{"read_gb_per_s": 10}')
 else:
     print('{"op": "sum", "tokens": 1, "us": 2.0, "gb_per_s": 5.0}')
+    print('{"op": "small", "tokens": 1, "us": 1.0}')
     print('{"end": 1}')
 """)
         code, said = self.run_parts("time")
@@ -359,6 +360,7 @@ else:
         self.assertEqual(code, 0, said)
         self.assertIn("time: done before", said)
         self.assertRegex(said, r"sum +1 tokens +2.0 us +5.0 GB/s +50.0 %\n")
+        self.assertRegex(said, r"small +1 tokens +1.0 us\n")
         self.assertEqual(self.found("all")["time"][0][
             "share_of_read_bandwidth"], 0.5)
 
