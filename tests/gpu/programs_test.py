@@ -1,5 +1,6 @@
 """programs.py and clusters.py, with programs that die and hang, and commands
-that only seem to start a cluster."""
+that only seem to start a cluster; how pytorch_loop.py times."""
+import importlib
 import os
 import pathlib
 import signal
@@ -7,6 +8,7 @@ import sys
 import tempfile
 import threading
 import time
+import types
 import unittest
 import unittest.mock as mock
 
@@ -368,6 +370,43 @@ class ClusterTest(unittest.TestCase):
 
         self.assertEqual(clusters.at_once({"a": lambda: 1, "b": bad}),
                          {"a": 1, "b": "ValueError: no JSON"})
+
+
+class PytorchTest(unittest.TestCase):
+    """How the loop of PyTorch is timed, without PyTorch."""
+
+    def timed(self, replay_s, wait_s):
+        """What is found on a device where a replay's call and a wait take so
+        long; and the calls."""
+        torch = types.ModuleType("torch")
+        torch.nn = types.ModuleType("torch.nn")
+        torch.nn.functional = None
+        with mock.patch.dict(sys.modules,
+                             {"torch": torch, "torch.nn": torch.nn}):
+            loop = importlib.import_module("pytorch_loop")
+        now, calls = [0.0], []
+
+        def call(name, seconds):
+            calls.append(name)
+            now[0] += seconds
+
+        with mock.patch.object(loop, "synchronise",
+                               lambda _: call("wait", wait_s)), \
+                mock.patch.object(loop.time, "perf_counter", lambda: now[0]):
+            return loop.timed(lambda: call("replay", replay_s),
+                              lambda: call("rewind", 0), 2, "cuda", 4), calls
+
+    def test_replays_are_waited_for_once_where_that_is_faster(self):
+        found, calls = self.timed(0.25, 0.5)
+        self.assertEqual(calls, ["rewind"] + 4 * ["wait", "replay", "wait"]
+                         + ["rewind", "wait"] + 4 * ["replay"] + ["wait"])
+        self.assertEqual(found["waits"], "once")
+        self.assertAlmostEqual(found["tok_per_s"], 2 / (0.25 + 0.5 / 4))
+        self.assertAlmostEqual(found["slower_tok_per_s"], 2 / 0.75)
+
+    def test_the_faster_way_is_the_baseline(self):
+        found, _ = self.timed(0.25, 0)
+        self.assertAlmostEqual(found["tok_per_s"], 2 / 0.25)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import types
 import unittest
 import unittest.mock as mock
 import xml.etree.ElementTree
@@ -20,8 +19,8 @@ import xml.etree.ElementTree
 HERE = pathlib.Path(__file__).resolve().parent
 
 
-def load(name="run"):
-    loader = importlib.machinery.SourceFileLoader("gpu_run", str(HERE / name))
+def load():
+    loader = importlib.machinery.SourceFileLoader("gpu_run", str(HERE / "run"))
     module = importlib.util.module_from_spec(
         importlib.util.spec_from_loader("gpu_run", loader))
     loader.exec_module(module)
@@ -48,10 +47,11 @@ class RunTest(unittest.TestCase):
 
     def test_every_part_is_there_once_and_services_come_before_speeds(self):
         module = load()
-        self.assertEqual(len(set(module.PARTS)), len(module.PARTS))
-        self.assertLess(set(module.large_models.MODELS), set(module.PARTS))
-        self.assertLess(set(module.CHECKS), set(module.PARTS))
-        order = [module.PARTS.index(part) for part in (
+        parts = module.summary.PARTS
+        self.assertEqual(len(set(parts)), len(parts))
+        self.assertLess(set(module.large_models.MODELS), set(parts))
+        self.assertLess(set(module.summary.CHECKS), set(parts))
+        order = [parts.index(part) for part in (
             "bandwidth", "check", "check_fast", "models", "services",
             "llama8b", "gptoss120b", "ranks", "two_stages", "pytorch", "time",
             "sanitizer")]
@@ -59,7 +59,7 @@ class RunTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as out:
             run_of = module.Run(argparse.Namespace(
                 build=out, device="cpu", out=out, commit=None))
-            for part in module.PARTS:
+            for part in parts:
                 self.assertTrue(callable(run_of.part(part)), part)
 
     def test_a_part_has_a_limit(self):
@@ -273,7 +273,7 @@ print('{"read_gb_per_s": 1}')
             found, why = self.look_at_goldens(part, None, ())
             self.assertIsNone(why)
             self.assertEqual(list(found), ["skipped"])
-            state = load().state_of
+            state = load().summary.state_of
             self.assertTrue(state(part, {part: found}, self.out)
                             .startswith("skipped: no goldens"))
         self.assertEqual(
@@ -379,43 +379,6 @@ else:
         tool.chmod(0o755)
 
 
-class PytorchTest(unittest.TestCase):
-    """How the loop of PyTorch is timed, without PyTorch."""
-
-    def timed(self, replay_s, wait_s):
-        """What is found on a device where a replay's call and a wait take so
-        long; and the calls."""
-        torch = types.ModuleType("torch")
-        torch.nn = types.ModuleType("torch.nn")
-        torch.nn.functional = None
-        with mock.patch.dict(sys.modules,
-                             {"torch": torch, "torch.nn": torch.nn}):
-            loop = load("pytorch_loop.py")
-        now, calls = [0.0], []
-
-        def call(name, seconds):
-            calls.append(name)
-            now[0] += seconds
-
-        with mock.patch.object(loop, "synchronise",
-                               lambda _: call("wait", wait_s)), \
-                mock.patch.object(loop.time, "perf_counter", lambda: now[0]):
-            return loop.timed(lambda: call("replay", replay_s),
-                              lambda: call("rewind", 0), 2, "cuda", 4), calls
-
-    def test_replays_are_waited_for_once_where_that_is_faster(self):
-        found, calls = self.timed(0.25, 0.5)
-        self.assertEqual(calls, ["rewind"] + 4 * ["wait", "replay", "wait"]
-                         + ["rewind", "wait"] + 4 * ["replay"] + ["wait"])
-        self.assertEqual(found["waits"], "once")
-        self.assertAlmostEqual(found["tok_per_s"], 2 / (0.25 + 0.5 / 4))
-        self.assertAlmostEqual(found["slower_tok_per_s"], 2 / 0.75)
-
-    def test_the_faster_way_is_the_baseline(self):
-        found, _ = self.timed(0.25, 0)
-        self.assertAlmostEqual(found["tok_per_s"], 2 / 0.25)
-
-
 class GoalsTest(unittest.TestCase):
     """The summary, of results as a GPU would give them."""
 
@@ -457,7 +420,7 @@ class GoalsTest(unittest.TestCase):
         self.assertFalse(reached)
 
     def test_the_picture_has_each_speed_and_pytorchs(self):
-        draw = load().picture.svg
+        draw = load().summary.picture.svg
         self.assertIsNone(draw({"machine": {}}))
         rate = {"tok_per_s": 220, "share_of_read_bandwidth": 0.75}
         root = xml.etree.ElementTree.fromstring(draw({
