@@ -5,6 +5,13 @@
 
 namespace sluice::testing {
 
+// Whether a sanitizer makes everything slow.
+#if defined(SLUICE_ASAN) || defined(SLUICE_TSAN)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 // Whether a large matrix is to run in part: under ThreadSanitizer, which takes
 // some twenty times as long, unless SLUICE_LONG is set.
 inline bool OnlyRepresentative() {
