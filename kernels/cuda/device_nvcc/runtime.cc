@@ -172,9 +172,10 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
   }
   bool HasReached(uint64_t mark) override {
     if (IsGone(mark)) return true;
+    Check(cudaPeekAtLastError(), "starting a kernel");
     const cudaError_t state = cudaEventQuery(Of(mark).end);
     if (state == cudaErrorNotReady) {
-      cudaGetLastError();  // which keeps this as one, too
+      cudaGetLastError();  // CUDA keeps this answer as the last error
       return false;
     }
     Check(state, "running kernels");
