@@ -9,7 +9,8 @@
 namespace sluice::kernels::cuda {
 namespace {
 
-// No power of two, or the stacks' tops share few lines of the CPU's caches.
+// No power of two: the tops of all stacks would be in the same sets of the
+// CPU's caches.
 constexpr size_t kStackBytes = 64 * 1024 + 9 * 64;
 constexpr size_t kMostFaults = 8;
 constexpr int kNone = -1;
@@ -49,6 +50,7 @@ struct Machine::Cell {
   int32_t read_warp_epoch = 0;
   int adder = kNone;
   int32_t add_epoch = 0;
+  bool awaited = false;  // a copy to it has begun
 };
 
 Machine::Machine(Schedule schedule) : schedule_(schedule) {}
@@ -280,7 +282,9 @@ std::byte* Machine::Write(int thread, const SharedArray& array, int64_t i,
   const bool over_read =
       cell.reader != kNone && cell.reader != thread &&
       !Ordered(cell.reader_warp, thread, cell.read_epoch, cell.read_warp_epoch);
-  if (!IsAddedTo(thread, cell, i) && (over_write || over_read)) {
+  if (cell.awaited) {
+    Fault(thread, "writes what a copy is to bring: index " + std::to_string(i));
+  } else if (!IsAddedTo(thread, cell, i) && (over_write || over_read)) {
     Fault(thread, "writes without a barrier what another thread " +
                       std::string(over_write ? "writes" : "reads") +
                       ": index " + std::to_string(i));
@@ -335,13 +339,22 @@ bool Machine::IsAddedTo(int thread, const Cell& cell, int64_t i) {
 void Machine::Take(int thread, const SharedArray& array, int64_t i) {
   if (!IsInside(thread, array, i)) return;
   std::fill_n(Write(thread, array, i, 0), 16, kPoison);
-  cells_[array.cells_begin + static_cast<size_t>(i)].writer = kNone;
+  Cell& cell = cells_[array.cells_begin + static_cast<size_t>(i)];
+  cell.writer = kNone;
+  cell.awaited = true;
+}
+
+std::byte* Machine::Arrive(int thread, const SharedArray& array, int64_t i) {
+  if (!IsInside(thread, array, i)) return outside_;
+  cells_[array.cells_begin + static_cast<size_t>(i)].awaited = false;
+  return Write(thread, array, i, 0);
 }
 
 std::byte* Machine::Land(const SharedArray& array, int64_t i) {
   if (i < 0 || i >= array.count) return outside_;
   Cell& cell = cells_[array.cells_begin + static_cast<size_t>(i)];
   // Before all that the threads do from here on.
+  cell.awaited = false;
   cell.writer = 0;
   cell.write_epoch = kNone;
   return shared_.data() + array.bytes_begin + static_cast<size_t>(i) * 16;

@@ -95,9 +95,11 @@ class Machine : public MachineWork {
                    size_t size);
   // The same for an atomic operation.
   std::byte* Update(int thread, const SharedArray& array, int64_t i);
-  // A copy to element i begins: nothing is there until Land, whose place is
-  // written.
+  // A copy to element i begins: nothing is there, and no thread writes there,
+  // until Arrive by the thread that waits for it, or Land for all threads. Both
+  // return where the copy's bytes go.
   void Take(int thread, const SharedArray& array, int64_t i);
+  std::byte* Arrive(int thread, const SharedArray& array, int64_t i);
   std::byte* Land(const SharedArray& array, int64_t i);
   // The block's gates, and its barriers so far.
   MachineGates& gates() { return gates_; }

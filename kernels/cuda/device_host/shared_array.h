@@ -42,8 +42,11 @@ class Shared {
                 sizeof(T));
   }
   // A copy to the element begins, and is done: nothing is there meanwhile, then
-  // all threads may read it.
+  // this thread, or all threads, may read it.
   void Take(int64_t i) const { machine_->Take(thread_, array_, i); }
+  void Arrive(int64_t i, T value) const {
+    std::memcpy(machine_->Arrive(thread_, array_, i), &value, sizeof(T));
+  }
   void Land(int64_t i, T value) const {
     std::memcpy(machine_->Land(array_, i), &value, sizeof(T));
   }

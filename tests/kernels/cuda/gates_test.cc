@@ -23,13 +23,13 @@ alignas(16) constexpr uint32_t kFrom[3 * kOwnWords * kGateWarps] = {
     32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47};
 
 // Runs fn(block, gates, to) on a block with a gate that all warps open, and
-// memory for what they bring in a use; returns the first fault.
+// memory for what they bring in a use and four words; returns the first fault.
 template <typename F>
 std::string FaultAtGates(Schedule schedule, const F& fn) {
   Machine machine(schedule);
   machine.Run(1, kGateThreads, 4096, [&](int thread) {
     Block block(&machine, thread);
-    const auto to = block.Allocate<uint32_t>(kOwnWords * kGateWarps);
+    const auto to = block.Allocate<uint32_t>(kOwnWords * kGateWarps + 4);
     Gates gates(block, 1, kGateWarps);
     fn(block, gates, to);
   });
@@ -96,7 +96,9 @@ TEST_P(GatesTest, GatesThatNotAllOpenAsTheySayAreFound) {
   const auto fewer = [](Block& block, Gates& gates,
                         const Shared<uint32_t>& to) {
     Bring(block, gates, to, 0);
-    if (block.warp() == 0) gates.Copy(block, 0, to, 0, kFrom, 4);
+    if (block.warp() == 0) {
+      gates.Copy(block, 0, to, kOwnWords * kGateWarps, kFrom, 4);
+    }
     block.Sync();
     gates.Wait(block, 0, 0);
   };

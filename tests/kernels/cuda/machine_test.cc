@@ -171,6 +171,20 @@ TEST_P(MachineTest, NothingIsThereWhileACopyRuns) {
               HasSubstr("not written"));
 }
 
+TEST_P(MachineTest, NobodyWritesWhereACopyIsToArrive) {
+  alignas(16) static constexpr uint32_t kWords[4] = {1, 2, 3, 4};
+  EXPECT_THAT(FirstFault(GetParam(),
+                         [&](Block& b) {
+                           const auto shared = b.Allocate<uint32_t>(4);
+                           if (b.thread() == 0) b.CopyAsync(shared, 0, kWords);
+                           b.Sync();
+                           if (b.thread() == 9) shared.Set(2, 7);
+                           b.Sync();
+                           b.WaitCopies();
+                         }),
+              HasSubstr("a copy is to bring"));
+}
+
 TEST(CheckAlignedTest, WhatIsNotAlignedIsNotLoaded) {
   alignas(16) static constexpr float kFloats[8] = {};
   EXPECT_EQ(LoadQuad(kFloats + 4).values[0], 0.0f);

@@ -178,7 +178,7 @@ class Block {
     CheckAligned<T>(at, kBytes);
     for (int i = 0; i < kCount; ++i) to.Take(at + i);
     copies_.push_back([to, at, from] {
-      for (int i = 0; i < kCount; ++i) to.Set(at + i, from[i]);
+      for (int i = 0; i < kCount; ++i) to.Arrive(at + i, from[i]);
     });
   }
   // The thread's own copies are done; others see them behind a barrier.
