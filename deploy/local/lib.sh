@@ -175,14 +175,16 @@ sluice_build() {
   shift
   local -x CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
   local -x CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
-  local -x CCACHE_PREFIX=${CCACHE_PREFIX:-}
-  if [[ $preset == dev || $preset == fuzz ]]; then
-    # Or a precompiled header names the checkout that made it.
+  if [[ $preset == dev || $preset == fuzz || ${CXX:-} == *clang* ]]; then
     if [[ $PWD == *' '* ]]; then
-      # ccache would take the prefix's path for two.
+      # ccache would take the path of clang_here for two: it keeps nothing that
+      # reads a precompiled header.
       CCACHE_SLOPPINESS=
     else
-      CCACHE_PREFIX="$PWD/deploy/local/clang_here $CCACHE_PREFIX"
+      local here=$PWD/deploy/local/clang_here others
+      others=${CCACHE_PREFIX-$(ccache -k prefix_command 2>/dev/null || true)}
+      local -x CCACHE_PREFIX="$here${others:+ $others}"
+      local -x CCACHE_EXTRAFILES="$here${CCACHE_EXTRAFILES:+:$CCACHE_EXTRAFILES}"
     fi
   fi
   mkdir -p build
