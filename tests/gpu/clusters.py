@@ -56,7 +56,7 @@ def cluster(options, log, end, environment, seconds=UP):
             programs.lines_of(
                 [ROOT / "deploy/local/down", "--run-dir", run_dir], log,
                 min(end, time.monotonic() + DOWN), DOWN, env=environment)
-        except Exception:
+        except BaseException:
             _keep_logs(run_dir, log)
             raise
         finally:
@@ -153,5 +153,5 @@ def _result(future):
     try:
         return future.result()
     # Whatever ends one, the others are looked at.
-    except Exception as error:  # pylint: disable=broad-except
+    except (Exception, SystemExit) as error:  # pylint: disable=broad-except
         return f"{type(error).__name__}: {error}"

@@ -114,7 +114,7 @@ def lines_of(command, log, end, silence, **options):
             for line in _each(program, silence, end):
                 to.write(line)
                 # A program that is cut off may leave half a line.
-                if line.startswith("{") and line.endswith("}\n"):
+                if line.startswith('{"') and line.endswith("}\n"):
                     lines.append(json.loads(line))
         except (TimeoutError, Stopped) as reason:
             why = str(reason)

@@ -339,8 +339,8 @@ print('{"read_gb_per_s": 1}')
         self.assertEqual(kept["found"], {
             f"{tool} {what}": 9 if tool == "memcheck" else 0
             for tool in ("memcheck", "racecheck", "synccheck")
-            for what in ("check", "check-fast")})
-        self.assertIn("memcheck check-fast: 9", kept["why"])
+            for what in ("check-small", "check-fast-small")})
+        self.assertIn("memcheck check-fast-small: 9", kept["why"])
 
     def test_a_part_is_timed_without_a_bandwidth_which_may_come_later(self):
         self.make("gpu/device_check", """
