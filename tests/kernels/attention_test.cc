@@ -509,10 +509,9 @@ TEST_P(AttentionTest, AGroupOfTokensHasTheBitsOfItsTokens) {
   for (const auto type :
        {WeightType::kF32, WeightType::kBf16, WeightType::kQ8_0}) {
     for (int64_t heads : {1, 3, 8}) {
-      // The portable ones call a library for every element.
-      if (sluice::testing::kSanitized && GetParam() == Isa::kPortable &&
-          heads == 8)
-        continue;
+      // Portable kernels call a library for every element.
+      const bool slow = GetParam() == Isa::kPortable && heads == 8;
+      if (slow && sluice::testing::OnlyQuick()) continue;
       const Case c = {.positions = 530,
                       .num_heads = heads,
                       .num_kv_heads = 1,

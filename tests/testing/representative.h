@@ -5,12 +5,14 @@
 
 namespace sluice::testing {
 
-// Whether a sanitizer makes everything slow.
+// Whether to leave out what is slow under any sanitizer.
+inline bool OnlyQuick() {
 #if defined(SLUICE_ASAN) || defined(SLUICE_TSAN)
-inline constexpr bool kSanitized = true;
+  return std::getenv("SLUICE_LONG") == nullptr;
 #else
-inline constexpr bool kSanitized = false;
+  return false;
 #endif
+}
 
 // Whether a large matrix is to run in part: under ThreadSanitizer, which takes
 // some twenty times as long, unless SLUICE_LONG is set.
