@@ -4,7 +4,7 @@ import json
 import large_models
 import picture
 
-# Those of whom PyTorch has a loop.
+# Models that pytorch_loop.py times, too.
 LOOPS = ("llama8b", "llama8b_fp8", "llama1b")
 # What tells most comes first: a GPU may be lent for minutes.
 PARTS = ("machine", "bandwidth", "check", "check_fast", "models", "services",
