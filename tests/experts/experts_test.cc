@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -12,14 +11,10 @@
 #include <vector>
 
 #include "tests/experts/experts_fixture.h"
+#include "tests/testing/representative.h"
 
 namespace sluice::testing {
 namespace {
-
-bool IsLong() {
-  const char* value = std::getenv("SLUICE_LONG");
-  return value != nullptr && std::string(value) == "1";
-}
 
 // Where experts are.
 struct Cut {

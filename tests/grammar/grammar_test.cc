@@ -12,6 +12,7 @@
 #include "common/core/step_plan.h"
 #include "common/grammar/grammar_compiler.h"
 #include "tests/grammar/walk.h"
+#include "tests/testing/representative.h"
 #include "tests/text/text_fixtures.h"
 
 namespace sluice::testing {
@@ -389,6 +390,10 @@ TEST_F(GrammarTest, AVocabularyWithoutAnEndTokenIsRefused) {
 // Every family's vocabulary: an answer's text fits, and its ids are those that
 // the tokenizer gives where the grammar forces them.
 TEST(GrammarVocabularyTest, EveryFamilysVocabularyAnswersInJson) {
+  if (OnlyRepresentative()) {
+    GTEST_SKIP() << "large vocabularies have no threads of their own: under "
+                    "ThreadSanitizer in the long mode";
+  }
   const std::vector<NamedTokenizer> all = AllSharedTokenizers();
   if (all.empty()) GTEST_SKIP() << "the shared data is not there";
   const std::string schema = R"({"type":"object","properties":{

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -20,6 +19,7 @@
 #include "common/device/cpu/cpu_options.h"
 #include "kernels/attention.h"
 #include "kernels/weight_type.h"
+#include "tests/testing/representative.h"
 #include "tests/testing/shared_data.h"
 
 namespace sluice {
@@ -126,7 +126,7 @@ class OneHashTest : public ::testing::TestWithParam<int> {};
 TEST_P(OneHashTest, EveryCutGivesTheSameBitsOverGrpc) {
   SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
   Seen seen;
-  const bool all = std::getenv("SLUICE_LONG") != nullptr;
+  const bool all = testing::IsLong();
   for (const Cut& cut : all ? AllCuts() : CoveringCuts()) {
     LocalClusterOptions options = Base(model);
     options.stages = GetParam();

@@ -100,8 +100,8 @@ class GoldenModelTest : public ::testing::TestWithParam<Golden> {};
 // since the reference's own error is larger than ours.
 TEST_P(GoldenModelTest, LogitsAtAllPositionsAndGreedyIdsAreTheModels) {
   const Golden& tested = GetParam();
-  if (OnlyRepresentative() && (tested.stages != 2 || tested.ranks != 2)) {
-    GTEST_SKIP() << "under ThreadSanitizer in the long mode alone";
+  if (OnlyQuick() && (tested.stages != 2 || tested.ranks != 2)) {
+    GTEST_SKIP() << "under sanitizers in the long mode alone";
   }
   SLUICE_REQUIRE_SHARED(path, std::string("golden/") + tested.name);
   const auto goldens = ReadGolden(path);
@@ -173,8 +173,8 @@ class Stories260KTest
 
 TEST_P(Stories260KTest, GreedyIdsAndLogitsAreTheReferences) {
   const auto [stages, ranks] = GetParam();
-  if (OnlyRepresentative() && (stages != 2 || ranks != 3)) {
-    GTEST_SKIP() << "under ThreadSanitizer in the long mode alone";
+  if (OnlyQuick() && (stages != 2 || ranks != 3)) {
+    GTEST_SKIP() << "under sanitizers in the long mode alone";
   }
   SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
   SLUICE_REQUIRE_SHARED(expected, "data/derived/stories260K_golden.json");

@@ -93,16 +93,14 @@ std::vector<TokenId> StoryIds() {
 
 // The plainest kernels, except where these take half of all time: other
 // builds compare them with the rest.
-const char* ReferenceIsa() {
-  return OnlyRepresentative() ? "auto" : "portable";
-}
+const char* ReferenceIsa() { return OnlyQuick() ? "auto" : "portable"; }
 
 class OneHashTest : public ::testing::TestWithParam<Cut> {};
 
 TEST_P(OneHashTest, TokensAndLogprobsAreThoseOfOneUncutRun) {
   const Cut& cut = GetParam();
-  if (OnlyRepresentative() && !cut.representative()) {
-    GTEST_SKIP() << "under ThreadSanitizer in the long mode alone";
+  if (OnlyQuick() && !cut.representative()) {
+    GTEST_SKIP() << "under sanitizers in the long mode alone";
   }
   SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
   if (const auto isa = ParseIsa(cut.isa); !isa.ok()) {
@@ -175,9 +173,9 @@ TEST_P(FamilyLawsTest, TokensAndLogprobsAreThoseOfOneUncutRun) {
   const auto& [name, cut] = GetParam();
   const bool has_threads_of_its_own = name == std::string("glm4_moe-46") ||
                                       name == std::string("gpt_oss-mxfp4");
-  if (OnlyRepresentative() &&
-      !(cut.representative() && has_threads_of_its_own)) {
-    GTEST_SKIP() << "under ThreadSanitizer in the long mode alone";
+  if ((OnlyQuick() && !cut.representative()) ||
+      (OnlyRepresentative() && !has_threads_of_its_own)) {
+    GTEST_SKIP() << "under sanitizers in the long mode alone";
   }
   SLUICE_REQUIRE_SHARED(path, std::string("golden/") + name);
   if (const auto isa = ParseIsa(cut.isa); !isa.ok()) {

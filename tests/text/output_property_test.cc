@@ -5,9 +5,8 @@
 // of use nowhere else.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "common/text/output/event_writer.h"
+#include "tests/testing/representative.h"
 #include "tests/text/output_fixtures.h"
 #include "tests/text/text_fixtures.h"
 
@@ -16,8 +15,6 @@ namespace {
 
 using Random = std::mt19937_64;
 using Kind = OutputEvent::Kind;
-
-bool IsLong() { return std::getenv("SLUICE_LONG") != nullptr; }
 
 struct NamedFormat {
   const char* name;

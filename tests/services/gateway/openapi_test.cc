@@ -17,6 +17,7 @@
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
 #include "tests/services/gateway/fakes.h"
+#include "tests/testing/representative.h"
 
 namespace sluice::gateway {
 namespace {
@@ -191,6 +192,9 @@ const std::set<std::string> kFiner = {
     "guided_grammar",  "echo",    "stop_token_ids"};
 
 TEST(ApiDocumentTest, TakesWhatTheParsersTakeFieldByField) {
+  if (sluice::testing::OnlyRepresentative()) {
+    GTEST_SKIP() << "has one thread: under ThreadSanitizer in the long mode";
+  }
   const Json document = ApiDocument({});
   const SchemaChecker checker(document);
   const std::vector<Json> probes = Probes();

@@ -9,6 +9,7 @@
 
 #include "common/base/json.h"
 #include "tests/services/stage/generate.h"
+#include "tests/testing/representative.h"
 #include "tests/testing/shared_data.h"
 
 namespace sluice::stage {
@@ -98,6 +99,9 @@ void ExpectOthersComputedNothing(const EngineStats& before,
   EXPECT_LE(replayed - kept, sequences * (kBlockTokens + 1));
 }
 
+// Enough for a stage to be lost within; a sanitizer's steps are slower.
+const int32_t kLongAnswer = testing::OnlyQuick() ? 150 : 380;
+
 TEST(LocalClusterTest, ALostStageAloneComputesAgainAndNoTokenChanges) {
   SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
   LocalClusterOptions options = Options(model, 3, true);
@@ -113,15 +117,16 @@ TEST(LocalClusterTest, ALostStageAloneComputesAgainAndNoTokenChanges) {
     for (int i = 0; i < 4; ++i) {
       std::vector<TokenId>& prompt = prompts.emplace_back();
       for (int t = 0; t < 100 + i; ++t) prompt.push_back(1 + (t * 7 + i) % 500);
-      want.push_back(Generate(cluster, prompt, 380));
+      want.push_back(Generate(cluster, prompt, kLongAnswer));
     }
     for (const int gone : {0, 1, 2}) {
       std::vector<std::shared_ptr<CollectingSink>> sinks;
       for (const auto& prompt : prompts) {
         sinks.push_back(std::make_shared<CollectingSink>());
-        ASSERT_TRUE(cluster.engine()
-                        .Submit(GreedyRequest(prompt, 380), sinks.back())
-                        .ok());
+        ASSERT_TRUE(
+            cluster.engine()
+                .Submit(GreedyRequest(prompt, kLongAnswer), sinks.back())
+                .ok());
       }
       for (const auto& sink : sinks) {
         ASSERT_TRUE(sink->WaitTokens(20, Clock::now() + kLimit));
