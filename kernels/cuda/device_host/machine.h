@@ -10,22 +10,14 @@
 #include <vector>
 
 #include "kernels/cuda/device_host/machine_gates.h"
+#include "kernels/cuda/device_host/machine_memory.h"
 #include "kernels/cuda/launch_list.h"
 #include "kernels/cuda/tile.h"
 
 namespace sluice::kernels::cuda {
 
-inline constexpr int kWarpLanes = 32;
-
 // In which order threads between two barriers, and blocks, take their turns.
 enum class Schedule : uint8_t { kForward, kBackward };
-
-// An array of a block's shared memory: cells of `size` bytes.
-struct SharedArray {
-  size_t bytes_begin = 0;
-  size_t cells_begin = 0;
-  int64_t count = 0;
-};
 
 // A lane's words of A and B.
 struct TileWords {
@@ -61,10 +53,10 @@ class MachineWork {
 //     its array;
 //   - a barrier that not every thread reaches, or reaches at another line.
 // Used by one thread. Kernels see the machine through cuda_device/device.h.
-class Machine : public MachineWork {
+class Machine : public MachineWork, public MachineMemory {
  public:
   explicit Machine(Schedule schedule);
-  ~Machine();
+  ~Machine() override;
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
@@ -86,24 +78,7 @@ class Machine : public MachineWork {
   int threads() const { return threads_; }
   void SyncBlock(int thread, int line);
   void SyncWarp(int thread, int line);
-  // Array number `index` of the block. Every thread asks for the same arrays.
-  SharedArray Allocate(int thread, int index, size_t size, int64_t count);
-  // Where element i's bytes are; a place of its own if i is outside. Marks the
-  // access.
-  std::byte* Read(int thread, const SharedArray& array, int64_t i, size_t size);
-  std::byte* Write(int thread, const SharedArray& array, int64_t i,
-                   size_t size);
-  // The same for an atomic operation.
-  std::byte* Update(int thread, const SharedArray& array, int64_t i);
-  // A copy to element i begins: nothing is there, and no thread writes there,
-  // until Arrive by the thread that waits for it, or Land for all threads. Both
-  // return where the copy's bytes go.
-  void Take(int thread, const SharedArray& array, int64_t i);
-  std::byte* Arrive(int thread, const SharedArray& array, int64_t i);
-  std::byte* Land(const SharedArray& array, int64_t i);
-  // The block's gates, and its barriers so far.
-  MachineGates& gates() { return gates_; }
-  int32_t epoch() const { return epoch_; }
+  MachineGates& gates() { return gates_; }  // of the block
   // A warp's exchange, which orders nothing in memory.
   void Meet(int thread, int line);
   // Eight bytes of every thread that others of its warp read after Meet.
@@ -111,11 +86,10 @@ class Machine : public MachineWork {
   uint64_t* Words(int turn) { return words_[turn].data(); }
   // The same, of words of a tile product.
   TileWords* Tiles(int turn) { return tiles_[turn].data(); }
-  void Fault(int thread, const std::string& what);
+  void Fault(int thread, const std::string& what) override;
 
  private:
   struct Thread;
-  struct Cell;
   enum class State : uint8_t { kReady, kAtBlock, kAtWarp, kMeets, kDone };
 
   void RunBlock(const std::function<void(int thread)>& body);
@@ -125,11 +99,6 @@ class Machine : public MachineWork {
   // Opens the barrier of the block that all have reached.
   void Release();
   void OpenAll();
-  bool Ordered(int other_warp, int thread, int32_t epoch,
-               int32_t warp_epoch) const;
-  bool IsInside(int thread, const SharedArray& array, int64_t i);
-  bool IsRace(const Cell& cell, int thread) const;
-  bool IsAddedTo(int thread, const Cell& cell, int64_t i);
   void Wait(int thread, State state, int line);
 
   const Schedule schedule_;
@@ -140,17 +109,10 @@ class Machine : public MachineWork {
   int64_t blocks_ = 0;
   int threads_ = 0;
   int alive_ = 0;
-  int32_t epoch_ = 0;                 // barriers of the block so far
-  std::vector<int32_t> warp_epochs_;  // of each warp
-  size_t shared_bytes_ = 0;           // of a block
-  size_t free_bytes_ = 0;             // of the running block
-  std::vector<std::byte> shared_;
-  std::vector<Cell> cells_;
-  std::vector<SharedArray> arrays_;
+  size_t shared_bytes_ = 0;  // of a block
   MachineGates gates_;
   std::vector<uint64_t> words_[2];
   std::vector<TileWords> tiles_[2];
-  alignas(16) std::byte outside_[64] = {};
 };
 
 }  // namespace sluice::kernels::cuda
