@@ -1,6 +1,7 @@
 #ifndef SLUICE_KERNELS_CUDA_LAUNCH_LIST_H_
 #define SLUICE_KERNELS_CUDA_LAUNCH_LIST_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -71,6 +72,35 @@ class LaunchList {
   std::vector<std::byte> args_;
   bool has_work_of_others_ = false;
 };
+
+// Says of a list's launches, in their order, which may begin before those ahead
+// of them have ended. The first one is behind copies, and places what a step's
+// kernels read before they wait, all but token ids, which the second one may
+// change: the second one begins when the first has ended. So does a launch
+// behind work of others, which does not say when the next one may begin.
+class EarlyBegins {
+ public:
+  // The answer for the list's next launch or work of others, which is false.
+  bool Next(const LaunchList::One& one) {
+    const bool is_work = one.work() != nullptr;
+    const bool early = !is_work && alone_ == 0;
+    alone_ = std::max(alone_ - 1, is_work ? 1 : 0);
+    return early;
+  }
+
+ private:
+  int alone_ = 2;  // launches
+};
+
+// Whether a kernel calls WaitForInputs itself, once it needs them.
+template <typename K>
+constexpr bool WaitsItself() {
+  if constexpr (requires { K::kWaitsItself; }) {
+    return K::kWaitsItself;
+  } else {
+    return false;
+  }
+}
 
 // Where launches of this thread go in the place of their stream; null: to that.
 struct LaunchSink {

@@ -62,25 +62,76 @@ void MachineWork::RunEnqueued(size_t count) {
   }
 }
 
-void Machine::Run(int64_t blocks, int threads, size_t shared_bytes,
-                  const std::function<void(int thread)>& body) {
-  SLUICE_CHECK(threads > 0 && threads <= 1024 && threads % kWarpLanes == 0);
-  SLUICE_CHECK(shared_bytes <= limits_.shared_bytes);
-  blocks_ = blocks;
-  threads_ = threads;
-  shared_bytes_ = shared_bytes;
-  while (pool_.size() < static_cast<size_t>(threads)) {
+void Machine::RunAll(const MachineLaunch& launch, const Body& body) {
+  SLUICE_CHECK(early_block_ == kNoBlock);
+  Prepare(launch, body);
+  RunBlocksBut(kNoBlock);
+}
+
+void Machine::RunWaiting(const MachineLaunch& launch, const Body& body) {
+  if (early_block_ == kNoBlock) {
+    RunAll(launch, body);
+    return CheckWaited();
+  }
+  Prepare(launch, body);
+  is_early_ = true;
+  BeginBlock(early_block_);
+  RunBlock();
+  is_early_ = false;
+}
+
+void Machine::RunRest() {
+  const int64_t begun = std::exchange(early_block_, kNoBlock);
+  for (int t = 0; t < threads_; ++t) {
+    Thread& thread = *pool_[t];
+    if (thread.state == State::kAtInputs) thread.state = State::kReady;
+  }
+  RunBlock();
+  RunBlocksBut(begun);
+  CheckWaited();
+}
+
+void Machine::Prepare(const MachineLaunch& launch, const Body& body) {
+  SLUICE_CHECK(launch.threads > 0 && launch.threads <= 1024 &&
+               launch.threads % kWarpLanes == 0);
+  SLUICE_CHECK(launch.shared_bytes <= limits_.shared_bytes);
+  SLUICE_CHECK(alive_ == 0);
+  blocks_ = launch.blocks;
+  threads_ = launch.threads;
+  shared_bytes_ = launch.shared_bytes;
+  body_ = body;
+  has_waited_ = false;
+  while (pool_.size() < static_cast<size_t>(threads_)) {
     pool_.push_back(std::make_unique<Thread>());
   }
   for (auto& words : words_) words.resize(pool_.size());
   for (auto& tiles : tiles_) tiles.resize(pool_.size());
-  for (int64_t i = 0; i < blocks; ++i) {
-    block_ = schedule_ == Schedule::kForward ? i : blocks - 1 - i;
-    RunBlock(body);
+}
+
+void Machine::RunBlocksBut(int64_t block) {
+  for (int64_t i = 0; i < blocks_; ++i) {
+    const int64_t next = schedule_ == Schedule::kForward ? i : blocks_ - 1 - i;
+    if (next == block) continue;
+    BeginBlock(next);
+    RunBlock();
   }
 }
 
-void Machine::RunBlock(const std::function<void(int thread)>& body) {
+void Machine::CheckWaited() {
+  if (has_waited_ || faults_.size() >= kMostFaults) return;
+  faults_.push_back("no thread of a launch of " + std::to_string(blocks_) +
+                    " blocks waits for its inputs");
+}
+
+void Machine::TakeFaults(Machine* other) {
+  for (std::string& fault : other->faults_) {
+    if (faults_.size() < kMostFaults) faults_.push_back(std::move(fault));
+  }
+  other->faults_.clear();
+}
+
+void Machine::BeginBlock(int64_t block) {
+  block_ = block;
   Clear(threads_, shared_bytes_);
   gates_ = {};
   alive_ = threads_;
@@ -89,17 +140,28 @@ void Machine::RunBlock(const std::function<void(int thread)>& body) {
     thread.state = State::kReady;
     thread.fiber = boost::context::fiber(
         std::allocator_arg, KeptStack{thread.stack.get()},
-        [&thread, &body, t](boost::context::fiber&& caller) {
+        [&thread, &body = body_, t](boost::context::fiber&& caller) {
           thread.caller = std::move(caller);
           body(t);
           thread.state = State::kDone;
           return std::move(thread.caller);
         });
   }
+}
+
+void Machine::RunBlock() {
   while (alive_ > 0) {
     RunReady();
+    if (is_early_ && WaitsForInputs()) return;
     Release();
   }
+}
+
+bool Machine::WaitsForInputs() const {
+  return std::any_of(pool_.begin(), pool_.begin() + threads_,
+                     [](const std::unique_ptr<Thread>& thread) {
+                       return thread->state == State::kAtInputs;
+                     });
 }
 
 // Every warp runs up to its next barrier of the block.
@@ -129,6 +191,11 @@ void Machine::Wait(int thread, State state, int line) {
   own.state = state;
   own.line = line;
   own.caller = std::move(own.caller).resume();
+}
+
+void Machine::WaitForInputs(int thread) {
+  has_waited_ = true;
+  if (is_early_) Wait(thread, State::kAtInputs, 0);
 }
 
 void Machine::SyncBlock(int thread, int line) {

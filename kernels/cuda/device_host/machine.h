@@ -46,12 +46,20 @@ class MachineWork {
   std::deque<std::function<void()>> enqueued_;
 };
 
+// A launch as the machine runs it. `threads`: whole warps.
+struct MachineLaunch {
+  int64_t blocks = 0;
+  int threads = 0;
+  size_t shared_bytes = 0;  // that a block may allocate
+};
+
 // A GPU of one block at a time: every thread of a block is a fibre that runs
 // up to its next barrier. Finds what a GPU leaves undefined, and goes on:
 //   - a place of shared memory that is read before it is written, that two
 //     threads touch between barriers, one of them to write, or that is outside
 //     its array;
-//   - a barrier that not every thread reaches, or reaches at another line.
+//   - a barrier that not every thread reaches, or reaches at another line;
+//   - a launch of which no thread waits for its inputs.
 // Used by one thread. Kernels see the machine through cuda_device/device.h.
 class Machine : public MachineWork, public MachineMemory {
  public:
@@ -60,22 +68,37 @@ class Machine : public MachineWork, public MachineMemory {
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
+  using Body = std::function<void(int thread)>;
   // Calls body(thread) on every thread of `blocks` blocks, one block after the
-  // other. `threads`: whole warps. A block may allocate `shared_bytes`.
-  void Run(int64_t blocks, int threads, size_t shared_bytes,
-           const std::function<void(int thread)>& body);
+  // other.
+  void Run(int64_t blocks, int threads, size_t shared_bytes, const Body& body) {
+    RunAll({blocks, threads, shared_bytes}, body);
+  }
+  // The same of a kernel, some thread of which has to wait for its inputs:
+  // kernels behind take the end of this one for the end of all ahead of it.
+  void RunWaiting(const MachineLaunch& launch, const Body& body);
+  // The next launch is a kernel of which RunWaiting runs one block, as far as
+  // no thread waits for its inputs, and RunRest all that is left.
+  void BeginEarly(int64_t block) { early_block_ = block; }
+  void RunRest();
 
-  // Run's `shared_bytes` are within the limits.
+  // A launch's `shared_bytes` are within the limits.
   const DeviceLimits& limits() const { return limits_; }
   void Limit(const DeviceLimits& limits) { limits_ = limits; }
 
   // What was wrong so far; at most the first eight.
   const std::vector<std::string>& faults() const { return faults_; }
+  // Takes the other's faults, which has none then.
+  void TakeFaults(Machine* other);
+  Schedule schedule() const { return schedule_; }
 
   // For the running kernel.
   int64_t block() const { return block_; }
   int64_t blocks() const { return blocks_; }
   int threads() const { return threads_; }
+  // Whether kernels ahead of this one may not have run.
+  bool is_early() const { return is_early_; }
+  void WaitForInputs(int thread);
   void SyncBlock(int thread, int line);
   void SyncWarp(int thread, int line);
   MachineGates& gates() { return gates_; }  // of the block
@@ -90,9 +113,24 @@ class Machine : public MachineWork, public MachineMemory {
 
  private:
   struct Thread;
-  enum class State : uint8_t { kReady, kAtBlock, kAtWarp, kMeets, kDone };
+  enum class State : uint8_t {
+    kReady,
+    kAtInputs,
+    kAtBlock,
+    kAtWarp,
+    kMeets,
+    kDone
+  };
+  static constexpr int64_t kNoBlock = -1;
 
-  void RunBlock(const std::function<void(int thread)>& body);
+  void RunAll(const MachineLaunch& launch, const Body& body);
+  void Prepare(const MachineLaunch& launch, const Body& body);
+  void RunBlocksBut(int64_t block);
+  void CheckWaited();
+  void BeginBlock(int64_t block);
+  // Runs the block to its end, or until threads wait for their inputs.
+  void RunBlock();
+  bool WaitsForInputs() const;
   void RunReady();
   void RunWarp(int first);
   bool OpenWarp(int first);
@@ -105,6 +143,10 @@ class Machine : public MachineWork, public MachineMemory {
   DeviceLimits limits_ = {227 * 1024, 2, true};
   std::vector<std::unique_ptr<Thread>> pool_;
   std::vector<std::string> faults_;
+  Body body_;
+  int64_t early_block_ = kNoBlock;  // of the launch, that begins early
+  bool is_early_ = false;
+  bool has_waited_ = false;  // a thread of the launch
   int64_t block_ = 0;
   int64_t blocks_ = 0;
   int threads_ = 0;

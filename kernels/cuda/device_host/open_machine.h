@@ -20,7 +20,8 @@ struct MachineOptions {
 };
 
 // Returns a runtime over a Machine of its own. Nothing runs before Sync, in
-// the order of the calls. New memory is full of NaN. Sync ends the process with
+// the order of the calls, but that a list's launches begin early
+// (begun_launches.h). New memory is full of NaN. Sync ends the process with
 // the Machine's first fault, if it has one.
 std::unique_ptr<Runtime> OpenMachine(const MachineOptions& options);
 inline std::unique_ptr<Runtime> OpenMachine(Schedule schedule) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "kernels/cuda/device_host/begun_launches.h"
 #include "kernels/cuda/device_host/open_machine.h"
 
 namespace sluice::kernels::cuda {
@@ -123,9 +124,6 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
   }
 
  private:
-  using RunKernel = void(Machine* machine, int64_t blocks, size_t shared_bytes,
-                         const void* args);
-
   void RunAll(size_t count) {
     machine_.RunEnqueued(count);
     done_ += count;
@@ -134,21 +132,23 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
     std::abort();
   }
 
-  // The list's launches, with arguments of their own.
+  // The list's launches, with arguments of their own, which are aligned as a
+  // type of a kernel's may ask for.
   void Start(const LaunchList& list) override {
     const auto kept = std::make_shared<const LaunchList>(list);
+    EarlyBegins begins;
     for (const LaunchList::One& one : kept->launches()) {
+      const bool is_early = begins.Next(one);
       if (WorkOfOthers* const work = one.work(); work != nullptr) {
+        machine_.Enqueue([this] { begun_.Finish(); });
         work(&machine_, kept->ArgsOf(one));
         continue;
       }
-      // Arguments are aligned as a type of a kernel's may ask for.
-      auto* const run =
-          reinterpret_cast<RunKernel*>(reinterpret_cast<uintptr_t>(one.kernel));
-      machine_.Enqueue([this, kept, run, &one] {
-        run(&machine_, one.blocks, one.shared_bytes, kept->ArgsOf(one));
+      machine_.Enqueue([this, kept, &one, is_early] {
+        begun_.Add(one, kept->ArgsOf(one), is_early);
       });
     }
+    machine_.Enqueue([this, kept] { begun_.Finish(); });
   }
   // As of CUDA, a graph is what the stream was handed in the place of the work.
   using Graph = std::shared_ptr<const MachineWork::Recorded>;
@@ -167,6 +167,7 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
   const std::atomic<uint64_t>* const others_;
   DeviceFacts facts_;
   Machine machine_;
+  BegunLaunches begun_{&machine_};
   LaunchGraphs graphs_;
   LaunchSink sink_;
   uint64_t alike_ = 0;

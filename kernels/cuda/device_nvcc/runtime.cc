@@ -249,15 +249,11 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
-    // The first one is behind copies, and places what a step's kernels read
-    // before they wait, all but token ids, which the second one may change: the
-    // second one begins when the first has ended. So does a launch behind work
-    // of others, which does not say when the next one may begin.
-    int alone = 2;
+    EarlyBegins begins;
     for (const LaunchList::One& one : list.launches()) {
+      const bool is_early = begins.Next(one);
       if (WorkOfOthers* const work = one.work(); work != nullptr) {
         work(stream_, list.ArgsOf(one));
-        alone = std::max(alone - 1, 1);
         continue;
       }
       void* args[] = {const_cast<std::byte*>(list.ArgsOf(one))};
@@ -267,8 +263,7 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
       config.dynamicSmemBytes = one.shared_bytes;
       config.stream = stream_;
       config.attrs = &early;
-      config.numAttrs = facts_.launches_early && alone == 0 ? 1 : 0;
-      alone = std::max(alone - 1, 0);
+      config.numAttrs = facts_.launches_early && is_early ? 1 : 0;
       Check(cudaLaunchKernelExC(&config, one.kernel, args),
             "starting a kernel");
     }

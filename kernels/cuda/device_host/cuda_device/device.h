@@ -4,6 +4,7 @@
 // Size: the list of all that a kernel may call, beside device_nvcc's.
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -100,9 +101,8 @@ class Block {
   uint32_t Least(uint32_t value, int line = __builtin_LINE()) {
     return ~Most(~value, line);
   }
-  // What kernels before this one wrote is there once this returns. Here it
-  // always is.
-  void WaitForInputs() {}
+  // What kernels before this one wrote is there once this returns.
+  void WaitForInputs() { machine_->WaitForInputs(thread_); }
   // Asks for a multiple of 16 bytes to come near; `from` is aligned so. Here
   // nothing comes, but the memory has to be there.
   void Prefetch(const void* from, int bytes) {
@@ -169,7 +169,8 @@ class Block {
     }
   }
   // kBytes (16, 8 or 4) of `from` to `to` from element `at` on, once WaitCopies
-  // is called; both ends are aligned to them. What was there is gone.
+  // is called; both ends are aligned to them. What was there is gone. `from` is
+  // read late, but before what the block waits for as its inputs.
   template <int kBytes = 16, typename T>
   void CopyAsync(const Shared<T>& to, int64_t at, const T* from) {
     constexpr int kCount = kBytes / sizeof(T);
@@ -177,6 +178,14 @@ class Block {
     CheckAligned(from, kBytes);
     CheckAligned<T>(at, kBytes);
     for (int i = 0; i < kCount; ++i) to.Take(at + i);
+    if (machine_->is_early()) {
+      std::array<T, kCount> read;
+      std::copy_n(from, kCount, read.begin());
+      copies_.push_back([to, at, read] {
+        for (int i = 0; i < kCount; ++i) to.Arrive(at + i, read[i]);
+      });
+      return;
+    }
     copies_.push_back([to, at, from] {
       for (int i = 0; i < kCount; ++i) to.Arrive(at + i, from[i]);
     });

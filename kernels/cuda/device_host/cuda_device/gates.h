@@ -3,7 +3,9 @@
 
 #include <cuda_device/device.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace sluice::kernels::cuda {
 
@@ -35,8 +37,9 @@ class Gates {
     }
   }
   // Starts a copy of `count` elements, of a multiple of 16 bytes, to `to` from
-  // element `at` on; both ends are 16-byte aligned. What was there is gone. All
-  // lanes call with the same; nothing of no elements.
+  // element `at` on; both ends are 16-byte aligned. What was there is gone.
+  // `from` is read as CopyAsync does. All lanes call with the same; nothing of
+  // no elements.
   // Size: a copy's ends, its length and its gate.
   template <typename T>
   void Copy(Block& block, int gate, const Shared<T>& to, int at, const T* from,
@@ -48,6 +51,13 @@ class Gates {
       block.Fault("starts a copy that is not of aligned sixteens of bytes");
     }
     for (int i = 0; i < count; ++i) to.Take(at + i);
+    if (block.machine().is_early()) {
+      block.machine().gates().Copy(
+          gate, bytes, [to, at, read = std::vector<T>(from, from + count)] {
+            for (size_t i = 0; i < read.size(); ++i) to.Land(at + i, read[i]);
+          });
+      return;
+    }
     block.machine().gates().Copy(gate, bytes, [to, at, from, count] {
       for (int i = 0; i < count; ++i) to.Land(at + i, from[i]);
     });

@@ -18,10 +18,11 @@ inline DeviceLimits LimitsOf(Stream stream) { return stream->limits(); }
 template <typename K>
 void RunBlocks(Stream stream, int64_t blocks, size_t shared_bytes,
                const void* bytes) {
-  const auto& args = *static_cast<const typename K::Args*>(bytes);
-  stream->Run(blocks, K::kThreads, shared_bytes, [&](int thread) {
+  const auto* const args = static_cast<const typename K::Args*>(bytes);
+  stream->RunWaiting({blocks, K::kThreads, shared_bytes}, [=](int thread) {
     Block block(stream, thread);
-    K::Run(block, args);
+    if constexpr (!WaitsItself<K>()) block.WaitForInputs();
+    K::Run(block, *args);
   });
 }
 
@@ -29,6 +30,7 @@ void RunBlocks(Stream stream, int64_t blocks, size_t shared_bytes,
 template <typename K>
 void Launch(Stream stream, int64_t blocks, size_t shared_bytes,
             const typename K::Args& args) {
+  if (blocks == 0) return;
   if (launch_sink != nullptr && launch_sink->stream == stream) {
     launch_sink->list.AddOf({reinterpret_cast<const void*>(&RunBlocks<K>),
                              blocks, K::kThreads, shared_bytes},

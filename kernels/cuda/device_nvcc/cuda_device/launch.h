@@ -29,16 +29,6 @@ constexpr int LeastBlocks() {
   }
 }
 
-// Whether a kernel calls WaitForInputs itself, once it needs them.
-template <typename K>
-constexpr bool WaitsItself() {
-  if constexpr (requires { K::kWaitsItself; }) {
-    return K::kWaitsItself;
-  } else {
-    return false;
-  }
-}
-
 template <typename K>
 __global__ void __launch_bounds__(K::kThreads, LeastBlocks<K>())
     Launched(const typename K::Args args) {
