@@ -142,8 +142,8 @@ INSTANTIATE_TEST_SUITE_P(
     Goldens, GoldenModelTest,
     ::testing::Values(
         Golden{"llama3-tied", 2, 2}, Golden{"llama2-bf16-sharded", 2, 2},
-        Golden{"qwen3", 1, 1}, Golden{"qwen3", 3, 2}, Golden{"glm4", 1, 1},
-        Golden{"glm4", 2, 2}, Golden{"qwen3_moe", 1, 1},
+        Golden{"qwen3", 1, 1}, Golden{"qwen3", 2, 2}, Golden{"qwen3", 3, 2},
+        Golden{"glm4", 1, 1}, Golden{"glm4", 2, 2}, Golden{"qwen3_moe", 1, 1},
         Golden{"qwen3_moe", 3, 2}, Golden{"glm4_moe-air", 1, 1},
         Golden{"glm4_moe-air", 2, 2}, Golden{"glm4_moe-air", 3, 2},
         Golden{"glm4_moe-46", 1, 1}, Golden{"glm4_moe-46", 2, 2},

@@ -7,9 +7,9 @@ namespace sluice::testing {
 
 inline bool IsLong() { return std::getenv("SLUICE_LONG") != nullptr; }
 
-// Whether to leave out what is slow under any sanitizer: also the cuts of a
-// law, whose bits the release build compares in full and whose memory and
-// threads one cut shows. Not where SLUICE_LONG is set.
+// Whether to leave out what is slow under any sanitizer: also most cuts of a
+// law, whose bits other builds compare and whose memory and threads one cut
+// shows. Not where SLUICE_LONG is set.
 inline bool OnlyQuick() {
 #if defined(SLUICE_ASAN) || defined(SLUICE_TSAN)
   return !IsLong();

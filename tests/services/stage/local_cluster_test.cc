@@ -100,7 +100,7 @@ void ExpectOthersComputedNothing(const EngineStats& before,
 }
 
 // Enough for a stage to be lost within; a sanitizer's steps are slower.
-const int32_t kLongAnswer = testing::OnlyQuick() ? 150 : 380;
+const int32_t kLongAnswer = testing::OnlyQuick() ? 250 : 380;
 
 TEST(LocalClusterTest, ALostStageAloneComputesAgainAndNoTokenChanges) {
   SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
