@@ -32,9 +32,21 @@ float* Scratch(int64_t size) {
   return floats.data() + (64 - address % 64) % 64 / sizeof(float);
 }
 
+// The columns of a run of a plain type; 1: elements stand alone.
+int64_t RunColumns(WeightType type) {
+  switch (type) {
+    case WeightType::kE4m3:
+      return kE4m3Run;
+    case WeightType::kE4m3Wide:
+      return kE4m3WideRun;
+    default:
+      return 1;
+  }
+}
+
 void CheckWeight(const WeightView& w) {
   SLUICE_CHECK(static_cast<int>(w.type) < kNumPlainTypes);
-  SLUICE_CHECK(w.type != WeightType::kE4m3 || w.cols % kE4m3Run == 0);
+  SLUICE_CHECK(w.cols % RunColumns(w.type) == 0);
 }
 
 // Spreads `args`, complete but for weight, rows and scratch, over the team.
@@ -51,8 +63,7 @@ void Multiply(const Context& context, const WeightView& w,
   args.tokens_per_block = TokensPerBlock(padded, ops.tile_columns);
   const int64_t size =
       (std::min(args.tokens, args.tokens_per_block) * padded + 15) / 16 * 16;
-  const int64_t wide =
-      w.type == WeightType::kE4m3 ? cpu::kMaxTileRows * w.cols : 0;
+  const int64_t wide = RunColumns(w.type) > 1 ? cpu::kMaxTileRows * w.cols : 0;
   const int tasks = cpu::NumTasks(context, args.tokens * rows * args.w.cols);
   ParallelFor(context, tasks, [&](int i) {
     const cpu::Range range = cpu::PartOf(rows, i, tasks, kRowAlign);
@@ -74,6 +85,8 @@ int64_t PlainBytes(WeightType type, int64_t elements) {
       return elements * static_cast<int64_t>(sizeof(uint16_t));
     case WeightType::kE4m3:
       return elements / kE4m3Run * kE4m3RunBytes;
+    case WeightType::kE4m3Wide:
+      return elements / kE4m3WideRun * kE4m3WideRunBytes;
     default:
       return elements * static_cast<int64_t>(sizeof(float));
   }
@@ -105,9 +118,8 @@ void MatMulSharded(const Context& context, ConstMatrix x, const WeightView& w,
   CheckWeight(w);
   SLUICE_CHECK(x.cols == w.cols);
   SLUICE_CHECK(std::all_of(
-      shards.bounds.begin(), shards.bounds.end(), [&](int32_t bound) {
-        return w.type != WeightType::kE4m3 || bound % kE4m3Run == 0;
-      }));
+      shards.bounds.begin(), shards.bounds.end(),
+      [&](int32_t bound) { return bound % RunColumns(w.type) == 0; }));
   SLUICE_CHECK(!shards.bounds.empty() && num_shards <= cpu::kMaxShards);
   SLUICE_CHECK(shards.bounds.front() == 0 && shards.bounds.back() == w.cols);
   SLUICE_CHECK(std::is_sorted(shards.bounds.begin(), shards.bounds.end()));

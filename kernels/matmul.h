@@ -16,7 +16,7 @@ namespace sluice::kernels {
 // for i < 2, and the result is l[0] + l[1]. Every product below is made of
 // these, so its bits depend neither on the batch nor on the instruction set.
 
-// The bytes of `elements` elements of a plain type, whole runs of kE4m3.
+// The bytes of `elements` elements of a plain type, whole runs of codes.
 int64_t PlainBytes(WeightType type, int64_t elements);
 
 // y[t, r] = dot(x[t, :], w[r, :]) + bias[r]. bias may be null (nothing is

@@ -83,7 +83,7 @@ Status ExpertLoader::ReadTransposed(std::string_view from, int32_t expert,
                                     const Matrix& matrix,
                                     HostWeight& to) const {
   // Blocks are made from rows in the order of the computation.
-  if (to.type == WeightType::kE4m3) {
+  if (IsFp8(to.type)) {
     return InvalidArgument("tensor '", from,
                            "': FP8 weights cannot stand transposed");
   }

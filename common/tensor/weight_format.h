@@ -46,12 +46,18 @@ inline constexpr std::string_view kQ8Canonical = "q8-canonical-1";
 // architecture. It says of every type how it is computed.
 inline constexpr std::string_view kCudaFast = "cuda-fast-";
 inline std::string CudaFastNumerics(std::string_view architecture) {
-  return std::string(kCudaFast) + std::string(architecture) + "-4";
+  return std::string(kCudaFast) + std::string(architecture) + "-5";
 }
 
 // The part of a stage's id that says that its keys and values are not F32.
 inline constexpr std::string_view kKvBf16 = "kv-bf16-1";
 inline constexpr std::string_view kKvQ8 = "kv-q8_0-1";
+
+// Whether a type is in runs of FP8 codes (kernels/weight_type.h).
+constexpr bool IsFp8(kernels::WeightType type) {
+  return type == kernels::WeightType::kE4m3 ||
+         type == kernels::WeightType::kE4m3Wide;
+}
 
 // The format of blocks of a type that is not plain.
 constexpr kernels::BlockFormat BlockFormatOf(kernels::WeightType type) {
@@ -78,7 +84,9 @@ inline constexpr std::array<WeightFormat, kernels::kNumWeightTypes>
           {{kernels::WeightType::kF32, "f32", 1, 4, 32, kF32Canonical},
            {kernels::WeightType::kBf16, "bf16", 1, 2, 32, kF32Canonical},
            {kernels::WeightType::kE4m3, "fp8", kernels::kE4m3Run,
-            kernels::kE4m3RunBytes, kernels::kE4m3Run, kF32Canonical}}};
+            kernels::kE4m3RunBytes, kernels::kE4m3Run, kF32Canonical},
+           {kernels::WeightType::kE4m3Wide, "fp8_128", kernels::kE4m3WideRun,
+            kernels::kE4m3WideRunBytes, kernels::kE4m3WideRun, kF32Canonical}}};
       for (int i = 0; i < kernels::kNumBlockFormats; ++i) {
         formats[static_cast<size_t>(kernels::kNumPlainTypes + i)] =
             FormatOfBlocks(static_cast<kernels::BlockFormat>(i));

@@ -25,7 +25,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr char kPackedMagic[] = "sluice packed 1\n";
+constexpr char kPackedMagic[] = "sluice packed 2\n";
 constexpr uint64_t kAlignment = 4096;            // of parts
 constexpr int64_t kMostSide = int64_t{1} << 31;  // rows or columns
 

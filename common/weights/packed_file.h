@@ -18,7 +18,7 @@
 // Files of packed weights: bytes in a device's layout, which processes read or
 // map as they are. Numbers are of 8 bytes, lowest first.
 //
-//   "sluice packed 1\n"
+//   "sluice packed 2\n"
 //   bytes of the head, bytes of the file, bytes of the key, number of parts,
 //   XXH64 of the head with zero in this place
 //   the key, which says of what and how the weights were made; zeros up to a

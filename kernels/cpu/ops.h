@@ -60,7 +60,7 @@ struct MatMulArgs {
   // columns rounded up to 16.
   float* scratch;
   int64_t tokens_per_block;
-  // kE4m3: for kMaxTileRows rows of the weight, widened.
+  // Of types in runs of codes: for kMaxTileRows rows of the weight, widened.
   float* wide;
 };
 

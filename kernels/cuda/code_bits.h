@@ -9,16 +9,21 @@
 
 namespace sluice::kernels::cuda {
 
-// A word of kE4m3's or kMxfp4's codes with its bits moved, in both halves
+// Whether a type's codes are E4M3.
+constexpr bool IsE4m3(WeightType type) {
+  return type == WeightType::kE4m3 || type == WeightType::kE4m3Wide;
+}
+
+// A word of E4M3's or kMxfp4's codes with its bits moved, in both halves
 // alike, to where few instructions find BF16's (tile_codes.h). From bit 15
 // down:
-//   kE4m3   s0 e1 e1 e1 s1 e0 e0 e0 e0 m0 m0 m0 e1 m1 m1 m1 of codes 0 and 1
+//   E4M3    s0 e1 e1 e1 s1 e0 e0 e0 e0 m0 m0 m0 e1 m1 m1 m1 of codes 0 and 1
 //   kMxfp4  s0 s2 s3 s1 x2 x2 x2 x0 x0 x0 x1 x1 x1 x3 x3 x3 of codes 0 to 3:
 //   the
 //           sign, then the exponent and the mantissa as x
 template <WeightType kType>
 SLUICE_DEVICE uint32_t ArrangeCodes(uint32_t word) {
-  if constexpr (kType == WeightType::kE4m3) {
+  if constexpr (IsE4m3(kType)) {
     return (word & 0x00800080u) << 8 | (word & 0x007F007Fu) << 4 |
            (word & 0x70007000u) | (word & 0x80008000u) >> 4 |
            (word & 0x0F000F00u) >> 8;
@@ -34,7 +39,7 @@ SLUICE_DEVICE uint32_t ArrangeCodes(uint32_t word) {
 // The word whose ArrangeCodes is `word`.
 template <WeightType kType>
 SLUICE_DEVICE uint32_t PlainCodes(uint32_t word) {
-  if constexpr (kType == WeightType::kE4m3) {
+  if constexpr (IsE4m3(kType)) {
     return (word >> 8 & 0x00800080u) | (word >> 4 & 0x007F007Fu) |
            (word & 0x70007000u) | (word << 4 & 0x80008000u) |
            (word << 8 & 0x0F000F00u);

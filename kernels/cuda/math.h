@@ -141,10 +141,12 @@ SLUICE_DEVICE float Element(const void* data, int64_t i) {
   if constexpr (kType == WeightType::kBf16) {
     const uint32_t bits = static_cast<const uint16_t*>(data)[i];
     return BitCast<float>(bits << 16);
-  } else if constexpr (kType == WeightType::kE4m3) {
+  } else if constexpr (kType == WeightType::kE4m3 ||
+                       kType == WeightType::kE4m3Wide) {
+    constexpr int kRun = kType == WeightType::kE4m3 ? kE4m3Run : kE4m3WideRun;
     const uint8_t* run =
-        static_cast<const uint8_t*>(data) + i / kE4m3Run * kE4m3RunBytes;
-    return E4m3Value(run[4 + i % kE4m3Run]) * BitCast<float>(LoadWord(run));
+        static_cast<const uint8_t*>(data) + i / kRun * (kRun + 4);
+    return E4m3Value(run[4 + i % kRun]) * BitCast<float>(LoadWord(run));
   } else {
     return static_cast<const float*>(data)[i];
   }

@@ -3,6 +3,7 @@
 #include <cuda_device/launch.h>
 
 #include "common/base/check.h"
+#include "kernels/cuda/code_bits.h"
 #include "kernels/cuda/math.h"
 #include "kernels/cuda/products_few.h"
 #include "kernels/cuda/products_shards.h"
@@ -28,9 +29,7 @@ struct MatMulKernel {
   static constexpr int kThreads = 128;
   static constexpr int kHalfWarps = kThreads / 16;
   static constexpr int kRows = kHalfWarps * kEach;
-  static constexpr int kAtOnce = kEach > 1                    ? 8
-                                 : kType == WeightType::kE4m3 ? 16
-                                                              : 32;
+  static constexpr int kAtOnce = kEach > 1 ? 8 : IsE4m3(kType) ? 16 : 32;
   static constexpr bool kWaitsItself = true;
   using Args = MatMulArgs;
   // What a thread sums: rows of w, the first of a lane's columns.
@@ -183,7 +182,7 @@ void Multiply(Stream stream, ConstMatrix x, const WeightView& w,
       grouped ? run.max_groups : (x.rows + kTileTokens - 1) / kTileTokens;
   MatMulArgs args = {x, w.data, w.rows, bias, shards, run.grouped, 0};
   const int64_t row_bytes = w.cols * (w.type == WeightType::kF32 ? 4 : 2);
-  if (!grouped && w.type != WeightType::kE4m3 && row_bytes % 16 == 0) {
+  if (!grouped && !IsE4m3(w.type) && row_bytes % 16 == 0) {
     args.row_bytes = row_bytes;
   }
   switch (w.type) {
@@ -191,6 +190,8 @@ void Multiply(Stream stream, ConstMatrix x, const WeightView& w,
       return StartProduct<WeightType::kF32>(stream, args, groups);
     case WeightType::kBf16:
       return StartProduct<WeightType::kBf16>(stream, args, groups);
+    case WeightType::kE4m3Wide:
+      return StartProduct<WeightType::kE4m3Wide>(stream, args, groups);
     default:
       SLUICE_CHECK(w.type == WeightType::kE4m3);
       return StartProduct<WeightType::kE4m3>(stream, args, groups);

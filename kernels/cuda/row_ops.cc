@@ -160,6 +160,8 @@ void Embed(Stream stream, const WeightView& table, const int32_t* ids,
       return EmbedAs<WeightType::kF32>(stream, table, ids, y);
     case WeightType::kBf16:
       return EmbedAs<WeightType::kBf16>(stream, table, ids, y);
+    case WeightType::kE4m3Wide:
+      return EmbedAs<WeightType::kE4m3Wide>(stream, table, ids, y);
     default:
       SLUICE_CHECK(table.type == WeightType::kE4m3);
       return EmbedAs<WeightType::kE4m3>(stream, table, ids, y);

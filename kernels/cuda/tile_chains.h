@@ -146,7 +146,7 @@ struct Bf16Chain {
   }
 };
 
-// The chain of a type in runs; leaves are whole runs.
+// The chain of a type in runs; leaves are whole units.
 template <typename Codes>
 struct RunChain {
   static constexpr RunLayout kLayout = RunLayoutOf(Codes::kType);
@@ -160,10 +160,12 @@ struct RunChain {
                                 const TileRows<kOctets>& x) {
     Columns(block, At(a, w, row_tile, begin), begin, end, sums, x);
   }
+  // The unit of column `column`.
   static SLUICE_DEVICE const uint8_t* At(const TileArgs& a, const void* w,
                                          int64_t row_tile, int32_t column) {
+    constexpr int kColumns = kLayout.columns();
     return static_cast<const uint8_t*>(w) +
-           (row_tile * (a.cols / kRunCols) + column / kRunCols) *
+           (row_tile * (a.cols / kColumns) + column / kColumns) *
                kLayout.bytes();
   }
   template <int kOctets, typename X>
@@ -173,15 +175,29 @@ struct RunChain {
     constexpr int kRuns = kDeep / 2;
     for (; k + kRuns * kRunCols <= end; k += kRuns * kRunCols) {
       Runs<kRuns>(block, at, k, end, sums, x);
-      at += kRuns * kLayout.bytes();
+      at = Next(at, k, kRuns);
     }
     for (; k < end; k += kRunCols) {
       Runs<1>(block, at, k, end, sums, x);
-      at += kLayout.bytes();
+      at = Next(at, k, 1);
     }
   }
-  static SLUICE_DEVICE Words LoadCodes(const uint8_t* run, int lane) {
-    const uint8_t* const at = run + kLayout.codes() + lane * kLayout.lane_bytes;
+  // The unit of the column `runs` runs behind k, of which `at` is the unit: at
+  // most the next one.
+  static SLUICE_DEVICE const uint8_t* Next(const uint8_t* at, int32_t k,
+                                           int runs) {
+    if constexpr (kLayout.runs == 1) {
+      return at + runs * kLayout.bytes();
+    } else {
+      const bool same = k / kRunCols % kLayout.runs + runs < kLayout.runs;
+      return same ? at : at + kLayout.bytes();
+    }
+  }
+  // Of run `run` of a unit.
+  static SLUICE_DEVICE Words LoadCodes(const uint8_t* unit, int run, int lane) {
+    const uint8_t* const at = unit + kLayout.codes() +
+                              run * kLayout.run_bytes() +
+                              lane * kLayout.lane_bytes;
     if constexpr (kLayout.lane_bytes == 16) {
       return LoadTile(at);
     } else {
@@ -195,9 +211,12 @@ struct RunChain {
     Words codes[kRuns];
     float scales[kRuns][2];
     for (int i = 0; i < kRuns; ++i) {
-      const uint8_t* const run = at + i * kLayout.bytes();
-      codes[i] = LoadCodes(run, block.lane());
-      LoadScales<Codes::kType>(run, block.lane() / 4, scales[i]);
+      const bool alone = kLayout.runs == 1;
+      const uint8_t* const unit = alone ? at + i * kLayout.bytes() : at;
+      const int run =
+          alone ? 0 : static_cast<int>(k / kRunCols % kLayout.runs) + i;
+      codes[i] = LoadCodes(unit, run, block.lane());
+      LoadScales<Codes::kType>(unit, block.lane() / 4, scales[i]);
     }
     for (int i = 0; i < kRuns; ++i) {
       const int64_t column = k + i * kRunCols + block.lane() % 4 * 4;

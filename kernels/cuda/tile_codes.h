@@ -32,6 +32,10 @@ struct E4m3Codes {
     return MultiplyPairs(pair, kPower | kPower << 16);
   }
 };
+// The same codes, four runs of which have the same scales.
+struct WideE4m3Codes : E4m3Codes {
+  static constexpr WeightType kType = WeightType::kE4m3Wide;
+};
 struct Q8Codes {
   static constexpr WeightType kType = WeightType::kQ8_0;
   static SLUICE_DEVICE TileA Step(const TileA& words, int step) {

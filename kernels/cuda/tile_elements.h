@@ -36,7 +36,7 @@ SLUICE_DEVICE uint32_t Bf16Of(const void* tiles, int64_t cols, int64_t row,
 template <WeightType kType>
 SLUICE_DEVICE void ScalesOf(const TileB& words, float (&scales)[2]) {
   const uint32_t word = words.words[0];
-  if constexpr (kType == WeightType::kE4m3) {
+  if constexpr (IsE4m3(kType)) {
     scales[0] = BitCast<float>(word);
     scales[1] = BitCast<float>(words.words[1]);
   } else if constexpr (kType == WeightType::kMxfp4) {
@@ -47,7 +47,7 @@ SLUICE_DEVICE void ScalesOf(const TileB& words, float (&scales)[2]) {
     scales[1] = LowerHalfAsFloat(word >> 16);
   }
 }
-// The same from where a run's scales of rows g and g + 8 are.
+// The same from where a unit's scales of rows g and g + 8 are.
 template <WeightType kType>
 SLUICE_DEVICE void LoadScales(const Shared<uint32_t>& words, int at,
                               float (&scales)[2]) {
@@ -58,9 +58,9 @@ SLUICE_DEVICE void LoadScales(const Shared<uint32_t>& words, int at,
   }
 }
 template <WeightType kType>
-SLUICE_DEVICE void LoadScales(const uint8_t* run, int g, float (&scales)[2]) {
+SLUICE_DEVICE void LoadScales(const uint8_t* unit, int g, float (&scales)[2]) {
   const uint8_t* const at =
-      run + RunLayoutOf(kType).scale_bytes * ScaleIndex(g);
+      unit + RunLayoutOf(kType).scale_bytes * ScaleIndex(g);
   if constexpr (RunLayoutOf(kType).scale_bytes == 4) {
     ScalesOf<kType>(LoadHalfTile(at), scales);
   } else {
@@ -114,17 +114,19 @@ SLUICE_DEVICE float TileElement(const void* tiles, int64_t cols, int64_t row,
     return UnitElement<kType>(tiles, cols, row, column);
   } else {
     constexpr RunLayout kLayout = RunLayoutOf(kType);
-    const uint8_t* const run =
+    constexpr int kColumns = kLayout.columns();
+    const uint8_t* const unit =
         static_cast<const uint8_t*>(tiles) +
-        (row / kTileSide * (cols / kRunCols) + column / kRunCols) *
+        (row / kTileSide * (cols / kColumns) + column / kColumns) *
             kLayout.bytes();
     const auto r = static_cast<int>(row % kTileSide);
     const CodePlace place =
-        CodePlaceOf(kLayout, r, static_cast<int>(column % kRunCols));
-    const uint32_t word = PlainCodes<kType>(LoadWord(run + place.byte / 4 * 4));
+        CodePlaceOf(kLayout, r, static_cast<int>(column % kColumns));
+    const uint32_t word =
+        PlainCodes<kType>(LoadWord(unit + place.byte / 4 * 4));
     const uint32_t code = word >> (place.byte % 4 * 8 + place.shift) & 255u;
     float value = 0.0f;
-    if constexpr (kType == WeightType::kE4m3) {
+    if constexpr (IsE4m3(kType)) {
       value = E4m3Value(code);
     } else if constexpr (kType == WeightType::kQ8_0) {
       value = static_cast<float>(static_cast<int8_t>(code));
@@ -137,7 +139,7 @@ SLUICE_DEVICE float TileElement(const void* tiles, int64_t cols, int64_t row,
       value = (code & 8u) != 0 ? 0.0f - value : value;  // no -0
     }
     float scales[2];
-    LoadScales<kType>(run, r % 8, scales);
+    LoadScales<kType>(unit, r % 8, scales);
     return value * scales[r / 8];
   }
 }

@@ -43,10 +43,9 @@ struct SmallShape : GemmShape<8, 1, 1, 4> {
   static constexpr int kPrefetchBytes = 8192;
 };
 
-// A warp per octet and run.
-template <typename Operand>
+// A warp per octet and run, for all operands that have kTotals and kInGroups.
+template <int kTotals, bool kInGroups>
 struct RoundRowsKernel {
-  static constexpr int kTotals = Operand::kTotals;
   static constexpr int kThreads = 256;
   struct Args {
     ConstMatrix x;
@@ -93,7 +92,7 @@ struct RoundRowsKernel {
     }
   }
   static SLUICE_DEVICE void Store(uint32_t* step, int lane, const TileB& b) {
-    if constexpr (Operand::kInGroups) {
+    if constexpr (kInGroups) {
       for (int i = 0; i < 2; ++i) step[i * kWarpLanes + lane] = b.words[i];
     } else {
       StoreHalfTile(step + lane * 2, b);
@@ -205,7 +204,7 @@ class GemmStart {
     return true;
   }
   void RoundRows(uint32_t* to) {
-    using Rows = RoundRowsKernel<Operand>;
+    using Rows = RoundRowsKernel<Operand::kTotals, Operand::kInGroups>;
     constexpr int kWarps = Rows::kThreads / kWarpLanes;
     const int64_t warps = args_.token_blocks * Shape::kBlockOctets * args_.runs;
     Launch<Rows>(stream_, (warps + kWarps - 1) / kWarps, 0,
@@ -250,6 +249,8 @@ bool StartType(Stream stream, const TileArgs& args, int64_t groups,
 template <int kTiles, int kOctets>
 using E4m3Operand = RunOperand<E4m3Codes, kTiles, kOctets>;
 template <int kTiles, int kOctets>
+using WideE4m3Operand = RunOperand<WideE4m3Codes, kTiles, kOctets>;
+template <int kTiles, int kOctets>
 using Q8Operand = RunOperand<Q8Codes, kTiles, kOctets>;
 template <int kTiles, int kOctets>
 using Q4Operand = RunOperand<Q4Codes, kTiles, kOctets>;
@@ -286,6 +287,8 @@ bool StartGemm(Stream stream, const TileArgs& args, WeightType type,
       return StartType<Bf16Operand>(stream, args, groups, memory, end);
     case WeightType::kE4m3:
       return StartType<E4m3Operand>(stream, args, groups, memory, end);
+    case WeightType::kE4m3Wide:
+      return StartType<WideE4m3Operand>(stream, args, groups, memory, end);
     case WeightType::kQ8_0:
       return StartType<Q8Operand>(stream, args, groups, memory, end);
     case WeightType::kQ4_0:

@@ -13,23 +13,11 @@ namespace sluice::kernels::cuda {
 // An operand of tile_gemm.cc of a type in units (unit_tiles.h). A tile's run
 // in shared memory is its unit's head and the run itself.
 template <typename Math, int kTiles, int kOctets>
-struct BlockOperand {
+struct BlockOperand
+    : UnitRuns<Math::kHeadWords, Math::kRunWords, Math::kTiles.runs> {
+  using Runs = UnitRuns<Math::kHeadWords, Math::kRunWords, Math::kTiles.runs>;
   static constexpr bool kInRuns = true;
-  static constexpr bool kInGroups = false;
-  static constexpr int kUnitRuns = Math::kTiles.runs;
-  static constexpr int kHeadWords = Math::kHeadWords;
-  static constexpr int kRunWords = kHeadWords + Math::kRunWords;
   static constexpr int kTotals = Math::Head::kHasLeast ? Math::kParts : 0;
-  // Leaves begin with a unit.
-  static SLUICE_DEVICE int64_t WordsOf(int64_t runs) {
-    return runs / kUnitRuns * Math::kUnitWords;
-  }
-  // A head is the same in all runs of its unit.
-  static SLUICE_DEVICE int WordsToNext(int run, int chunk) {
-    const bool last = run % kUnitRuns == kUnitRuns - 1;
-    if (4 * chunk < kHeadWords) return last ? Math::kUnitWords : 0;
-    return Math::kRunWords + (last ? kHeadWords : 0);
-  }
   using Sums = TileC[kTiles][kOctets];
 
   SLUICE_DEVICE void Start(Block&, const RunPlace&) {}
@@ -38,13 +26,14 @@ struct BlockOperand {
     typename Math::Scales scales[kTiles][2];
     SLUICE_UNROLL
     for (int i = 0; i < kTiles; ++i) {
-      const SharedWords words = {at.words, at.weights + i * kRunWords};
+      const SharedWords words = {at.words, at.weights + i * Runs::kRunWords};
       for (int half = 0; half < 2; ++half) {
         typename Math::Head head;
         head.Load(words, block.lane() / 4 + 8 * half);
-        head.Of(at.run % kUnitRuns, scales[i][half]);
+        head.Of(at.run % Runs::kUnitRuns, scales[i][half]);
       }
-      const RunCodes codes = Math::Load(words.From(kHeadWords), block.lane());
+      const RunCodes codes =
+          Math::Load(words.From(Runs::kHeadWords), block.lane());
       weights[i][0] = Math::Step(codes, 0);
       weights[i][1] = Math::Step(codes, 1);
     }

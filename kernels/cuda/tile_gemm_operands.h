@@ -37,16 +37,30 @@ SLUICE_DEVICE TileB LoadOctet(Block& block, const RunPlace& at, int octet,
                                     step * kOctetStepWords + block.lane() * 2);
 }
 
-// How an operand's runs lie in a tile: kWords words each, one after the other.
-template <int kWords>
-struct EqualRuns {
-  static constexpr int kTotals = 0;
+// How an operand's runs lie in a tile: units of kRuns runs, each of kWords
+// words behind a head of all. In shared memory every run has the head.
+template <int kHead, int kWords, int kRuns>
+struct UnitRuns {
   static constexpr bool kInGroups = false;
-  static constexpr int kRunWords = kWords;
-  // The words of so many runs of a tile.
-  static SLUICE_DEVICE int64_t WordsOf(int64_t runs) { return runs * kWords; }
+  static constexpr int kUnitRuns = kRuns;
+  static constexpr int kHeadWords = kHead;
+  static constexpr int kUnitWords = kHead + kRuns * kWords;
+  static constexpr int kRunWords = kHead + kWords;
+  // The words of so many runs of a tile, whole units.
+  static SLUICE_DEVICE int64_t WordsOf(int64_t runs) {
+    return runs / kRuns * kUnitWords;
+  }
   // From 16 bytes of run `run`, its chunk `chunk`, to those of the next run.
-  static SLUICE_DEVICE int WordsToNext(int, int) { return kWords; }
+  static SLUICE_DEVICE int WordsToNext(int run, int chunk) {
+    const bool last = run % kRuns == kRuns - 1;
+    if (4 * chunk < kHead) return last ? kUnitWords : 0;
+    return kWords + (last ? kHead : 0);
+  }
+};
+// Runs of kWords words, one after the other.
+template <int kWords>
+struct EqualRuns : UnitRuns<0, kWords, 1> {
+  static constexpr int kTotals = 0;
 };
 
 // Halves are steps of 16 columns. A weight's last run may have the first alone.

@@ -15,11 +15,19 @@ namespace sluice::kernels::cuda {
 // Operands of tile_gemm.cc of types in runs. Codes are widened by each warp
 // that multiplies them, while it multiplies others.
 
+template <typename Codes>
+struct CodeRuns : UnitRuns<RunLayoutOf(Codes::kType).codes() / 4,
+                           RunLayoutOf(Codes::kType).run_bytes() / 4,
+                           RunLayoutOf(Codes::kType).runs> {
+  static constexpr bool kInRuns = true;
+  static constexpr int kTotals = 0;
+};
+
 // A row tile's run as it is stored, and widened.
 template <typename Codes>
 struct StoredTile {
   static constexpr RunLayout kLayout = RunLayoutOf(Codes::kType);
-  static constexpr int kRunWords = kLayout.bytes() / 4;
+  static constexpr int kRunWords = CodeRuns<Codes>::kRunWords;
   std::conditional_t<kLayout.lane_bytes == 16, TileA, TileB> codes;
   float scales[2];
 
@@ -81,8 +89,7 @@ SLUICE_DEVICE void LoadOctets(Block& block, const RunPlace& at, int from,
 // Halves are those of the warp's two tiles: one's codes are widened while the
 // other's are multiplied.
 template <typename Codes, int kOctets>
-struct TileHalves : EqualRuns<StoredTile<Codes>::kRunWords> {
-  static constexpr bool kInRuns = true;
+struct TileHalves : CodeRuns<Codes> {
   using Sums = TileC[2][kOctets];
 
   SLUICE_DEVICE void Start(Block& block, const RunPlace& at) {
@@ -120,8 +127,7 @@ struct TileHalves : EqualRuns<StoredTile<Codes>::kRunWords> {
 
 // Halves are those of the warp's octets: fewer registers.
 template <typename Codes, int kTiles, int kOctets>
-struct OctetHalves : EqualRuns<StoredTile<Codes>::kRunWords> {
-  static constexpr bool kInRuns = true;
+struct OctetHalves : CodeRuns<Codes> {
   static constexpr int kHalf = kOctets / 2;
   using Sums = TileC[kTiles][kOctets];
 
@@ -168,9 +174,10 @@ struct OctetHalves : EqualRuns<StoredTile<Codes>::kRunWords> {
 // Eight octets of other types than FP8 leave too few registers for both halves'
 // codes.
 template <typename Codes, int kTiles, int kOctets>
-using RunOperand = std::conditional_t<
-    kTiles == 2 && (kOctets < 8 || Codes::kType == WeightType::kE4m3),
-    TileHalves<Codes, kOctets>, OctetHalves<Codes, kTiles, kOctets>>;
+using RunOperand =
+    std::conditional_t<kTiles == 2 && (kOctets < 8 || IsE4m3(Codes::kType)),
+                       TileHalves<Codes, kOctets>,
+                       OctetHalves<Codes, kTiles, kOctets>>;
 
 }  // namespace sluice::kernels::cuda
 

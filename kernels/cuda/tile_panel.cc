@@ -192,6 +192,8 @@ bool StartPanel(Stream stream, const TileArgs& args, WeightType type) {
       return start(PanelKernel<Bf16Chain>());
     case WeightType::kE4m3:
       return start(PanelKernel<RunChain<E4m3Codes>>());
+    case WeightType::kE4m3Wide:
+      return start(PanelKernel<RunChain<WideE4m3Codes>>());
     case WeightType::kQ8_0:
       return start(PanelKernel<RunChain<Q8Codes>>());
     case WeightType::kQ4_0:

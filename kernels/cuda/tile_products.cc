@@ -167,6 +167,9 @@ void MultiplyTiles(Stream stream, ConstMatrix x, const WeightView& w,
     case WeightType::kE4m3:
       return StartProduct<RunChain<E4m3Codes>, WeightType::kE4m3>(stream, args,
                                                                   run);
+    case WeightType::kE4m3Wide:
+      return StartProduct<RunChain<WideE4m3Codes>, WeightType::kE4m3Wide>(
+          stream, args, run);
     case WeightType::kQ8_0:
       return StartProduct<RunChain<Q8Codes>, WeightType::kQ8_0>(stream, args,
                                                                 run);
@@ -289,6 +292,8 @@ void TileEmbed(Stream stream, const WeightView& table, const int32_t* ids,
       return start(TileEmbedKernel<WeightType::kBf16>());
     case WeightType::kE4m3:
       return start(TileEmbedKernel<WeightType::kE4m3>());
+    case WeightType::kE4m3Wide:
+      return start(TileEmbedKernel<WeightType::kE4m3Wide>());
     case WeightType::kQ8_0:
       return start(TileEmbedKernel<WeightType::kQ8_0>());
     case WeightType::kQ4_0:

@@ -272,7 +272,8 @@ struct StreamKernel {
   }
 };
 
-// Whether leaves are whole units, of which each has one at least.
+// Whether leaves are whole units, of which each has one at least. Those of a
+// type whose units are in groups are whole groups: CutColumns.
 template <typename Unit>
 bool HasWholeUnits(const ShardArgs& shards) {
   for (int32_t s = 0; s < shards.num_shards; ++s) {
@@ -325,6 +326,8 @@ auto WithUnit(WeightType type, const With& with) {
       return with(Bf16Unit());
     case WeightType::kE4m3:
       return with(RunUnit<E4m3Codes>());
+    case WeightType::kE4m3Wide:
+      return with(RunUnit<WideE4m3Codes>());
     case WeightType::kQ8_0:
       return with(RunUnit<Q8Codes>());
     case WeightType::kQ4_0:

@@ -21,9 +21,13 @@ class UnitStream;
 // A step of BF16 weights, or a run of codes: kColumns columns of 16 rows in
 // kBytes bytes. A lane copies kWords words for itself to shared memory, from
 // two places of the unit. They are multiplied by kQuads times four activations
-// of each lane.
+// of each lane. kGroup units share what is in front of them, of which a lane
+// copies kHeadWords and keeps a Head; leaves are whole groups.
 
 struct Bf16Unit {
+  static constexpr int kGroup = 1;
+  static constexpr int kHeadWords = 0;
+  struct Head {};
   static constexpr int kColumns = kTileSide;
   static constexpr int kBytes = kStepBytes;
   static constexpr int kQuads = 1;
@@ -46,7 +50,8 @@ struct Bf16Unit {
   template <bool>
   static SLUICE_DEVICE void Multiply(Block& block,
                                      const Shared<uint32_t>& words, int at,
-                                     const TileB (&x)[kQuads], TileC& sum) {
+                                     const TileB (&x)[kQuads], const Head&,
+                                     TileC& sum) {
     block.MultiplyTile(LoadTile(words, at + block.lane() * 4), x[0], sum);
   }
 };
@@ -55,12 +60,19 @@ template <typename Codes>
 struct RunUnit {
   static constexpr RunLayout kLayout = RunLayoutOf(Codes::kType);
   static constexpr int kColumns = kRunCols;
-  static constexpr int kBytes = kLayout.bytes();
+  static constexpr int kGroup = kLayout.runs;
+  static constexpr int kGroupBytes = kLayout.bytes();
+  static constexpr int kBytes = kGroupBytes / kGroup;  // its part of a group's
+  static_assert(kBytes * kGroup == kGroupBytes);
   static constexpr int kQuads = 2;
   static constexpr int kCodeWords = kLayout.lane_bytes / 4;
-  // Codes, then the scales of rows g and g + 8.
+  // Codes, then the scales of rows g and g + 8; of a group the latter apart.
   static constexpr int kScaleWords = kLayout.scale_bytes / 2;
-  static constexpr int kWords = kCodeWords + kScaleWords;
+  static constexpr int kHeadWords = kGroup > 1 ? kScaleWords : 0;
+  static constexpr int kWords = kCodeWords + kScaleWords - kHeadWords;
+  struct Head {
+    float scales[2] = {};
+  };
   static constexpr int kBlocksAlone = 3;
   template <int kTokens>
   using Stream = UnitStream<RunUnit<Codes>, kTokens>;
@@ -78,17 +90,32 @@ struct RunUnit {
     block.CopyAsync<kLayout.lane_bytes>(
         words, at + block.lane() * kCodeWords,
         reinterpret_cast<const uint32_t*>(first));
-    block.CopyAsync<4 * kScaleWords>(words, ScalesAt(block, at),
+    if constexpr (kGroup == 1)
+      CopyHead(block, second, words, ScalesAt(block, at));
+  }
+  static SLUICE_DEVICE void CopyHead(Block& block, const uint8_t* second,
+                                     const Shared<uint32_t>& words, int at) {
+    block.CopyAsync<4 * kScaleWords>(words, at,
                                      reinterpret_cast<const uint32_t*>(second));
+  }
+  // Unit `i` of a leaf, from the leaf's first one on.
+  static SLUICE_DEVICE int OffsetOf(int i) {
+    return i / kGroup * kGroupBytes + i % kGroup * kLayout.run_bytes();
   }
   static SLUICE_DEVICE int ScalesAt(const Block& block, int at) {
     return at + kCodeWords * kWarpLanes + block.lane() * kScaleWords;
+  }
+  // Loads a group's scales, which the lane has at `at`.
+  static SLUICE_DEVICE void LoadHead(const Shared<uint32_t>& words, int at,
+                                     Head& head) {
+    LoadScales<Codes::kType>(words, at, head.scales);
   }
   // kAlone: of a lane's two tokens the first is summed. Size: as Bf16Unit's.
   template <bool kAlone>
   static SLUICE_DEVICE void Multiply(Block& block,
                                      const Shared<uint32_t>& words, int at,
-                                     const TileB (&x)[kQuads], TileC& sum) {
+                                     const TileB (&x)[kQuads], const Head& head,
+                                     TileC& sum) {
     const int lane = block.lane();
     std::conditional_t<kCodeWords == 4, TileA, TileB> codes;
     if constexpr (kCodeWords == 4) {
@@ -99,10 +126,12 @@ struct RunUnit {
     TileC part = {};
     block.MultiplyTile(Codes::Step(codes, 0), x[0], part);
     block.MultiplyTile(Codes::Step(codes, 1), x[1], part);
-    float scales[2];
-    LoadScales<Codes::kType>(words, ScalesAt(block, at), scales);
+    Head own = head;
+    if constexpr (kGroup == 1) {
+      LoadScales<Codes::kType>(words, ScalesAt(block, at), own.scales);
+    }
     for (int v = 0; v < 4; v += kAlone ? 2 : 1) {
-      sum.values[v] = Fma(part.values[v], scales[v / 2], sum.values[v]);
+      sum.values[v] = Fma(part.values[v], own.scales[v / 2], sum.values[v]);
     }
   }
 };
@@ -120,12 +149,16 @@ class UnitStream {
   // Units that are waited for together.
   static constexpr int kAtOnce = kTokens > 1 ? 1 : 2;
   static constexpr int kUnitWords = Unit::kWords * kWarpLanes;
+  static_assert(kStages % Unit::kGroup == 0);
+  // Of a warp: units, then what is in front of groups.
+  static constexpr int kRingWords =
+      kStages * kUnitWords +
+      kStages / Unit::kGroup * Unit::kHeadWords * kWarpLanes;
   using Inputs = StageInputs<Unit, kTokens, kStages>;
 
   // `columns`: of the weight.
   static size_t SharedBytes(int warps, int64_t columns) {
-    return sizeof(uint32_t) *
-               static_cast<size_t>(warps * kStages * kUnitWords) +
+    return sizeof(uint32_t) * static_cast<size_t>(warps * kRingWords) +
            Inputs::SharedBytes(warps, columns);
   }
 
@@ -134,7 +167,7 @@ class UnitStream {
   SLUICE_DEVICE UnitStream(Block& block, const float* row, int64_t columns)
       : block_(block),
         words_(block.Allocate<uint32_t>(block.threads() / kWarpLanes *
-                                        (kStages * kUnitWords))),
+                                        kRingWords)),
         inputs_(block, row, columns) {}
 
   // Asks for the first units of the warp's first leaf.
@@ -237,8 +270,13 @@ class UnitStream {
     for (int i = begin; i < begin + kCount; ++i) {
       TileB x[Unit::kQuads];
       inputs_.Load(i, x);
+      if constexpr (Unit::kGroup > 1) {
+        if (i % Unit::kGroup == 0) {
+          Unit::LoadHead(words_, HeadAt(i), head_);
+        }
+      }
       Unit::template Multiply<kTokens == 1>(block_, words_, WeightAt(i), x,
-                                            sum);
+                                            head_, sum);
     }
   }
   // Of those that come there.
@@ -252,20 +290,34 @@ class UnitStream {
   }
   // Where the warp's stage `i` begins.
   SLUICE_DEVICE int WeightAt(int i) const {
-    return block_.warp() * (kStages * kUnitWords) + i * kUnitWords;
+    return block_.warp() * kRingWords + i * kUnitWords;
+  }
+  // Where the lane has what is in front of the stage's group.
+  SLUICE_DEVICE int HeadAt(int i) const {
+    return block_.warp() * kRingWords + kStages * kUnitWords +
+           (i / Unit::kGroup * kWarpLanes + block_.lane()) * Unit::kHeadWords;
   }
   SLUICE_DEVICE void CopyWeights(int i) {
     const int lane = block_.lane();
     const uint8_t* const second =
         first_ + (Unit::SecondOf(lane) - Unit::FirstOf(lane));
-    Unit::Copy(block_, first_ + i * Unit::kBytes, second + i * Unit::kBytes,
-               words_, WeightAt(i));
+    if constexpr (Unit::kGroup == 1) {
+      Unit::Copy(block_, first_ + i * Unit::kBytes, second + i * Unit::kBytes,
+                 words_, WeightAt(i));
+    } else {
+      Unit::Copy(block_, first_ + Unit::OffsetOf(i), nullptr, words_,
+                 WeightAt(i));
+      if (i % Unit::kGroup == 0) {
+        Unit::CopyHead(block_, second + Unit::OffsetOf(i), words_, HeadAt(i));
+      }
+    }
   }
 
   Block& block_;
   const Shared<uint32_t> words_;
   Inputs inputs_;
   const uint8_t* first_ = nullptr;  // the lane's bytes of a round's first unit
+  typename Unit::Head head_;        // of the group that is multiplied
 };
 
 }  // namespace sluice::kernels::cuda

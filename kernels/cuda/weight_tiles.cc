@@ -14,9 +14,10 @@ constexpr int kWarps = 8;
 
 constexpr int64_t CeilDiv(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
-// The bytes of 32 elements as they are stored.
-constexpr int StoredRunBytes(WeightType type) {
+// The bytes of a unit's columns as they are stored in a row: of one scale.
+constexpr int StoredBytes(WeightType type) {
   if (type == WeightType::kE4m3) return kE4m3RunBytes;
+  if (type == WeightType::kE4m3Wide) return kE4m3WideRunBytes;
   return kBlockLayouts[static_cast<int>(type) - kNumPlainTypes].bytes;
 }
 
@@ -57,7 +58,7 @@ SLUICE_DEVICE uint32_t Bf16Pair(const PackArgs& a, int64_t row,
 // Four adjacent bytes, which types align differently.
 template <WeightType kType>
 SLUICE_DEVICE uint32_t FourBytes(const uint8_t* from) {
-  if constexpr (kType == WeightType::kE4m3) {
+  if constexpr (IsE4m3(kType)) {
     return LoadWord(from);
   } else if constexpr (kType == WeightType::kQ8_0) {
     const auto* const halves = reinterpret_cast<const uint16_t*>(from);
@@ -107,8 +108,9 @@ struct PackKernel {
       PackStep(a, row, column * kTileSide, block.lane(),
                a.tiles + unit * kStepBytes);
     } else {
+      constexpr RunLayout kLayout = RunLayoutOf(kType);
       PackRun(a, row, column, block.lane(),
-              a.tiles + unit * RunLayoutOf(kType).bytes());
+              a.tiles + unit / kLayout.runs * kLayout.bytes());
     }
   }
 
@@ -123,42 +125,53 @@ struct PackKernel {
     Write(words, to + 16 * lane);
   }
 
-  // A row's run; null past the weight's rows.
-  static SLUICE_DEVICE const uint8_t* RunOf(const Args& a, int64_t row,
-                                            int64_t run) {
+  // A row's scale and codes of a unit; null past the weight's rows.
+  static SLUICE_DEVICE const uint8_t* StoredOf(const Args& a, int64_t row,
+                                               int64_t unit) {
     if (row >= a.rows) return nullptr;
-    return a.stored + (row * a.units + run) * StoredRunBytes(kType);
+    return a.stored + (row * (a.units / RunLayoutOf(kType).runs) + unit) *
+                          StoredBytes(kType);
   }
 
+  // `to`: the run's unit.
   static SLUICE_DEVICE void PackRun(const Args& a, int64_t row, int64_t run,
                                     int lane, uint8_t* to) {
     constexpr RunLayout kLayout = RunLayoutOf(kType);
-    if (lane < kTileSide) PackScale(RunOf(a, row + lane, run), lane, to);
+    const int64_t unit = run / kLayout.runs;
+    const auto in_unit = static_cast<int>(run % kLayout.runs);
+    if (lane < kTileSide && in_unit == 0) {
+      PackScale(StoredOf(a, row + lane, unit), lane, to);
+    }
     constexpr int kWords = kLayout.lane_bytes / 4;
-    // Codes follow what a run has of scales.
-    constexpr int kCodes = StoredRunBytes(kType) - kRunCols * kWords / 4;
+    // Codes follow what a unit has of scales.
+    constexpr int kOfRun = kRunCols * kWords / 4;
+    constexpr int kCodes = StoredBytes(kType) - kLayout.runs * kOfRun;
     LaneWords<kWords> words;
     for (int i = 0; i < kWords; ++i) {
       // Of eight bits: both rows of step 0, then of step 1.
-      const uint8_t* const from = RunOf(a, row + lane / 4 + i % 2 * 8, run);
-      const int at = kCodes + lane % 4 * 4 + i / 2 * kTileSide;
+      const uint8_t* const from = StoredOf(a, row + lane / 4 + i % 2 * 8, unit);
+      const int at =
+          kCodes + in_unit * kOfRun + lane % 4 * 4 + i / 2 * kTileSide;
       const uint32_t bytes = from == nullptr ? 0 : FourBytes<kType>(from + at);
       words.words[i] = ArrangeCodes<kType>(kWords == 4 ? SwapMiddle(bytes)
                                                        : SpreadNibbles(bytes));
     }
-    Write(words, to + kLayout.codes() + kLayout.lane_bytes * lane);
+    Write(words, to + kLayout.codes() + in_unit * kLayout.run_bytes() +
+                     kLayout.lane_bytes * lane);
   }
 
-  static SLUICE_DEVICE void PackScale(const uint8_t* run, int row,
+  static SLUICE_DEVICE void PackScale(const uint8_t* stored, int row,
                                       uint8_t* to) {
     to += RunLayoutOf(kType).scale_bytes * ScaleIndex(row);
-    if constexpr (kType == WeightType::kE4m3) {
-      *reinterpret_cast<uint32_t*>(to) = run == nullptr ? 0 : LoadWord(run);
+    if constexpr (IsE4m3(kType)) {
+      *reinterpret_cast<uint32_t*>(to) =
+          stored == nullptr ? 0 : LoadWord(stored);
     } else {
       uint32_t scale = 0;
-      if (run != nullptr) {
-        scale = kType == WeightType::kMxfp4 ? Bf16OfExponent(run[0])
-                                            : run[0] | uint32_t{run[1]} << 8;
+      if (stored != nullptr) {
+        scale = kType == WeightType::kMxfp4
+                    ? Bf16OfExponent(stored[0])
+                    : stored[0] | uint32_t{stored[1]} << 8;
       }
       *reinterpret_cast<uint16_t*>(to) = static_cast<uint16_t>(scale);
     }
@@ -179,7 +192,8 @@ int64_t TileBytes(WeightType type, int64_t rows, int64_t cols) {
     return tiles * (cols / layout.columns()) * layout.bytes();
   }
   if (type != WeightType::kBf16) {
-    return tiles * (cols / kRunCols) * RunLayoutOf(type).bytes();
+    const RunLayout layout = RunLayoutOf(type);
+    return tiles * (cols / layout.columns()) * layout.bytes();
   }
   return tiles * CeilDiv(cols, kTileSide) * kStepBytes;
 }
@@ -201,6 +215,8 @@ void PackTiles(Stream stream, const WeightView& stored, void* tiles) {
       return LaunchPack<WeightType::kBf16>(stream, args);
     case WeightType::kE4m3:
       return LaunchPack<WeightType::kE4m3>(stream, args);
+    case WeightType::kE4m3Wide:
+      return LaunchPack<WeightType::kE4m3Wide>(stream, args);
     case WeightType::kQ8_0:
       return LaunchPack<WeightType::kQ8_0>(stream, args);
     case WeightType::kQ4_0:

@@ -23,7 +23,10 @@ namespace sluice::kernels::cuda {
 //          (weight_type.h), then 16 bytes of each lane: four codes of row g,
 //          four of row g + 8, the same of the next 16 columns. Codes stand in
 //          the order c + 4t, + 2, + 1, + 3, then ArrangeCodes moves their bits.
-//   kQ8_0  544 bytes: the same with the rows' F16
+//   kE4m3Wide
+//          2112 bytes a unit of 128 columns, which have the same F32: that of
+//          the 16 rows, then four times the codes of a run
+//   kQ8_0  544 bytes: as kE4m3 with the rows' F16
 //   kQ4_0, kMxfp4
 //          288 bytes: the rows' F16 or, of kMxfp4, BF16, then 8 bytes of each
 //          lane: four codes of row g and four of the next 16 columns, the same
@@ -35,14 +38,19 @@ inline constexpr int kTileSide = 16;
 inline constexpr int kRunCols = 32;
 inline constexpr int kStepBytes = 512;
 
-// The bytes of a run's scales, one per row, and of one lane's codes.
+// The bytes of a scale, of which a row has one, and of one lane's codes of a
+// run; the runs that have the same scales, which are a unit.
 struct RunLayout {
   int scale_bytes;
   int lane_bytes;
+  int runs = 1;
+  constexpr int columns() const { return kRunCols * runs; }
+  // Where the first run's codes are in a unit.
   constexpr int codes() const { return kTileSide * scale_bytes; }
-  constexpr int bytes() const { return codes() + 32 * lane_bytes; }
+  constexpr int run_bytes() const { return 32 * lane_bytes; }
+  constexpr int bytes() const { return codes() + runs * run_bytes(); }
 };
-// Which of a run's scales is row `row`'s: those of rows g and g + 8, which a
+// Which of a unit's scales is row `row`'s: those of rows g and g + 8, which a
 // lane reads, stand side by side.
 constexpr int ScaleIndex(int row) { return row % 8 * 2 + row / 8; }
 // Of types in runs; zero for others.
@@ -50,6 +58,8 @@ constexpr RunLayout RunLayoutOf(WeightType type) {
   switch (type) {
     case WeightType::kE4m3:
       return {4, 16};
+    case WeightType::kE4m3Wide:
+      return {4, 16, kE4m3WideRun / kRunCols};
     case WeightType::kQ8_0:
       return {2, 16};
     case WeightType::kQ4_0:
@@ -68,10 +78,12 @@ constexpr bool HasTiles(WeightType type) {
 
 // Leaves of products begin at multiples of so many columns, but for kBf16's.
 constexpr int CutColumns(WeightType type) {
-  return IsInUnits(type) ? BlockTilesOf(type).columns() : kRunCols;
+  if (IsInUnits(type)) return BlockTilesOf(type).columns();
+  const RunLayout layout = RunLayoutOf(type);
+  return layout.runs > 1 ? layout.columns() : kRunCols;
 }
 
-// Where the code of (row, column) of a run stands among its bytes, before
+// Where the code of (row, column) of a unit stands among its bytes, before
 // ArrangeCodes: the byte, and the bits in it.
 struct CodePlace {
   int byte;
@@ -79,15 +91,14 @@ struct CodePlace {
 };
 constexpr CodePlace CodePlaceOf(const RunLayout& layout, int row, int column) {
   const int lane = row % 8 * 4 + column % kTileSide / 4;
-  const int step = column / kTileSide;
+  const int step = column % kRunCols / kTileSide;
+  const int run = layout.codes() + column / kRunCols * layout.run_bytes();
   if (layout.lane_bytes == 16) {
     const int word = step * 2 + row / 8;
-    return {
-        layout.codes() + lane * 16 + word * 4 + column % 2 * 2 + column % 4 / 2,
-        0};
+    return {run + lane * 16 + word * 4 + column % 2 * 2 + column % 4 / 2, 0};
   }
   const int code = step * 2 + column % 4 / 2 + column % 2 * 4;
-  return {layout.codes() + lane * 8 + row / 8 * 4 + code / 2, code % 2 * 4};
+  return {run + lane * 8 + row / 8 * 4 + code / 2, code % 2 * 4};
 }
 
 // The bytes of a weight's tiles.

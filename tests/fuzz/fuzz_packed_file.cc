@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-constexpr char kMagic[] = "sluice packed 1\n";
+constexpr char kMagic[] = "sluice packed 2\n";
 constexpr char kKey[] = "key";
 // Places in the head, as packed_file.h tells.
 constexpr size_t kHeadBytes = 16;

@@ -69,8 +69,8 @@ struct Layer {
   static OwnWeight Make(WeightType type, uint64_t seed, int64_t rows,
                         int64_t cols) {
     OwnWeight made;
-    if (type == WeightType::kE4m3) {
-      made.coded = std::make_unique<CodedWeight>(seed, rows, cols);
+    if (IsFp8(type)) {
+      made.coded = std::make_unique<CodedWeight>(type, seed, rows, cols);
       made.values = made.coded->values();
       made.view.plain = made.coded->view();
       return made;

@@ -67,20 +67,21 @@ OwnedWeight::OwnedWeight(WeightType type, int64_t rows, int64_t cols,
   }
 }
 
-CodedWeight::CodedWeight(uint64_t seed, int64_t rows, int64_t cols,
-                         const std::vector<float>& scales)
-    : rows_(rows), cols_(cols) {
-  SLUICE_CHECK(cols % kE4m3Run == 0);
-  const int64_t runs = rows * cols / kE4m3Run;
-  SLUICE_CHECK(static_cast<int64_t>(scales.size()) == runs);
-  bytes_.resize(static_cast<size_t>(runs * kE4m3RunBytes));
+CodedWeight::CodedWeight(WeightType type, uint64_t seed, int64_t rows,
+                         int64_t cols, const std::vector<float>& scales)
+    : type_(type), rows_(rows), cols_(cols) {
+  const WeightFormat& format = FormatOf(type);
+  const int run = format.block_elements;
+  SLUICE_CHECK(cols % run == 0);
+  SLUICE_CHECK(static_cast<int64_t>(scales.size()) == rows * cols / run);
+  bytes_.resize(format.bytes(rows * cols));
   uint8_t* to = bytes_.data();
   auto code = static_cast<uint8_t>(seed * 37);
   for (const float scale : scales) {
     const float stored = scale * 256;
     std::memcpy(to, &stored, sizeof(stored));
     to += sizeof(stored);
-    for (int i = 0; i < kE4m3Run; ++i) {
+    for (int i = 0; i < run; ++i) {
       while ((code & 0x7f) == 0x7f) ++code;  // no number
       *to++ = code;
       const int exponent = code >> 3 & 15;
@@ -97,9 +98,12 @@ CodedWeight::CodedWeight(uint64_t seed, int64_t rows, int64_t cols,
   }
 }
 
-CodedWeight::CodedWeight(uint64_t seed, int64_t rows, int64_t cols)
-    : CodedWeight(seed, rows, cols,
-                  RandomFloats(seed, rows * cols / kE4m3Run, 0x1p-8f)) {}
+CodedWeight::CodedWeight(WeightType type, uint64_t seed, int64_t rows,
+                         int64_t cols)
+    : CodedWeight(
+          type, seed, rows, cols,
+          RandomFloats(seed, rows * cols / FormatOf(type).block_elements,
+                       0x1p-8f)) {}
 
 WeightView OwnedWeight::view() const {
   return {.data = bytes_.data() + start_,

@@ -45,22 +45,23 @@ class OwnedWeight {
   size_t start_ = 0;
 };
 
-// A weight of type kE4m3 with storage of its own: every code in turn, from one
-// that `seed` chooses, with a scale for each run of kE4m3Run elements.
+// A weight of type kE4m3 or kE4m3Wide with storage of its own: every code in
+// turn, from one that `seed` chooses, with a scale for each run.
 class CodedWeight {
  public:
-  // scales: [rows * cols / kE4m3Run].
-  CodedWeight(uint64_t seed, int64_t rows, int64_t cols,
+  // scales: [rows * cols / the columns of a run].
+  CodedWeight(WeightType type, uint64_t seed, int64_t rows, int64_t cols,
               const std::vector<float>& scales);
   // Scales around 2^-8.
-  CodedWeight(uint64_t seed, int64_t rows, int64_t cols);
-  WeightView view() const {
-    return {bytes_.data(), WeightType::kE4m3, rows_, cols_};
-  }
+  CodedWeight(WeightType type, uint64_t seed, int64_t rows, int64_t cols);
+  CodedWeight(uint64_t seed, int64_t rows, int64_t cols)
+      : CodedWeight(WeightType::kE4m3, seed, rows, cols) {}
+  WeightView view() const { return {bytes_.data(), type_, rows_, cols_}; }
   // The elements, row by row: code * scale, rounded once.
   const std::vector<float>& values() const { return values_; }
 
  private:
+  WeightType type_;
   int64_t rows_;
   int64_t cols_;
   std::vector<uint8_t> bytes_;

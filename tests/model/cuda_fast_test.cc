@@ -171,7 +171,7 @@ TEST(CudaFastNumericsTest, StagesOfOtherNumericsHaveOtherIds) {
     EXPECT_TRUE(pipeline.ok()) << pipeline.status();
     return pipeline.ok() ? (*pipeline)->stage(0).info().numerics : "";
   };
-  EXPECT_THAT(numerics(), ::testing::MatchesRegex("cuda-fast-[a-z0-9_]+-4"));
+  EXPECT_THAT(numerics(), ::testing::MatchesRegex("cuda-fast-[a-z0-9_]+-5"));
   options.stage.make_backends = DeviceBackends();
   EXPECT_EQ(numerics(), "f32-canonical-3+q8-canonical-1");
 }

@@ -79,10 +79,11 @@ Status RunMachineBench(const MachineBenchOptions& options) {
 void AddBenchMachine(CommandLine& sluice) {
   const auto options = std::make_shared<MachineBenchOptions>();
   using kernels::WeightType;
-  options->rates.types = {
-      WeightType::kF32,  WeightType::kBf16, WeightType::kE4m3,
-      WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ4_1,
-      WeightType::kQ4K,  WeightType::kQ6K,  WeightType::kMxfp4};
+  options->rates.types = {WeightType::kF32,  WeightType::kBf16,
+                          WeightType::kE4m3, WeightType::kE4m3Wide,
+                          WeightType::kQ8_0, WeightType::kQ4_0,
+                          WeightType::kQ4_1, WeightType::kQ4K,
+                          WeightType::kQ6K,  WeightType::kMxfp4};
   CLI::App& app = sluice.AddPart(
       "bench", "machine", "what this machine can do, for sluice plan",
       [options] { return RunMachineBench(*options); });

@@ -476,8 +476,8 @@ std::vector<DeviceOp> AllDeviceOps(const OpSizes& s) {
   const double experts_read = std::min(static_cast<double>(s.experts),
                                        rows * static_cast<double>(s.per_token));
   for (const WeightType type :
-       {kF32, WeightType::kBf16, WeightType::kE4m3, WeightType::kMxfp4,
-        WeightType::kQ5_0, WeightType::kQ4K}) {
+       {kF32, WeightType::kBf16, WeightType::kE4m3, WeightType::kE4m3Wide,
+        WeightType::kMxfp4, WeightType::kQ5_0, WeightType::kQ4K}) {
     AddOp<ExpertsOp>(
         ops, "experts " + std::string(FormatOf(type).name),
         experts_read * 1.5 * weight_bytes(type, 2 * s.mlp, s.hidden), kF32, s,

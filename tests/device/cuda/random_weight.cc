@@ -33,12 +33,13 @@ HostWeight RandomWeight(WeightType type, uint64_t seed, int64_t rows,
       const auto upper = static_cast<uint16_t>(bits >> 16);
       std::memcpy(to + 2 * i, &upper, 2);
     } else {
-      const int64_t run = i / kernels::kE4m3Run;
-      uint8_t* const at = to + run * kernels::kE4m3RunBytes;
+      const WeightFormat& format = FormatOf(type);
+      const int64_t run = i / format.block_elements;
+      uint8_t* const at = to + run * format.block_bytes;
       const float scale = 1.0f + 0.25f * static_cast<float>(run % 5);
       std::memcpy(at, &scale, 4);
       const auto code = static_cast<uint8_t>((i * 89 + seed) & 255);
-      at[4 + i % kernels::kE4m3Run] = (code & 0x7F) == 0x7F ? 0 : code;
+      at[4 + i % format.block_elements] = (code & 0x7F) == 0x7F ? 0 : code;
     }
   }
   return weight;

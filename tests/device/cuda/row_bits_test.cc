@@ -19,8 +19,8 @@ TEST(RowBitsTest, RowsOfManyTokensHaveTheirOwnBits) {
   sizes.tokens = {2, 9};
   sizes.plain_cols = {256, 20};
   sizes.block_cols = {256};
-  sizes.types = {WeightType::kBf16, WeightType::kE4m3, WeightType::kMxfp4,
-                 WeightType::kQ4K};
+  sizes.types = {WeightType::kBf16, WeightType::kE4m3, WeightType::kE4m3Wide,
+                 WeightType::kMxfp4, WeightType::kQ4K};
   sizes.rows = 48;
   sizes.experts = 4;
   Json all = Json::array();

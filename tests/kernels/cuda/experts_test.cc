@@ -170,8 +170,8 @@ class Layer {
 
   ExpertWeight Make(WeightType type, uint64_t seed, int64_t rows,
                     int64_t cols) {
-    if (type == WeightType::kE4m3) {
-      coded_.push_back(std::make_unique<CodedWeight>(seed, rows, cols));
+    if (IsFp8(type)) {
+      coded_.push_back(std::make_unique<CodedWeight>(type, seed, rows, cols));
       return {coded_.back()->view(), {}};
     }
     if (FormatOf(type).is_plain()) {
@@ -206,6 +206,8 @@ TEST(CudaExpertsTest, OneRowAndAPromptHaveTheCpusBits) {
       layer.Expect(0, 12, 0.7f);
     }
   }
+  const Layer wide({12, 3, 9, 128, 256}, {WeightType::kE4m3Wide}, true);
+  wide.Expect(0, 12, 0.7f);
 }
 
 TEST(CudaExpertsTest, ProcessesFinishTheNodesOfTheirExperts) {

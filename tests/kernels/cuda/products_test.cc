@@ -80,6 +80,8 @@ TEST(CudaMatMulTest, HasTheCpusBitsAtEveryBoundary) {
   }
   const CodedWeight e4m3(4, 10, 96);
   ExpectPlainProducts({5, 10, 96}, e4m3.view());
+  const CodedWeight wide(WeightType::kE4m3Wide, 4, 10, 384);
+  ExpectPlainProducts({5, 10, 384}, wide.view());
 }
 
 // A lane's columns: a batch and all numbers of columns beyond it.
@@ -93,6 +95,8 @@ TEST(CudaMatMulTest, ColumnsBeyondWholeBatchesHaveTheCpusBits) {
   }
   const CodedWeight e4m3(4, 3, 16 * 42);
   ExpectPlainProducts({2, 3, 16 * 42}, e4m3.view());
+  const CodedWeight wide(WeightType::kE4m3Wide, 4, 3, 16 * 40);
+  ExpectPlainProducts({2, 3, 16 * 40}, wide.view());
 }
 
 // So many that a thread takes several rows for a token: the last rows and
@@ -108,6 +112,8 @@ TEST(CudaMatMulTest, ManyTokensHaveTheCpusBits) {
   ExpectPlainProducts({509, 33, 24}, bf16.view());
   const CodedWeight e4m3(4, 33, 96);
   ExpectPlainProducts({509, 33, 96}, e4m3.view());
+  const CodedWeight wide(WeightType::kE4m3Wide, 4, 33, 128);
+  ExpectPlainProducts({509, 33, 128}, wide.view());
 }
 
 // What routers have: columns below a batch that is read ahead, of one, of two

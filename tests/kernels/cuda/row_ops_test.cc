@@ -163,12 +163,14 @@ TEST(CudaRowOpsTest, AddHasTheCpusBits) {
 }
 
 TEST(CudaRowOpsTest, EmbedWidensPlainTypes) {
-  const int64_t cols = 672;
+  const int64_t cols = 640;
   const int32_t ids[kRows] = {6, 0, 3};
   const OwnedWeight f32(WeightType::kF32, 7, cols, RandomFloats(9, 7 * cols));
   const OwnedWeight bf16(WeightType::kBf16, 7, cols, RandomBf16(9, 7 * cols));
   const CodedWeight e4m3(10, 7, cols);
-  for (const WeightView& table : {f32.view(), bf16.view(), e4m3.view()}) {
+  const CodedWeight wide(WeightType::kE4m3Wide, 10, 7, cols);
+  for (const WeightView& table :
+       {f32.view(), bf16.view(), e4m3.view(), wide.view()}) {
     for (const int64_t pad : {kPad, int64_t{0}}) {
       ExpectCpusBits(
           OwnedMatrix(kRows, cols, pad),

@@ -12,11 +12,12 @@
 namespace sluice::kernels::cuda {
 namespace {
 
-// As few whole blocks as `cols` has leaves; those of 32 columns are as they
-// are.
+// As few whole blocks as `cols` has leaves, and twice as many units of runs;
+// those of 32 columns are as they are.
 int64_t GemmCols(WeightType type, int64_t cols) {
   const int64_t unit = CutColumns(type);
-  return unit == kRunCols ? cols : (cols / 256 + 1) * unit;
+  if (unit == kRunCols) return cols;
+  return (cols / 256 + 1) * unit * (IsInUnits(type) ? 1 : 2);
 }
 
 // A type, on a device with products of warp groups or on one without.

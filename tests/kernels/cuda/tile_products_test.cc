@@ -17,11 +17,12 @@
 namespace sluice::kernels::cuda {
 namespace {
 
-// As few whole blocks as `cols` has leaves; those of 32 columns are as they
-// are.
+// As few whole blocks as `cols` has leaves, and twice as many units of runs;
+// those of 32 columns are as they are.
 int64_t BoundaryCols(WeightType type, int64_t cols) {
   const int64_t unit = CutColumns(type);
-  return unit == kRunCols ? cols : (cols / 128 + 1) * unit;
+  if (unit == kRunCols) return cols;
+  return (cols / 128 + 1) * unit * (IsInUnits(type) ? 1 : 2);
 }
 
 class TileProductsTest : public testing::TestWithParam<WeightType> {};
@@ -107,7 +108,7 @@ TEST_P(TileProductsTest, ShardsAreJoinedInTheTreeWhereverTheyBegin) {
   // Cuts of BF16 may fall within a step: heads of 12 or 20 elements.
   std::vector<std::vector<int32_t>> cuts = {{0, 64, 96, 96, 192, 224, 320}};
   if (GetParam() == WeightType::kBf16) cuts.push_back({0, 12, 24, 60, 61, 80});
-  if (IsInUnits(GetParam())) {
+  if (CutColumns(GetParam()) > kRunCols) {
     cuts[0] = {0, 1, 2, 2, 4, 5, 6};
     for (int32_t& bound : cuts[0]) bound *= CutColumns(GetParam());
   }

@@ -24,8 +24,7 @@ inline std::vector<WeightType> TiledTypes() {
 inline BlockFormat FormatOfType(WeightType type) {
   return static_cast<BlockFormat>(static_cast<int>(type) - kNumPlainTypes);
 }
-// `cols`, with a block of 256 columns in the place of each 32 where a type has
-// those.
+// `cols`, with a unit in the place of each 32 columns where a type's is longer.
 inline int64_t ColsOf(WeightType type, int64_t cols) {
   return cols / kRunCols * CutColumns(type) + cols % kRunCols;
 }
@@ -44,9 +43,10 @@ inline void PackStep(const WeightView& weight, int64_t row, int64_t column,
   }
 }
 
-// The bytes of 32 elements as they are stored.
-inline int64_t StoredRunBytes(WeightType type) {
+// The bytes of a unit's columns of a row as they are stored.
+inline int64_t StoredBytes(WeightType type) {
   if (type == WeightType::kE4m3) return kE4m3RunBytes;
+  if (type == WeightType::kE4m3Wide) return kE4m3WideRunBytes;
   return kBlockLayouts[static_cast<int>(type) - kNumPlainTypes].bytes;
 }
 
@@ -56,12 +56,13 @@ inline uint16_t Bf16OfExponent(uint8_t exponent) {
   return exponent == 255 ? 0x7FC0 : static_cast<uint16_t>(exponent << 7);
 }
 
-// What a row has of a run: its scale's bytes and its codes, one per byte.
+// What a row has of a unit: its scale's bytes and its codes, one per byte.
 inline void ReadRun(WeightType type, const uint8_t* run, uint8_t* scale,
                     uint8_t* codes) {
-  if (type == WeightType::kE4m3) {
+  if (type == WeightType::kE4m3 || type == WeightType::kE4m3Wide) {
     std::memcpy(scale, run, 4);
-    std::memcpy(codes, run + 4, kRunCols);
+    std::memcpy(codes, run + 4,
+                static_cast<size_t>(RunLayoutOf(type).columns()));
     return;
   }
   if (type == WeightType::kQ8_0) {
@@ -85,8 +86,10 @@ inline uint32_t Arranged(WeightType type, uint32_t word) {
   static constexpr int kOrders[2][16] = {
       {7, 14, 13, 12, 15, 6, 5, 4, 3, 2, 1, 0, 11, 10, 9, 8},
       {3, 11, 15, 7, 10, 9, 8, 2, 1, 0, 6, 5, 4, 14, 13, 12}};
-  if (type != WeightType::kE4m3 && type != WeightType::kMxfp4) return word;
-  const int* const order = kOrders[type == WeightType::kMxfp4 ? 1 : 0];
+  const bool mxfp4 = type == WeightType::kMxfp4;
+  const bool e4m3 = type == WeightType::kE4m3 || type == WeightType::kE4m3Wide;
+  if (!e4m3 && !mxfp4) return word;
+  const int* const order = kOrders[mxfp4 ? 1 : 0];
   uint32_t to = 0;
   for (int i = 0; i < 32; ++i) {
     const int from = i / 16 * 16 + order[15 - i % 16];
@@ -95,19 +98,19 @@ inline uint32_t Arranged(WeightType type, uint32_t word) {
   return to;
 }
 
-// The run at (row, column) of 16 rows.
-inline void PackRun(const WeightView& weight, int64_t row, int64_t column,
-                    uint8_t* to) {
+// The unit of runs at (row, column) of 16 rows.
+inline void PackRuns(const WeightView& weight, int64_t row, int64_t column,
+                     uint8_t* to) {
   const RunLayout layout = RunLayoutOf(weight.type);
-  const int64_t stored = StoredRunBytes(weight.type);
+  const int64_t stored = StoredBytes(weight.type);
   std::memset(to, 0, static_cast<size_t>(layout.bytes()));
   for (int r = 0; r < kTileSide && row + r < weight.rows; ++r) {
-    uint8_t codes[kRunCols];
+    uint8_t codes[kE4m3WideRun];
     ReadRun(weight.type,
             static_cast<const uint8_t*>(weight.data) +
-                ((row + r) * weight.cols + column) / kRunCols * stored,
+                ((row + r) * weight.cols + column) / layout.columns() * stored,
             to + layout.scale_bytes * (r % 8 * 2 + r / 8), codes);
-    for (int c = 0; c < kRunCols; ++c) {
+    for (int c = 0; c < layout.columns(); ++c) {
       const CodePlace place = CodePlaceOf(layout, r, c);
       to[place.byte] |= static_cast<uint8_t>(codes[c] << place.shift);
     }
@@ -223,12 +226,12 @@ inline void PackTilesPlainly(const WeightView& weight, uint8_t* to) {
     return;
   }
   const bool coded = weight.type != WeightType::kBf16;
-  SLUICE_CHECK(!coded || weight.cols % kRunCols == 0);
-  const int64_t width = coded ? kRunCols : kTileSide;
+  const int64_t width = coded ? RunLayoutOf(weight.type).columns() : kTileSide;
+  SLUICE_CHECK(!coded || weight.cols % width == 0);
   for (int64_t row = 0; row < weight.rows; row += kTileSide) {
     for (int64_t column = 0; column < weight.cols; column += width) {
       if (coded) {
-        PackRun(weight, row, column, to);
+        PackRuns(weight, row, column, to);
         to += RunLayoutOf(weight.type).bytes();
         continue;
       }

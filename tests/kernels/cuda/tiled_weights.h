@@ -61,13 +61,15 @@ struct TiledWeights {
       return;
     }
     scales.resize(static_cast<size_t>(n / kRunCols));
-    if (type == WeightType::kE4m3) {
-      coded.emplace(seed, rows, cols);
+    if (type == WeightType::kE4m3 || type == WeightType::kE4m3Wide) {
+      coded.emplace(type, seed, rows, cols);
       values = coded->values();
       tiles.emplace(coded->view());
       const auto* const bytes = static_cast<const uint8_t*>(coded->view().data);
+      const auto runs = static_cast<size_t>(RunLayoutOf(type).runs);
       for (size_t i = 0; i < scales.size(); ++i) {
-        scales[i] = BitCast<float>(LoadWord(bytes + i * kE4m3RunBytes));
+        scales[i] = BitCast<float>(LoadWord(
+            bytes + i / runs * static_cast<size_t>(StoredBytes(type))));
       }
       return;
     }
