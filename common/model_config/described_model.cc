@@ -143,6 +143,9 @@ DType TypeOf(const TensorRow& row, const Storage& storage, int64_t cols) {
   const auto whole = [cols](DType of) {
     return cols % weights::BlockSizeOf(of).elements == 0;
   };
+  if (type == DType::kScaledE4M3 && whole(DType::kWideE4M3)) {
+    return DType::kWideE4M3;
+  }
   if (whole(type)) return type;
   const DType other = ShortBlocksFor(type);
   return type >= DType::kQ2K && whole(other) ? other : DType::kBF16;
@@ -181,6 +184,7 @@ StatusOr<DType> ParseStoredType(const std::string& name) {
   std::string known;
   for (DType type = DType::kF32; weights::IsReadable(type);
        type = static_cast<DType>(static_cast<int>(type) + 1)) {
+    if (type == DType::kWideE4M3) continue;  // the matrix's shape makes it
     if (StoredName(type) == name) return type;
     known += Cat(known.empty() ? "" : ", ", StoredName(type));
   }

@@ -97,6 +97,19 @@ int64_t HeadShards::HeadAt(int64_t shard) const {
   return std::min(heads, CutAt((heads + unit - 1) / unit, count, shard) * unit);
 }
 
+int64_t ShardUnitOf(const LayerConfig& layer, char letter) {
+  const LayerShare share =
+      ShareOf(layer, {&FormatOf(kernels::WeightType::kE4m3)}, 1, 0);
+  const RowShards& shards = letter == 'Q'   ? share.attention
+                            : letter == 'F' ? share.mlp
+                                            : share.shared_mlp;
+  int64_t unit = 0;
+  for (const int32_t bound : shards.bounds) {
+    unit = std::gcd<int64_t>(unit, bound);
+  }
+  return unit;
+}
+
 std::vector<ColumnFormats> ColumnFormatsOf(const ModelConfig& config,
                                            const weights::ModelFile& model,
                                            WeightsMode mode) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/model_config/rank_plan.h"
 
 namespace sluice {
 namespace {
@@ -186,6 +187,10 @@ void AddRows(std::span<const TensorRow> rows, const ModelConfig& config,
         [&](const WeightRows& weight) { return weight.place == row.place; });
     if (same == to.end()) {
       to.push_back({row.place, {&row}});
+      if (row.cut == RankCut::kColumns) {
+        const char letter = DimensionsOf(row, config, layer).back().letter;
+        to.back().shard_unit = ShardUnitOf(config.layers[layer], letter);
+      }
     } else {
       same->rows.push_back(&row);
     }
@@ -280,8 +285,12 @@ kernels::WeightType TypeOf(const WeightRows& weight,
     of_row = std::gcd(of_row, stored.shape[stored.shape.size() - 2]);
   }
   const bool fits = of_row % kernels::kShortBlock == 0;
-  return ComputedType(makes_blocks && !fits ? WeightsMode::kAuto : own,
-                      stored.dtype);
+  const auto type = ComputedType(
+      makes_blocks && !fits ? WeightsMode::kAuto : own, stored.dtype);
+  const bool cut_within = weight.shard_unit % kernels::kE4m3WideRun != 0;
+  return type == kernels::WeightType::kE4m3Wide && cut_within
+             ? kernels::WeightType::kE4m3
+             : type;
 }
 
 }  // namespace

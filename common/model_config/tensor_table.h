@@ -94,6 +94,8 @@ ExpertStorage ExpertStorageOf(const ModelConfig& config,
 struct WeightRows {
   WeightPlace place;
   std::vector<const TensorRow*> rows;
+  // Of a weight that is cut by columns: ShardUnitOf (rank_plan.h).
+  int64_t shard_unit = 0;
   const TensorRow& first() const { return *rows.front(); }
 };
 // Returns the weights of `layer` (-1: outside the layers), without a tied head.
@@ -111,7 +113,9 @@ std::vector<Dimension> DimensionsOf(const TensorRow& row,
 
 // What the rows of a weight are computed with, by its tensors: F32 where the
 // table says so, else what `mode` makes of the types in which `model` has them.
-// An expert's gate and up that differ become F32.
+// An expert's gate and up that differ become F32. FP8 is in wide runs
+// where its shards end at those of 32 columns just so: cuts, and with them
+// sums, are those of all types.
 std::vector<kernels::WeightType> TypesOf(const WeightRows& weight,
                                          int32_t layer,
                                          const weights::ModelFile& model,

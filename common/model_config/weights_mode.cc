@@ -66,6 +66,8 @@ kernels::WeightType ComputedType(WeightsMode mode, weights::DType stored) {
       return WeightType::kBf16;
     case DType::kScaledE4M3:
       return WeightType::kE4m3;
+    case DType::kWideE4M3:
+      return WeightType::kE4m3Wide;
     default:
       return WeightType::kF32;
   }

@@ -63,14 +63,12 @@ void ToF32(const ComposedTensor& tensor, const CodeTile& tile, float* out) {
   }
 }
 
-// Writes runs of codes behind 2^8 times their scale.
+// Writes runs of `run` codes behind 2^8 times their scale.
 Status ToScaledE4m3(const ComposedTensor& tensor, const Slice& slice,
-                    const CodeTile& tile, uint8_t* out) {
-  using kernels::kE4m3Run;
+                    const CodeTile& tile, int64_t run, uint8_t* out) {
   for (int64_t r = 0; r < tile.rows(); ++r) {
     const uint8_t* codes = tile.row(r);
-    for (int64_t c = 0; c < tile.cols();
-         c += kE4m3Run, out += kernels::kE4m3RunBytes) {
+    for (int64_t c = 0; c < tile.cols(); c += run) {
       const float scale = tile.scale(r, c) * 256;
       if (!std::isfinite(scale)) {
         return InvalidArgument("tensor ", Quoted(tensor.scales), ": scale ",
@@ -78,7 +76,7 @@ Status ToScaledE4m3(const ComposedTensor& tensor, const Slice& slice,
                                slice.row_begin + r, ", column ",
                                slice.col_begin + c, " is above 2^120");
       }
-      if (std::any_of(codes + c, codes + c + kE4m3Run,
+      if (std::any_of(codes + c, codes + c + run,
                       [](uint8_t code) { return (code & 0x7f) == 0x7f; })) {
         return InvalidArgument("tensor ", Quoted(tensor.codes), ": row ",
                                slice.row_begin + r, ", columns from ",
@@ -86,7 +84,9 @@ Status ToScaledE4m3(const ComposedTensor& tensor, const Slice& slice,
                                " on, have a code that is no number");
       }
       std::memcpy(out, &scale, sizeof(scale));
-      std::memcpy(out + sizeof(scale), codes + c, kE4m3Run);
+      out += sizeof(scale);
+      std::memcpy(out, codes + c, static_cast<size_t>(run));
+      out += run;
     }
   }
   return OkStatus();
@@ -231,7 +231,8 @@ Status ReadTile(const ModelFile& model, const ComposedTensor& tensor,
       ToF32(tensor, tile, floats);
       return OkStatus();
     case DType::kScaledE4M3:
-      return ToScaledE4m3(tensor, slice, tile, bytes);
+    case DType::kWideE4M3:
+      return ToScaledE4m3(tensor, slice, tile, BlockSizeOf(as).elements, bytes);
     case DType::kQ8_0:
       return ToBlocks(tensor, slice, tile, PutQ8, block_bytes, bytes);
     case DType::kQ4_0:
@@ -260,7 +261,9 @@ Status ReadBf16(const ModelFile& model, const ComposedTensor& tensor,
 Status ReadComposed(const ModelFile& model, const ComposedTensor& tensor,
                     const Slice& slice, DType as, std::byte* out) {
   if (as == DType::kBF16) return ReadBf16(model, tensor, slice, out);
-  SLUICE_CHECK(as == tensor.info.dtype || as == DType::kF32);
+  const bool narrows =
+      as == DType::kScaledE4M3 && tensor.info.dtype == DType::kWideE4M3;
+  SLUICE_CHECK(as == tensor.info.dtype || as == DType::kF32 || narrows);
   const BlockSize block = BlockSizeOf(as);
   const int64_t cols = slice.col_end - slice.col_begin;
   SLUICE_CHECK(slice.col_begin % block.elements == 0 &&

@@ -7,6 +7,7 @@
 #include "common/weights/extent.h"
 #include "common/weights/model_contents.h"
 #include "kernels/block_format.h"
+#include "kernels/weight_type.h"
 
 namespace sluice::weights {
 namespace {
@@ -377,7 +378,11 @@ class Composer {
     const bool runs = regular && made.scale_rows >= 1 &&
                       made.scale_cols % kShortBlock == 0 &&
                       cols % kShortBlock == 0;
-    if (runs && made.layout == CodeLayout::kE4m3) return DType::kScaledE4M3;
+    if (runs && made.layout == CodeLayout::kE4m3) {
+      const bool wide = made.scale_cols % kernels::kE4m3WideRun == 0 &&
+                        cols % kernels::kE4m3WideRun == 0;
+      return wide ? DType::kWideE4M3 : DType::kScaledE4M3;
+    }
     if (!runs || scales.dtype == DType::kF32) return DType::kF32;
     if (made.bits == 8) return symmetric ? DType::kQ8_0 : DType::kF32;
     return symmetric ? DType::kQ4_0 : DType::kQ5_0;

@@ -33,7 +33,7 @@ struct ComposedTensor {
   // The name of the matrix, its shape [.., C] and what its elements are, all of
   // them exactly: blocks where a run of 32 columns has one scale of 16 bits and
   // codes of a block's range (Q4_0, Q5_0, Q8_0, MXFP4), scaled E4M3 where the
-  // run has one scale, else F32.
+  // run, or one of 128 columns, has one scale, else F32.
   TensorInfo info;
   CodeLayout layout = CodeLayout::kInt8;
   int32_t bits = 8;  // of a code
@@ -54,10 +54,10 @@ struct ComposedTensor {
 // is wrong: a method, a version, bits or shapes that no matrix has.
 Status ComposeTensors(ModelContents& contents);
 
-// Reads `slice` of the matrix as `as`, which is its own dtype, F32 or BF16,
-// into packed rows. Columns of blocks begin and end at blocks. An element is
-// rounded once to F32, and then to BF16. INVALID_ARGUMENT for a scale that the
-// blocks cannot hold.
+// Reads `slice` of the matrix as `as`, which is its own dtype, F32 or BF16, or
+// kScaledE4M3 of kWideE4M3, into packed rows. Columns of blocks begin and end
+// at blocks. An element is rounded once to F32, and then to BF16.
+// INVALID_ARGUMENT for a scale that the blocks cannot hold.
 Status ReadComposed(const ModelFile& model, const ComposedTensor& tensor,
                     const Slice& slice, DType as, std::byte* out);
 

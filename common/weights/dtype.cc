@@ -23,6 +23,8 @@ BlockSize BlockSizeOf(DType dtype) {
       return {1, 2};
     case DType::kScaledE4M3:
       return {kernels::kE4m3Run, kernels::kE4m3RunBytes};
+    case DType::kWideE4M3:
+      return {kernels::kE4m3WideRun, kernels::kE4m3WideRunBytes};
     case DType::kI8:
     case DType::kU8:
     case DType::kBool:
@@ -48,6 +50,8 @@ std::string_view ToString(DType dtype) {
       return "BF16";
     case DType::kScaledE4M3:
       return "F8_E4M3 with scales";
+    case DType::kWideE4M3:
+      return "F8_E4M3 with scales of 128";
     case DType::kF64:
       return "F64";
     case DType::kI64:

@@ -17,7 +17,9 @@ enum class DType : uint8_t {
   kF32,
   kF16,
   kBF16,
-  kScaledE4M3,  // as kernels::WeightType::kE4m3; of composed matrices alone
+  // As kernels::WeightType::kE4m3 and kE4m3Wide; of composed matrices alone.
+  kScaledE4M3,
+  kWideE4M3,
   kQ8_0,
   kQ4_0,
   kQ4_1,

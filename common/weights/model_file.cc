@@ -286,16 +286,22 @@ uint64_t ModelFile::StoredBytes(std::string_view name) const {
   return bytes;
 }
 
+Status ModelFile::ReadComposedAs(const ComposedTensor& composed,
+                                 const Slice& slice, DType as,
+                                 std::byte* out) const {
+  SLUICE_RETURN_IF_ERROR(Annotate(CheckSlice(composed.info, slice), path()));
+  return Annotate(ReadComposed(*this, composed, slice, as, out), "tensor ",
+                  Quoted(composed.info.name));
+}
+
 template <typename Out>
 Status ModelFile::Read(std::string_view name, const Slice& slice,
                        Out* out) const {
   if (const ComposedTensor* composed = FindComposed(name)) {
-    SLUICE_RETURN_IF_ERROR(Annotate(CheckSlice(composed->info, slice), path()));
     const DType as =
         std::is_same_v<Out, std::byte> ? composed->info.dtype : kSameType<Out>;
-    return Annotate(ReadComposed(*this, *composed, slice, as,
-                                 reinterpret_cast<std::byte*>(out)),
-                    "tensor ", Quoted(name));
+    return ReadComposedAs(*composed, slice, as,
+                          reinterpret_cast<std::byte*>(out));
   }
   const LocatedTensor* tensor = FindLocated(*contents_, name);
   if (tensor == nullptr) {
@@ -345,9 +351,14 @@ Status ModelFile::ReadMatrix(std::string_view name, const Slice& slice,
     return Read(name, slice, reinterpret_cast<float*>(out));
   }
   const TensorInfo* stored = Find(name);
-  if (to.type == WeightType::kE4m3) {
-    SLUICE_CHECK(stored == nullptr || stored->dtype == DType::kScaledE4M3);
-    return Read(name, slice, out);
+  if (IsFp8(to.type)) {
+    const ComposedTensor* composed = FindComposed(name);
+    SLUICE_CHECK(stored == nullptr || composed != nullptr);
+    if (composed == nullptr) return Read(name, slice, out);
+    return ReadComposedAs(
+        *composed, slice,
+        to.type == WeightType::kE4m3 ? DType::kScaledE4M3 : DType::kWideE4M3,
+        out);
   }
   const kernels::BlockFormat format = BlockFormatOf(to.type);
   if (stored != nullptr && BlocksOf(stored->dtype) == format) {

@@ -160,6 +160,8 @@ class ModelFile {
   const ComposedTensor* FindComposed(std::string_view name) const;
   template <typename Out>
   Status Read(std::string_view name, const Slice& slice, Out* out) const;
+  Status ReadComposedAs(const ComposedTensor& composed, const Slice& slice,
+                        DType as, std::byte* out) const;
   // Returns null for a tensor without sums.
   const PieceSums* SumsOf(const LocatedTensor& tensor) const;
 

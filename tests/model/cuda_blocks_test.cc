@@ -1,5 +1,5 @@
-// Models of quantised blocks in fast numerics: close to the same weights in
-// F32, and one hash however requests, ranks and stages are cut.
+// Models of quantised blocks and of FP8 in fast numerics: close to the same
+// weights in F32, and one hash however requests, ranks and stages are cut.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "tests/device/cuda/device_backends.h"
 #include "tests/model/expect_same.h"
 #include "tests/model/pipeline.h"
+#include "tests/model/random_fp8_llama.h"
 #include "tests/model/random_llama.h"
 
 namespace sluice::testing {
@@ -20,7 +21,7 @@ using kernels::BlockFormat;
 
 struct BlockModel {
   const char* name;
-  // Of matrices in turn.
+  // Of matrices in turn; none: FP8 in runs of 128 codes.
   std::vector<BlockFormat> formats;
 };
 
@@ -73,8 +74,13 @@ class CudaBlocksTest : public ::testing::TestWithParam<BlockModel> {};
 TEST_P(CudaBlocksTest, AnswersAreCloseToF32AndOneHashHoweverTheyAreCut) {
   SLUICE_REQUIRE_DEVICE();
   const TempDir dir;
-  const std::string path = dir.Write(
-      "model.gguf", RandomLlama(GetParam().formats, -1, /*layers=*/1).Build());
+  std::string path = dir.path();
+  if (GetParam().formats.empty()) {
+    WriteFp8Llama(dir, kRandomVocab);
+  } else {
+    path = dir.Write("model.gguf",
+                     RandomLlama(GetParam().formats, -1, /*layers=*/1).Build());
+  }
   const auto asks = BlockModelAsks();
   PipelineOptions options = OptionsOf(path, WeightsMode::kAuto);
   options.stage.make_backends =
@@ -116,7 +122,8 @@ INSTANTIATE_TEST_SUITE_P(
         BlockModel{"Q3_K_Q2_K", {BlockFormat::kQ3K, BlockFormat::kQ2K}},
         BlockModel{"Short",
                    {BlockFormat::kQ4_1, BlockFormat::kQ5_0, BlockFormat::kQ5_1,
-                    BlockFormat::kQ8_0, BlockFormat::kQ4_0}}),
+                    BlockFormat::kQ8_0, BlockFormat::kQ4_0}},
+        BlockModel{"Fp8", {}}),
     [](const auto& tested) { return std::string(tested.param.name); });
 
 }  // namespace

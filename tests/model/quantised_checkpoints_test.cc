@@ -17,6 +17,7 @@
 #include "tests/device/apart_backend.h"
 #include "tests/model/expect_same.h"
 #include "tests/model/pipeline.h"
+#include "tests/model/random_fp8_llama.h"
 #include "tests/testing/shared_data.h"
 #include "tests/weights/model_files.h"
 #include "tests/weights/quantised_matrix.h"
@@ -182,6 +183,25 @@ TEST(Fp8CheckpointsTest, StoredAndWidenedHaveTheSameBitsInAnyCut) {
       EXPECT_EQ((*stage)->info().weights_dtype, "f32+fp8");
     }
   }
+}
+
+// The same of runs of 128 codes.
+TEST(Fp8CheckpointsTest, WideRunsHaveTheSameBitsInAnyCut) {
+  const TempDir dir;
+  WriteFp8Llama(dir, /*vocab=*/250);
+  const auto want = CheckpointAnswers(dir.path(), {1, 1, WeightsMode::kF32});
+  const WeightsMode kAuto = WeightsMode::kAuto;
+  for (const CheckpointCut& cut :
+       {CheckpointCut{}, CheckpointCut{1, 2, kAuto, {5, 3}},
+        CheckpointCut{1, 4, kAuto, {7, 4}, Device::kApart}}) {
+    ExpectSame(CheckpointAnswers(dir.path(), cut), want);
+  }
+  StageOptions options;
+  options.model_path = dir.path();
+  options.kv_blocks = 64;
+  const auto stage = Stage::Load(options);
+  ASSERT_TRUE(stage.ok()) << stage.status();
+  EXPECT_EQ((*stage)->info().weights_dtype, "f32+fp8_128");
 }
 
 INSTANTIATE_TEST_SUITE_P(

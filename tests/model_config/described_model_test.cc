@@ -86,7 +86,7 @@ TEST_F(DescribedModelTest, AStoredTypeTakesThePlaceOfTheConfigs) {
   const double outer = 2.0 * 151552 * 4096;
   // FP8 leaves out embedding, head and router.
   EXPECT_NEAR(double(WeightsIn(WeightsMode::kAuto, DType::kScaledE4M3)),
-              (106.85e9 - outer) * 9 / 8 + 2 * outer, 2e8);
+              (106.85e9 - outer) * 33 / 32 + 2 * outer, 2e8);
   // The experts' down has 1,408 columns: Q5_0 where long blocks do not fit.
   const double down = 45.0 * 129 * 4096 * 1408;
   EXPECT_NEAR(double(WeightsIn(WeightsMode::kAuto, DType::kQ4K)),
@@ -99,12 +99,50 @@ TEST_F(DescribedModelTest, AQuantisedConfigHasItsType) {
       Cat("{", kLlama, R"(, "quantization_config": {"quant_method": "fp8"}})"));
   const double outer = 2.0 * 128256 * 8192;
   EXPECT_NEAR(double(WeightsIn(WeightsMode::kAuto)),
-              (70.5537e9 - outer) * 9 / 8 + 2 * outer, 2e7);
+              (70.5537e9 - outer) * 33 / 32 + 2 * outer, 2e7);
   Write("config.json",
         Cat("{", kLlama,
             R"(, "quantization_config": {"quant_method": "sluice"}})"));
   EXPECT_THAT(Message(DescribeModel(folder_).status()),
               HasSubstr("'sluice' does not tell the type of weights"));
+}
+
+// The types of a layer's o_proj, gate and down_proj, of a model of FP8.
+TEST_F(DescribedModelTest, Fp8IsInWideRunsWhereShardsEndAtThose) {
+  struct Shape {
+    int heads, head_dim, intermediate;
+    bool o_is_wide, down_is_wide;
+  };
+  for (const Shape& shape :
+       {Shape{32, 128, 14336, true, true}, Shape{64, 128, 25600, true, false},
+        Shape{40, 64, 8192, false, true}, Shape{14, 64, 4864, false, false},
+        Shape{96, 128, 10944, true, false}}) {
+    Write("config.json",
+          Cat(R"({"model_type": "llama", "hidden_size": 4096,
+  "num_hidden_layers": 1, "num_key_value_heads": 2, "vocab_size": 1000,
+  "rms_norm_eps": 1e-5, "rope_theta": 5e5, "max_position_embeddings": 4096,
+  "tie_word_embeddings": false, "quantization_config": {"quant_method": "fp8"},
+  "num_attention_heads": )",
+              shape.heads, ", \"head_dim\": ", shape.head_dim,
+              ", \"intermediate_size\": ", shape.intermediate, "}"));
+    const auto model = DescribeModel(folder_);
+    ASSERT_TRUE(model.ok()) << model.status();
+    const auto config = ParseModelConfig((*model)->config());
+    ASSERT_TRUE(config.ok()) << config.status();
+    for (const WeightRows& weight :
+         WeightsOf(*config, 0, ExpertStorage::kSeparate)) {
+      if (weight.first().is_f32()) continue;
+      const bool is_wide = weight.place == WeightPlace::kO ? shape.o_is_wide
+                           : weight.place == WeightPlace::kDown
+                               ? shape.down_is_wide
+                               : true;
+      for (const auto type : TypesOf(weight, 0, **model, WeightsMode::kAuto)) {
+        EXPECT_EQ(type, is_wide ? kernels::WeightType::kE4m3Wide
+                                : kernels::WeightType::kE4m3)
+            << weight.first().name << " of " << shape.intermediate;
+      }
+    }
+  }
 }
 
 TEST_F(DescribedModelTest, AnIndexWithoutItsShardsIsAModelToDescribe) {

@@ -1,4 +1,6 @@
 // Matrices that a checkpoint keeps in several tensors.
+//
+// Size: every way to store one is a row of the table.
 
 #include "common/weights/composed_tensor.h"
 
@@ -164,12 +166,24 @@ TEST_P(ComposedTensorTest, BlocksHoldTheSameElements) {
 TEST_P(ComposedTensorTest, CodesWithScalesHoldTheSameElements) {
   ASSERT_NE(model_, nullptr);
   const TensorInfo& info = *model_->Find(kName);
-  if (info.dtype != DType::kScaledE4M3) return;
-  for (const Slice& slice : {Slice::All(info), Slice{5, 13, 0, info.cols()},
-                             Slice{0, info.rows(), 32, 96}}) {
+  const bool is_wide = info.dtype == DType::kWideE4M3;
+  if (info.dtype != DType::kScaledE4M3 && !is_wide) return;
+  using kernels::WeightType;
+  const Slice some_rows = {5, 13, 0, info.cols()};
+  std::vector<std::pair<WeightType, Slice>> reads = {
+      {WeightType::kE4m3, Slice::All(info)},
+      {WeightType::kE4m3, some_rows},
+      {WeightType::kE4m3, {0, info.rows(), 32, 96}}};
+  if (is_wide) {
+    reads.emplace_back(WeightType::kE4m3Wide, Slice::All(info));
+    reads.emplace_back(WeightType::kE4m3Wide, some_rows);
+    reads.emplace_back(WeightType::kE4m3Wide,
+                       Slice{0, info.rows(), info.cols() - 128, info.cols()});
+  }
+  for (const auto& [type, slice] : reads) {
     const int64_t rows = slice.row_end - slice.row_begin;
     const int64_t cols = slice.col_end - slice.col_begin;
-    HostWeight weight(kernels::WeightType::kE4m3, rows + 1, cols);
+    HostWeight weight(type, rows + 1, cols);
     ASSERT_EQ(Message(model_->ReadMatrix(kName, slice, 1, weight)), "");
     std::vector<float> values(static_cast<size_t>(slice.elements()));
     for (int32_t r = 0; r < rows; ++r) {
@@ -208,12 +222,18 @@ INSTANTIATE_TEST_SUITE_P(
         Stored{"PackedOddColumns", Kind::kPacked, 21, 100, 100, 4, true,
                DType::kF32},
         Stored{"Int8", Kind::kInt8, 21, 128, 128, 8, true, DType::kQ8_0},
-        Stored{"F8Channel", Kind::kF8Channel, 21, 128, 128, 8, true,
+        Stored{"F8Channel", Kind::kF8Channel, 21, 384, 384, 8, true,
+               DType::kWideE4M3},
+        Stored{"F8ChannelOfShortRuns", Kind::kF8Channel, 21, 160, 160, 8, true,
+               DType::kScaledE4M3},
+        Stored{"F8ChannelInGroups", Kind::kF8Channel, 21, 256, 64, 8, true,
                DType::kScaledE4M3},
         Stored{"F8ChannelOfNoWholeRuns", Kind::kF8Channel, 21, 120, 120, 8,
                true, DType::kF32},
         Stored{"F8BlocksOfRuns", Kind::kF8Blocks, 140, 160, 32, 8, true,
                DType::kScaledE4M3},
+        Stored{"F8BlocksOfWideRuns", Kind::kF8Blocks, 140, 256, 128, 8, true,
+               DType::kWideE4M3},
         Stored{"F8Blocks", Kind::kF8Blocks, 140, 200, 100, 8, true,
                DType::kF32}),
     [](const auto& tested) { return std::string(tested.param.name); });
