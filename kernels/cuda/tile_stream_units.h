@@ -233,7 +233,8 @@ class UnitStream {
   // Multiplies kStages units and copies as many to their places.
   SLUICE_DEVICE void WholeRound(TileC& sum) {
     // So many in a turn of the loop: more would need more registers.
-    constexpr int kInTurn = 2 * kAtOnce;
+    constexpr int kInTurn =
+        Unit::kGroup > 2 * kAtOnce ? Unit::kGroup : 2 * kAtOnce;
     SLUICE_ROLL
     for (int i = 0; i < kStages; i += kInTurn) {
       SLUICE_UNROLL
