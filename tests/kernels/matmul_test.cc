@@ -59,6 +59,26 @@ TEST_P(MatMulTest, EqualsTheCanonicalDotAtEveryRemainder) {
   }
 }
 
+// So many that a tile's rows are read in runs of an odd number of them.
+TEST_P(MatMulTest, ManyRowsAreTheCanonicalDot) {
+  constexpr int64_t kCols = 40;
+  for (const int64_t rows : {1023, 1024, 1030, 1031}) {
+    const auto x = RandomFloats(1, kCols);
+    const auto values = RandomBf16(2, rows * kCols);
+    const OwnedWeight w(type(), rows, kCols, values);
+    const OwnedMatrix input(1, kCols, x);
+    OwnedMatrix y(1, rows, 3);
+    MatMul(context(), input.view(), w.view(), nullptr, y.view());
+    EXPECT_TRUE(y.MarkIntact());
+    const auto got = y.values();
+    for (int64_t r = 0; r < rows; ++r) {
+      ASSERT_EQ(got[r],
+                CanonicalDot(x.data(), values.data() + r * kCols, kCols))
+          << "row " << r << " of " << rows;
+    }
+  }
+}
+
 TEST_P(MatMulTest, IsCloseToDoubleWithBias) {
   for (int64_t cols : {16, 100, 576, 2048}) {
     const int64_t rows = 37;
