@@ -69,11 +69,26 @@ struct Storage {
   DType matrices = DType::kBF16;
 };
 
-// Returns the type that quantization_config's method makes of matrices.
-// INVALID_ARGUMENT for one that tells none.
+// Returns the type of FP8 whose scales are of so many columns each; 0: not
+// said, of rows or tensors.
+DType Fp8Of(int64_t scale_cols) {
+  return scale_cols % kernels::kE4m3WideRun == 0 ? DType::kWideE4M3
+                                                 : DType::kScaledE4M3;
+}
+
+// Returns the last element of a list of integers; 0 without one.
+int64_t LastOf(const Json* list) {
+  if (list == nullptr || !list->is_array() || list->empty()) return 0;
+  return list->back().is_number_integer() ? list->back().get<int64_t>() : 0;
+}
+
+// Returns the type that quantization_config's method makes of matrices; of FP8
+// that of rows of any length. INVALID_ARGUMENT for one that tells none.
 StatusOr<DType> QuantisedType(const Json& quantisation) {
   const std::string method = FindText(quantisation, "quant_method");
-  if (method == "fp8") return DType::kScaledE4M3;
+  if (method == "fp8") {
+    return Fp8Of(LastOf(FindMember(quantisation, "weight_block_size")));
+  }
   if (method == "mxfp4") return DType::kMxfp4;
   if (method == "gptq" || method == "awq") {
     const int64_t bits = FindInt(quantisation, "bits").value_or(4);
@@ -89,7 +104,11 @@ StatusOr<DType> QuantisedType(const Json& quantisation) {
     for (const Json& group : *groups) {
       const Json* scheme = FindMember(group, "weights");
       if (scheme == nullptr || !scheme->is_object()) continue;
-      if (FindText(*scheme, "type") == "float") return DType::kScaledE4M3;
+      if (FindText(*scheme, "type") == "float") {
+        const int64_t block = LastOf(FindMember(*scheme, "block_structure"));
+        return Fp8Of(std::max(
+            {block, FindInt(*scheme, "group_size").value_or(0), int64_t{0}}));
+      }
       return FindInt(*scheme, "num_bits").value_or(4) == 8 ? DType::kQ8_0
                                                            : DType::kQ4_0;
     }
@@ -107,7 +126,8 @@ StatusOr<Storage> StorageOf(const Json& config, std::optional<DType> stored) {
   storage.matrices = storage.plain;
   const Json* quantisation = FindMember(config, "quantization_config");
   if (stored.has_value()) {
-    storage.matrices = *stored;
+    storage.matrices =
+        *stored == DType::kScaledE4M3 ? DType::kWideE4M3 : *stored;
     const bool plain = *stored <= DType::kBF16;
     if (plain) storage.plain = *stored;
   } else if (quantisation != nullptr && quantisation->is_object()) {
@@ -136,16 +156,15 @@ DType TypeOf(const TensorRow& row, const Storage& storage, int64_t cols) {
   const bool is_outer =
       row.place == WeightPlace::kEmbedding || row.place == WeightPlace::kHead;
   const bool is_expert = row.cut == RankCut::kExperts;
-  const DType type = storage.matrices;
+  DType type = storage.matrices;
   if (row.is_f32()) return storage.plain;
-  if (is_outer && type == DType::kScaledE4M3) return storage.plain;
+  const bool is_fp8 = type == DType::kScaledE4M3 || type == DType::kWideE4M3;
+  if (is_outer && is_fp8) return storage.plain;
   if (!is_expert && type == DType::kMxfp4) return storage.plain;
   const auto whole = [cols](DType of) {
     return cols % weights::BlockSizeOf(of).elements == 0;
   };
-  if (type == DType::kScaledE4M3 && whole(DType::kWideE4M3)) {
-    return DType::kWideE4M3;
-  }
+  if (is_fp8 && !whole(type)) type = DType::kScaledE4M3;
   if (whole(type)) return type;
   const DType other = ShortBlocksFor(type);
   return type >= DType::kQ2K && whole(other) ? other : DType::kBF16;

@@ -98,14 +98,19 @@ int64_t HeadShards::HeadAt(int64_t shard) const {
 }
 
 int64_t ShardUnitOf(const LayerConfig& layer, char letter) {
-  const LayerShare share =
-      ShareOf(layer, {&FormatOf(kernels::WeightType::kE4m3)}, 1, 0);
-  const RowShards& shards = letter == 'Q'   ? share.attention
-                            : letter == 'F' ? share.mlp
-                                            : share.shared_mlp;
+  using kernels::WeightType;
   int64_t unit = 0;
-  for (const int32_t bound : shards.bounds) {
-    unit = std::gcd<int64_t>(unit, bound);
+  // How many shards there are is the attention output's to say, which may be
+  // in FP8 or not.
+  for (const WeightType o : {WeightType::kE4m3, WeightType::kF32}) {
+    if (letter == 'Q' && o != WeightType::kE4m3) continue;
+    const LayerShare share = ShareOf(layer, {&FormatOf(o)}, 1, 0);
+    const RowShards& shards = letter == 'Q'   ? share.attention
+                              : letter == 'F' ? share.mlp
+                                              : share.shared_mlp;
+    for (const int32_t bound : shards.bounds) {
+      unit = std::gcd<int64_t>(unit, bound);
+    }
   }
   return unit;
 }

@@ -47,7 +47,8 @@ struct HeadShards {
   int64_t HeadAt(int64_t shard) const;
 };
 // Returns a number of columns of which, in a layer of FP8, the ends of all
-// shards of a dimension (Q, F or S of tensor_table.h) are multiples.
+// shards of a dimension (Q, F or S of tensor_table.h) are multiples, whether
+// its attention output is in FP8 or not.
 int64_t ShardUnitOf(const LayerConfig& layer, char letter);
 // Returns the most ranks that every layer can be cut into. `formats` is per
 // layer; empty: all F32.

@@ -165,6 +165,10 @@ double ElementSeconds(const MachineRates& rates, WeightType type, double rows,
   const auto found = std::find_if(
       rates.products.begin(), rates.products.end(),
       [type](const measure::ProductRate& one) { return one.type == type; });
+  // Of machines that were measured before there were long runs.
+  if (found == rates.products.end() && type == WeightType::kE4m3Wide) {
+    return ElementSeconds(rates, WeightType::kE4m3, rows, cached);
+  }
   if (found == rates.products.end()) {
     const WeightFormat& format = FormatOf(type);
     const double bytes = static_cast<double>(format.block_bytes) /

@@ -26,6 +26,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr char kPackedMagic[] = "sluice packed 2\n";
+constexpr char kOlderMagic[] = "sluice packed 1\n";
 constexpr uint64_t kAlignment = 4096;            // of parts
 constexpr int64_t kMostSide = int64_t{1} << 31;  // rows or columns
 
@@ -150,6 +151,9 @@ struct Head {
 StatusOr<std::string> ReadHead(const RandomAccessFile& file) {
   Prologue prologue;
   SLUICE_RETURN_IF_ERROR(file.ReadAt(0, sizeof(prologue), &prologue));
+  if (std::memcmp(prologue.magic, kOlderMagic, sizeof(prologue.magic)) == 0) {
+    return FailedPrecondition(file.path(), ": is of an older version");
+  }
   if (std::memcmp(prologue.magic, kPackedMagic, sizeof(prologue.magic)) != 0) {
     return DataLoss(file.path(),
                     ": is no file of packed weights, or of another version");

@@ -173,6 +173,7 @@ struct RunChain {
                                     int32_t end, TileC (&sums)[kOctets],
                                     const X& x) {
     constexpr int kRuns = kDeep / 2;
+    static_assert(kLayout.runs == 1 || kLayout.runs % kRuns == 0);
     for (; k + kRuns * kRunCols <= end; k += kRuns * kRunCols) {
       Runs<kRuns>(block, at, k, end, sums, x);
       at = Next(at, k, kRuns);

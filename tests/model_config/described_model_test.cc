@@ -100,6 +100,25 @@ TEST_F(DescribedModelTest, AQuantisedConfigHasItsType) {
   const double outer = 2.0 * 128256 * 8192;
   EXPECT_NEAR(double(WeightsIn(WeightsMode::kAuto)),
               (70.5537e9 - outer) * 33 / 32 + 2 * outer, 2e7);
+  // Scales of 64 columns are not those of a run of 128.
+  const std::pair<const char*, double> blocks[] = {
+      {R"("fp8", "weight_block_size": [128, 128])", 33.0 / 32},
+      {R"("fp8", "weight_block_size": [64, 64])", 9.0 / 8},
+      {R"("compressed-tensors", "config_groups": {"group_0": {"weights":
+          {"type": "float", "num_bits": 8, "group_size": null}}})",
+       33.0 / 32},
+      {R"("compressed-tensors", "config_groups": {"group_0": {"weights":
+          {"type": "float", "num_bits": 8, "group_size": 64}}})",
+       9.0 / 8},
+  };
+  for (const auto& [config, bytes] : blocks) {
+    Write("config.json",
+          Cat("{", kLlama, R"(, "quantization_config": {"quant_method": )",
+              config, "}}"));
+    EXPECT_NEAR(double(WeightsIn(WeightsMode::kAuto)),
+                (70.5537e9 - outer) * bytes + 2 * outer, 2e7)
+        << config;
+  }
   Write("config.json",
         Cat("{", kLlama,
             R"(, "quantization_config": {"quant_method": "sluice"}})"));

@@ -143,41 +143,48 @@ WeightFormat Blocks(int32_t elements) {
           "exact"};
 }
 
-// FP8 is in wide runs where that moves no shard's end, for any number of ranks.
+void ExpectTheSameShards(const ModelConfig& config,
+                         const std::vector<ColumnFormats>& formats,
+                         const std::vector<ColumnFormats>& others) {
+  const int32_t most = MostRanks(config, formats);
+  ASSERT_EQ(most, MostRanks(config, others));
+  for (int32_t ranks = 1; ranks <= most; ++ranks) {
+    for (int32_t r = 0; r < ranks; ++r) {
+      const auto plan = PlanRank(config, ranks, r, {}, formats);
+      const auto want = PlanRank(config, ranks, r, {}, others);
+      ASSERT_TRUE(plan.ok() && want.ok());
+      const LayerShare& share = plan->layers[0];
+      const LayerShare& wanted = want->layers[0];
+      ASSERT_EQ(share.attention.col_begin, wanted.attention.col_begin);
+      ASSERT_EQ(share.attention.bounds, wanted.attention.bounds);
+      ASSERT_EQ(share.mlp.col_begin, wanted.mlp.col_begin);
+      ASSERT_EQ(share.mlp.bounds, wanted.mlp.bounds);
+      ASSERT_EQ(share.shared_mlp.bounds, wanted.shared_mlp.bounds);
+    }
+  }
+}
+
+// FP8 is in wide runs where that moves no shard's end, for any number of ranks,
+// also beside an attention output that is not in FP8.
 TEST(RankPlanTest, WideRunsOfFp8HaveTheShardsOfShortOnes) {
   const WeightFormat* const narrow = &FormatOf(kernels::WeightType::kE4m3);
   const WeightFormat* const wide = &FormatOf(kernels::WeightType::kE4m3Wide);
-  const auto is_whole = [](int64_t unit) { return unit % 128 == 0; };
+  const WeightFormat* const plain = &FormatOf(kernels::WeightType::kBf16);
   int32_t whole = 0;
-  for (const int64_t head_dim : {32, 64, 96, 128, 192, 256}) {
+  for (const int64_t head_dim : {32, 48, 64, 80, 96, 128, 192, 256}) {
     for (const int32_t heads : {1, 2, 6, 8, 9, 12, 16, 28, 32, 40, 64, 96}) {
-      for (const int32_t mlp : {96, 128, 1024, 1408, 8192, 14336, 25600}) {
+      for (const int32_t mlp :
+           {96, 128, 1024, 1408, 5120, 8192, 14336, 25600}) {
         ModelConfig config = Shape(heads, 1, mlp);
         config.layers[0].attention.head_dim = head_dim;
         config.layers[0].moe.shared_intermediate_size = mlp;
-        const LayerConfig& layer = config.layers[0];
         const auto of = [&](char letter) {
-          return is_whole(ShardUnitOf(layer, letter)) ? wide : narrow;
+          const int64_t unit = ShardUnitOf(config.layers[0], letter);
+          return unit % kernels::kE4m3WideRun == 0 ? wide : narrow;
         };
-        const std::vector<ColumnFormats> chosen = {{of('Q'), of('F'), of('S')}};
-        const std::vector<ColumnFormats> short_ones = {{narrow}};
-        if (chosen[0].o == wide && chosen[0].down == wide) ++whole;
-        const int32_t most = MostRanks(config, chosen);
-        ASSERT_EQ(most, MostRanks(config, short_ones));
-        for (int32_t ranks = 1; ranks <= most; ++ranks) {
-          for (int32_t r = 0; r < ranks; ++r) {
-            const auto plan = PlanRank(config, ranks, r, {}, chosen);
-            const auto want = PlanRank(config, ranks, r, {}, short_ones);
-            ASSERT_TRUE(plan.ok() && want.ok());
-            const LayerShare& share = plan->layers[0];
-            const LayerShare& wanted = want->layers[0];
-            ASSERT_EQ(share.attention.col_begin, wanted.attention.col_begin);
-            ASSERT_EQ(share.attention.bounds, wanted.attention.bounds);
-            ASSERT_EQ(share.mlp.col_begin, wanted.mlp.col_begin);
-            ASSERT_EQ(share.mlp.bounds, wanted.mlp.bounds);
-            ASSERT_EQ(share.shared_mlp.bounds, wanted.shared_mlp.bounds);
-          }
-        }
+        if (of('Q') == wide && of('F') == wide) ++whole;
+        ExpectTheSameShards(config, {{of('Q'), of('F'), of('S')}}, {{narrow}});
+        ExpectTheSameShards(config, {{plain, of('F'), of('S')}}, {{plain}});
       }
     }
   }

@@ -111,6 +111,14 @@ TEST_P(PackedFileTest, OfAnotherKeyIsRefused) {
   }
 }
 
+TEST_P(PackedFileTest, OfAnOlderVersionIsStale) {
+  ASSERT_TRUE(Write().ok());
+  std::string older = ReadFileOrDie(path());
+  older[sizeof("sluice packed ") - 1] = '1';
+  Replace(older);
+  EXPECT_EQ(OpenStatus().code(), StatusCode::kFailedPrecondition);
+}
+
 TEST_P(PackedFileTest, CutShortAnywhereIsDataLoss) {
   ASSERT_TRUE(Write().ok());
   const std::string whole = ReadFileOrDie(path());
