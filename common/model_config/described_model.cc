@@ -83,7 +83,8 @@ int64_t LastOf(const Json* list) {
 }
 
 // Returns the type that quantization_config's method makes of matrices; of FP8
-// that of rows of any length. INVALID_ARGUMENT for one that tells none.
+// the type by its scales, whatever the length of a row. INVALID_ARGUMENT for a
+// method that tells no type.
 StatusOr<DType> QuantisedType(const Json& quantisation) {
   const std::string method = FindText(quantisation, "quant_method");
   if (method == "fp8") {

@@ -113,9 +113,9 @@ std::vector<Dimension> DimensionsOf(const TensorRow& row,
 
 // What the rows of a weight are computed with, by its tensors: F32 where the
 // table says so, else what `mode` makes of the types in which `model` has them.
-// An expert's gate and up that differ become F32. FP8 is in wide runs where its
-// shards end at those of runs of 32 just so: cuts, and with them sums, are
-// those of runs of 32.
+// An expert's gate and up that differ become F32. FP8 has runs of 128 columns
+// where the shards of runs of 32 end at whole ones, too: long runs change no
+// cut, and so no sum.
 std::vector<kernels::WeightType> TypesOf(const WeightRows& weight,
                                          int32_t layer,
                                          const weights::ModelFile& model,

@@ -12,8 +12,8 @@
 namespace sluice::kernels::cuda {
 namespace {
 
-// As few whole blocks as `cols` has leaves, and twice as many units of runs;
-// those of 32 columns are as they are.
+// Returns fewer columns for long units: as many whole blocks as `cols` has
+// leaves, and twice as many units of runs. Units of 32 columns keep `cols`.
 int64_t GemmCols(WeightType type, int64_t cols) {
   const int64_t unit = CutColumns(type);
   if (unit == kRunCols) return cols;
