@@ -107,9 +107,10 @@ def main(verb, run_dir):
         skip(reason)
     if (pathlib.Path(run_dir) / "cluster.json").exists():
         _down(run_dir)  # left over by a run that was killed
+    # One thread: beside other tests a second one waits more than it computes.
     command = [harness.ROOT / "deploy/local/up", "--model", model, "--port",
                "0", "--run-dir", run_dir, "--detach", "--packed", "off",
-               *_names(model)]
+               "--threads", "1", *_names(model)]
     sys.exit(subprocess.run([str(word) for word in command],
                             stdin=subprocess.DEVNULL, timeout=900,
                             check=False).returncode)

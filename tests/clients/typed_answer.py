@@ -6,12 +6,15 @@ import typing
 
 import pydantic
 
+import harness
+
 QUESTION = ("Lily is six years old and has a dog and a cat. "
             "Tell me of her.")
 MESSAGES = [{"role": "user", "content": QUESTION}]
 MAX_TOKENS = 600  # more than the longest Person
 HOT = 1.2         # a temperature at which the model alone writes no JSON
-SEEDS = range(4)
+# Each is an answer of every kind and mode.
+SEEDS = range(4 if harness.LONG else 2)
 
 
 class Pet(pydantic.BaseModel):
