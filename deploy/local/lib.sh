@@ -100,6 +100,42 @@ install_packages() {
       --no-install-recommends "$@" >&2
 }
 
+# install_for_tests NAME...: these, and what tests are skipped without, by one
+# call, whose fixed costs are most of a call's. Where that fails, each group has
+# its own: what cannot be had keeps nothing else away.
+install_for_tests() {
+  local optional=("${SLUICE_BROWSER_PACKAGES[@]}" "${SLUICE_AARCH64_PACKAGES[@]}")
+  local services= others
+  # Only where packages start no services, as in images of containers.
+  if [[ -x /usr/sbin/policy-rc.d ]]; then
+    services=1
+    optional+=("${SLUICE_SLURM_PACKAGES[@]}" "${SLUICE_SSH_PACKAGES[@]}")
+  fi
+  mapfile -t others < <(missing_packages "${optional[@]}")
+  others=("$@" "${others[@]}")
+  [[ ${#others[@]} -gt 0 ]] || return 0
+  if install_packages "${others[@]}"; then return; fi
+  [[ $# -eq 0 ]] || install_packages "$@" || return 1
+  install_optional "no Chromium: the test of the gateway's page is skipped" \
+    "${SLUICE_BROWSER_PACKAGES[@]}"
+  install_optional \
+    "no cross compiler or no qemu: NEON's kernels are not tested" \
+    "${SLUICE_AARCH64_PACKAGES[@]}"
+  [[ -n $services ]] || return 0
+  install_optional "no Slurm: the tests of deploy/slurm are skipped" \
+    "${SLUICE_SLURM_PACKAGES[@]}"
+  install_optional "no sshd: the test of up --hosts is skipped" \
+    "${SLUICE_SSH_PACKAGES[@]}"
+}
+
+# install_optional LOSS NAME...: says LOSS where they cannot be installed.
+install_optional() {
+  local loss=$1 missing
+  shift
+  mapfile -t missing < <(missing_packages "$@")
+  [[ ${#missing[@]} -eq 0 ]] || install_packages "${missing[@]}" || say "$loss"
+}
+
 # sluice_setup [tests]: installs what is missing, and only that.
 sluice_setup() {
   local wanted=("${SLUICE_BUILD_PACKAGES[@]}") missing
@@ -114,25 +150,10 @@ sluice_setup() {
     say "no cargo >= $SLUICE_CARGO_MINIMUM found: taking Debian's cargo-web"
     missing+=(cargo-web rustc-web)
   fi
-  if [[ ${#missing[@]} -gt 0 ]]; then
-    install_packages "${missing[@]}" || return 1
-  fi
   if [[ ${1:-} == tests ]]; then
-    mapfile -t missing < <(missing_packages "${SLUICE_BROWSER_PACKAGES[@]}")
-    [[ ${#missing[@]} -eq 0 ]] || install_packages "${missing[@]}" ||
-      say "no Chromium: the test of the gateway's page is skipped"
-    mapfile -t missing < <(missing_packages "${SLUICE_AARCH64_PACKAGES[@]}")
-    [[ ${#missing[@]} -eq 0 ]] || install_packages "${missing[@]}" ||
-      say "no cross compiler or no qemu: NEON's kernels are not tested"
-    # Only where packages start no services, as in images of containers.
-    if [[ -x /usr/sbin/policy-rc.d ]]; then
-      mapfile -t missing < <(missing_packages "${SLUICE_SLURM_PACKAGES[@]}")
-      [[ ${#missing[@]} -eq 0 ]] || install_packages "${missing[@]}" ||
-        say "no Slurm: the tests of deploy/slurm are skipped"
-      mapfile -t missing < <(missing_packages "${SLUICE_SSH_PACKAGES[@]}")
-      [[ ${#missing[@]} -eq 0 ]] || install_packages "${missing[@]}" ||
-        say "no sshd: the test of up --hosts is skipped"
-    fi
+    install_for_tests "${missing[@]}" || return 1
+  elif [[ ${#missing[@]} -gt 0 ]]; then
+    install_packages "${missing[@]}" || return 1
   fi
   find_cargo
 }
