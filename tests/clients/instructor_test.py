@@ -60,7 +60,7 @@ class InstructorTest(unittest.TestCase):
     # this size does not follow: what the server can promise is an object.
     def test_json_mode_gives_an_object(self):
         given = 0
-        for seed in SEEDS:
+        for seed in range(4):
             try:
                 answer = self.client(Mode.JSON).create(
                     **self.options(seed=seed, response_model=AnyObject))

@@ -13,7 +13,7 @@ QUESTION = ("Lily is six years old and has a dog and a cat. "
 MESSAGES = [{"role": "user", "content": QUESTION}]
 MAX_TOKENS = 600  # more than the longest Person
 HOT = 1.2         # a temperature at which the model alone writes no JSON
-# Each is an answer of every kind and mode.
+# Every test asks once per seed and mode.
 SEEDS = range(4 if harness.LONG else 2)
 
 

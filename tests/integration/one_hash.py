@@ -4,8 +4,8 @@ however the work is cut over real processes.
 usage: one_hash.py stories|smollm2 [--rows N] [--weights f32|bf16|auto]
 
 Every pair of settings of any two axes occurs in some row (pairwise covering);
---rows takes the first N of them, but all in the long mode. With --weights auto
-the weights stay as they are stored.
+--rows takes the first N of them (0: it is skipped), but all in the long mode.
+With --weights auto the weights stay as they are stored.
 Counters of the gateways show that what the rows ask for did happen.
 """
 

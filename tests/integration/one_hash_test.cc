@@ -124,8 +124,9 @@ std::vector<Cut> CoveringCuts() {
   }
 }
 
-// The cuts into so many stages: all of them in the long mode, else those of a
-// set that covers every combination of three values.
+// The cuts whose number of stages is the parameter: all of them in the long
+// mode, else those of one set, over all numbers of stages, that has every
+// combination of three values.
 class OneHashTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(OneHashTest, EveryCutGivesTheSameBitsOverGrpc) {

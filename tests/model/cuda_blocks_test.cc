@@ -23,8 +23,8 @@ struct BlockModel {
   const char* name;
   // Of matrices in turn; none: FP8 in runs of 128 codes.
   std::vector<BlockFormat> formats;
-  // Of FP8: with heads of 80 elements o_proj has 16 bits a weight, and ends its
-  // shards where down_proj cannot.
+  // Of the FP8 model. Where it is not 128, o_proj is not FP8, and its shards
+  // end where those of down_proj cannot.
   int64_t head_dim = 128;
 };
 

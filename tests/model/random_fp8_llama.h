@@ -17,8 +17,8 @@ namespace sluice::testing {
 // Writes the folder of a llama of one layer whose matrices are FP8 with a scale
 // per block of 128 rows and columns; the shards of down_proj end at such
 // blocks, and those of o_proj, too, if its heads have `head_dim` = 128
-// elements. With heads of another length (a multiple of 16) o_proj is not FP8.
-// A row of FP8 weights has about the length 1.
+// elements. With heads of another length (a multiple of 16) o_proj is F32, of
+// values that BF16 has. A row of FP8 weights has about the length 1.
 inline void WriteFp8Llama(const TempDir& dir, int64_t vocab,
                           int64_t head_dim = 128) {
   constexpr int64_t kHidden = 256;
