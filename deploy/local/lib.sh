@@ -105,7 +105,7 @@ install_packages() {
 # its own: what cannot be had keeps nothing else away.
 install_for_tests() {
   local optional=("${SLUICE_BROWSER_PACKAGES[@]}" "${SLUICE_AARCH64_PACKAGES[@]}")
-  local services= others
+  local services= others missing
   # Only where packages start no services, as in images of containers.
   if [[ -x /usr/sbin/policy-rc.d ]]; then
     services=1
@@ -115,7 +115,9 @@ install_for_tests() {
   others=("$@" "${others[@]}")
   [[ ${#others[@]} -gt 0 ]] || return 0
   if install_packages "${others[@]}"; then return; fi
-  [[ $# -eq 0 ]] || install_packages "$@" || return 1
+  # The call may have installed them, and have failed at another.
+  mapfile -t missing < <(missing_packages "$@")
+  [[ ${#missing[@]} -eq 0 ]] || install_packages "${missing[@]}" || return 1
   install_optional "no Chromium: the test of the gateway's page is skipped" \
     "${SLUICE_BROWSER_PACKAGES[@]}"
   install_optional \
