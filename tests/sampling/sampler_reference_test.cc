@@ -11,6 +11,7 @@
 
 #include "common/sampling/philox.h"
 #include "common/sampling/sampler.h"
+#include "tests/testing/representative.h"
 
 namespace sluice {
 namespace {
@@ -221,6 +222,9 @@ double GroupedChiSquare(const std::vector<double>& cdf,
 }
 
 TEST(SamplerReferenceTest, DrawsOfALargeVocabularyFollowItsDistribution) {
+  if (testing::OnlyQuick()) {
+    GTEST_SKIP() << "80,000 draws: under sanitizers in the long mode alone";
+  }
   constexpr int kGroups = 32;
   constexpr int kTokens = 20000;
   constexpr double kLimit = 61.1;  // 99.9 %, 31 degrees
