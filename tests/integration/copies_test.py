@@ -147,8 +147,13 @@ class CopiesTest(unittest.TestCase):
                              "many tokens")
             gateway.send_signal(signal.SIGSTOP)
             self.assertTrue(streams.alive())
+            loads = self.logged("loaded ")
             self.cluster.kill("stage")
             self.cluster.restart("stage")
+            # The other stage waits for its gateway no longer than a copy that
+            # comes too early would wait for its answer.
+            harness.wait_for(lambda: self.logged("loaded ") > loads, 30,
+                             "the stage has loaded again")
             copy = self.say_until_assigned(stage, link.said_to_control())
             gateway.send_signal(signal.SIGCONT)
             self.expect_same(streams)
@@ -159,10 +164,13 @@ class CopiesTest(unittest.TestCase):
     def generated(self):
         return api.metrics(self.cluster.url)["vllm:generation_tokens_total"]
 
-    def epochs(self):
-        """How many the first stage has taken, by its log."""
+    def logged(self, pattern):
+        """How often the first stage's log has it."""
         log = pathlib.Path(self.cluster.process("stage")["log"])
-        return len(re.findall(r"epoch \S+ assigned", log.read_text()))
+        return len(re.findall(pattern, log.read_text()))
+
+    def epochs(self):
+        return self.logged(r"epoch \S+ assigned")
 
     def say_until_assigned(self, stage, said):
         """A connection by which the stage takes what was said for its
