@@ -200,7 +200,7 @@ TEST(ResumeTest, AnotherGatewayGivesTheRestOfAnyCutStream) {
   const Told want = Join(whole->chunks);
   EXPECT_THAT(want.texts, HasSubstr("finish=tool_calls;"));
   EXPECT_GT(want.events, 30);
-  const size_t step = sluice::testing::OnlyRepresentative() ? 13 : 3;
+  const size_t step = sluice::testing::OnlyRepresentative() ? 29 : 3;
   for (size_t cut = 1; cut < whole->chunks.size();
        cut += cut + step + 1 < whole->chunks.size() ? step : 1) {
     Gateway second;  // with other sizes of events
