@@ -187,7 +187,9 @@ void ExpectRefusedByHosts(const Victim& victim,
 }
 
 void ExpectEveryFlipRefused(Victim& victim) {
+  static int number = 0;  // over all models, which share most names
   for (const weights::TensorInfo& info : OneOfEachKind(victim)) {
+    if (OnlyQuick() && number++ % 3 != 0) continue;
     victim.Flip(info);
     ExpectRefusedWhereRead(victim, info);
     if (info.name.find(".experts.") != std::string::npos) {
