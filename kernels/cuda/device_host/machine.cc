@@ -32,11 +32,31 @@ struct Machine::Thread {
   State state = State::kReady;
   int line = 0;
   std::unique_ptr<std::byte[]> stack{new std::byte[kStackBytes]};
-  boost::context::fiber fiber;   // the thread, while it does not run
-  boost::context::fiber caller;  // the machine, while it runs
+  boost::context::fiber fiber;  // the thread, while it does not run
 };
 
-Machine::Machine(Schedule schedule) : schedule_(schedule) {}
+// Threads of a warp that become ready together go on one behind the other, and
+// the last of them gives way to the machine: half the switches that a return to
+// the machine behind each would take.
+struct Machine::Fibres {
+  // Gives way from `own` to `next`, or to the machine, and comes back when
+  // another gives way to `own`.
+  void Switch(boost::context::fiber* own, Thread* next) {
+    left = own;
+    Keep(Of(next).resume());
+  }
+  boost::context::fiber&& Of(Thread* next) {
+    return std::move(next != nullptr ? next->fiber : machine);
+  }
+  // What gave way, where it is to be found.
+  void Keep(boost::context::fiber&& other) { *left = std::move(other); }
+
+  boost::context::fiber machine;          // while a thread runs
+  boost::context::fiber* left = nullptr;  // of what gave way last
+};
+
+Machine::Machine(Schedule schedule)
+    : schedule_(schedule), fibres_(std::make_unique<Fibres>()) {}
 Machine::~Machine() = default;
 
 void MachineWork::Enqueue(std::function<void()> work) {
@@ -138,14 +158,16 @@ void Machine::BeginBlock(int64_t block) {
   for (int t = 0; t < threads_; ++t) {
     Thread& thread = *pool_[t];
     thread.state = State::kReady;
-    thread.fiber = boost::context::fiber(
-        std::allocator_arg, KeptStack{thread.stack.get()},
-        [&thread, &body = body_, t](boost::context::fiber&& caller) {
-          thread.caller = std::move(caller);
-          body(t);
-          thread.state = State::kDone;
-          return std::move(thread.caller);
-        });
+    thread.fiber =
+        boost::context::fiber(std::allocator_arg, KeptStack{thread.stack.get()},
+                              [this, t](boost::context::fiber&& other) {
+                                fibres_->Keep(std::move(other));
+                                body_(t);
+                                pool_[t]->state = State::kDone;
+                                --alive_;
+                                fibres_->left = &pool_[t]->fiber;
+                                return fibres_->Of(NextOf(t));
+                              });
   }
 }
 
@@ -176,21 +198,29 @@ void Machine::RunReady() {
 }
 
 void Machine::RunWarp(int first) {
-  for (int i = 0; i < kWarpLanes; ++i) {
-    Thread& thread =
-        *pool_[first +
-               (schedule_ == Schedule::kForward ? i : kWarpLanes - 1 - i)];
-    if (thread.state != State::kReady) continue;
-    thread.fiber = std::move(thread.fiber).resume();
-    if (thread.state == State::kDone) --alive_;
+  const int lane =
+      schedule_ == Schedule::kForward ? first : first + kWarpLanes - 1;
+  Thread* thread = pool_[lane].get();
+  if (thread->state != State::kReady) thread = NextOf(lane);
+  if (thread != nullptr) fibres_->Switch(&fibres_->machine, thread);
+}
+
+Machine::Thread* Machine::NextOf(int thread) const {
+  const bool is_forward = schedule_ == Schedule::kForward;
+  const int first = thread / kWarpLanes * kWarpLanes;
+  const int end = is_forward ? first + kWarpLanes : first - 1;
+  const int step = is_forward ? 1 : -1;
+  for (int t = thread + step; t != end; t += step) {
+    if (pool_[t]->state == State::kReady) return pool_[t].get();
   }
+  return nullptr;
 }
 
 void Machine::Wait(int thread, State state, int line) {
   Thread& own = *pool_[thread];
   own.state = state;
   own.line = line;
-  own.caller = std::move(own.caller).resume();
+  fibres_->Switch(&own.fiber, NextOf(thread));
 }
 
 void Machine::WaitForInputs(int thread) {

@@ -113,6 +113,7 @@ class Machine : public MachineWork, public MachineMemory {
 
  private:
   struct Thread;
+  struct Fibres;
   enum class State : uint8_t {
     kReady,
     kAtInputs,
@@ -138,9 +139,12 @@ class Machine : public MachineWork, public MachineMemory {
   void Release();
   void OpenAll();
   void Wait(int thread, State state, int line);
+  // The next thread of the warp that is ready; null: none.
+  Thread* NextOf(int thread) const;
 
   const Schedule schedule_;
   DeviceLimits limits_ = {227 * 1024, 2, true};
+  std::unique_ptr<Fibres> fibres_;
   std::vector<std::unique_ptr<Thread>> pool_;
   std::vector<std::string> faults_;
   Body body_;

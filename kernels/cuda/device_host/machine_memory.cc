@@ -68,11 +68,10 @@ SharedArray MachineMemory::Allocate(int thread, int index, size_t size,
   return array;
 }
 
-bool MachineMemory::IsInside(int thread, const SharedArray& array, int64_t i) {
-  if (i >= 0 && i < array.count) return true;
+void MachineMemory::FaultOutside(int thread, const SharedArray& array,
+                                 int64_t i) {
   Fault(thread, "leaves a shared array of " + std::to_string(array.count) +
                     ": index " + std::to_string(i));
-  return false;
 }
 
 // Whether what another thread did in these epochs is before what `thread` does
@@ -82,6 +81,21 @@ bool MachineMemory::Ordered(int other_warp, int thread, int32_t epoch,
   if (epoch != epoch_) return true;
   const int warp = thread / kWarpLanes;
   return other_warp == warp && warp_epoch != warp_epochs_[warp];
+}
+
+// Whether other threads add to the place between the same barriers of the
+// block: atomic operations are of no warp.
+bool MachineMemory::IsAddedTo(int thread, const Cell& cell, int64_t i) {
+  if (cell.adder == kNone || cell.adder == thread || cell.add_epoch != epoch_) {
+    return false;
+  }
+  FaultAddedTo(thread, i);
+  return true;
+}
+
+void MachineMemory::FaultAddedTo(int thread, int64_t i) {
+  Fault(thread, "reads or writes without a barrier what others add to: index " +
+                    std::to_string(i));
 }
 
 std::byte* MachineMemory::Read(int thread, const SharedArray& array, int64_t i,
@@ -163,17 +177,6 @@ bool MachineMemory::IsRace(const Cell& cell, int thread) const {
          (cell.reader != kNone && cell.reader != thread &&
           !Ordered(cell.reader_warp, thread, cell.read_epoch,
                    cell.read_warp_epoch));
-}
-
-// Whether other threads add to the place between the same barriers of the
-// block: atomic operations are of no warp.
-bool MachineMemory::IsAddedTo(int thread, const Cell& cell, int64_t i) {
-  if (cell.adder == kNone || cell.adder == thread || cell.add_epoch != epoch_) {
-    return false;
-  }
-  Fault(thread, "reads or writes without a barrier what others add to: index " +
-                    std::to_string(i));
-  return true;
 }
 
 void MachineMemory::Take(int thread, const SharedArray& array, int64_t i) {

@@ -58,9 +58,15 @@ class MachineMemory {
 
   bool Ordered(int other_warp, int thread, int32_t epoch,
                int32_t warp_epoch) const;
-  bool IsInside(int thread, const SharedArray& array, int64_t i);
+  bool IsInside(int thread, const SharedArray& array, int64_t i) {
+    if (i >= 0 && i < array.count) return true;
+    FaultOutside(thread, array, i);
+    return false;
+  }
+  void FaultOutside(int thread, const SharedArray& array, int64_t i);
   bool IsRace(const Cell& cell, int thread) const;
   bool IsAddedTo(int thread, const Cell& cell, int64_t i);
+  void FaultAddedTo(int thread, int64_t i);
 
   int32_t epoch_ = 0;                 // barriers of the block so far
   std::vector<int32_t> warp_epochs_;  // of each warp
