@@ -45,14 +45,15 @@ struct Machine::Fibres {
     left = own;
     Keep(Of(next).resume());
   }
+  // The fibre of `next`, or the machine's where it is null, to be resumed.
   boost::context::fiber&& Of(Thread* next) {
     return std::move(next != nullptr ? next->fiber : machine);
   }
-  // What gave way, where it is to be found.
+  // Stores `other`, which has given way, in its owner's place.
   void Keep(boost::context::fiber&& other) { *left = std::move(other); }
 
   boost::context::fiber machine;          // while a thread runs
-  boost::context::fiber* left = nullptr;  // of what gave way last
+  boost::context::fiber* left = nullptr;  // where Keep stores what gave way
 };
 
 Machine::Machine(Schedule schedule)

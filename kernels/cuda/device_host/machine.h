@@ -144,8 +144,6 @@ class Machine : public MachineWork, public MachineMemory {
 
   const Schedule schedule_;
   DeviceLimits limits_ = {227 * 1024, 2, true};
-  std::unique_ptr<Fibres> fibres_;
-  std::vector<std::unique_ptr<Thread>> pool_;
   std::vector<std::string> faults_;
   Body body_;
   int64_t early_block_ = kNoBlock;  // of the launch, that begins early
@@ -159,6 +157,9 @@ class Machine : public MachineWork, public MachineMemory {
   MachineGates gates_;
   std::vector<uint64_t> words_[2];
   std::vector<TileWords> tiles_[2];
+  std::unique_ptr<Fibres> fibres_;
+  // Destroyed first: unwinds what has not ended.
+  std::vector<std::unique_ptr<Thread>> pool_;
 };
 
 }  // namespace sluice::kernels::cuda
