@@ -150,8 +150,8 @@ class CopiesTest(unittest.TestCase):
             loads = self.logged("loaded ")
             self.cluster.kill("stage")
             self.cluster.restart("stage")
-            # The other stage waits for its gateway no longer than a copy that
-            # comes too early would wait for its answer.
+            # A copy that is sent before the stage has loaded waits 10 s for an
+            # answer: by then the other stage has let go of its gateway.
             harness.wait_for(lambda: self.logged("loaded ") > loads, 30,
                              "the stage has loaded again")
             copy = self.say_until_assigned(stage, link.said_to_control())
@@ -165,7 +165,7 @@ class CopiesTest(unittest.TestCase):
         return api.metrics(self.cluster.url)["vllm:generation_tokens_total"]
 
     def logged(self, pattern):
-        """How often the first stage's log has it."""
+        """How often `pattern` is in the first stage's log."""
         log = pathlib.Path(self.cluster.process("stage")["log"])
         return len(re.findall(pattern, log.read_text()))
 

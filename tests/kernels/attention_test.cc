@@ -530,7 +530,8 @@ TEST_P(AttentionTest, AGroupOfTokensHasTheBitsOfItsTokens) {
       std::vector<int32_t> positions;
       for (int32_t t = 0; t < 60; ++t) {
         positions.push_back(470 + t);
-        if (sluice::testing::OnlyQuick() && t % 4 != 0) continue;
+        // Every remainder of a tile's tokens, and the most.
+        if (sluice::testing::OnlyQuick() && t % 7 != 0 && t != 59) continue;
         const int64_t floats = (t + 1) * cols;
         const std::vector<float> some(q.begin(), q.begin() + floats);
         EXPECT_TRUE(SameBits(sequence.Attend(context(), some, positions),

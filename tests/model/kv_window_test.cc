@@ -77,7 +77,7 @@ TEST(KvWindowTest, GivingBackWhatIsBehindTheWindowChangesNoBit) {
                                               {3, 1, Device::kCpu},
                                               {4, 1, Device::kCpu},
                                               {2, 2, Device::kApart}}) {
-    if (OnlyRepresentative() && ranks == 1) continue;  // of one a stage
+    if (OnlyRepresentative() && ranks == 1) continue;  // a thread a stage
     auto cut = LoadOrDie(path, stages, ranks, device);
     ASSERT_NE(cut, nullptr);
     ExpectSame(cut->Generate(asks, {48, 3}), kept);

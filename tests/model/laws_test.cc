@@ -95,8 +95,9 @@ std::vector<TokenId> StoryIds() {
 // builds compare them with the rest.
 const char* ReferenceIsa() { return OnlyQuick() ? "auto" : "portable"; }
 
-// The answers of one uncut run. Under ThreadSanitizer, where that run has no
-// second thread, the first cut's `answers` take its place.
+// The answers of one uncut run. Under ThreadSanitizer, which has nothing to see
+// in the one thread of that run, the first cut's `answers` take its place: the
+// first cut is compared with nothing, and later cuts with the first.
 std::vector<Answer> UncutOr(const std::vector<Answer>& answers,
                             const std::string& path,
                             const std::vector<Ask>& asks) {
