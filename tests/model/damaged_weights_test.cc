@@ -114,7 +114,7 @@ std::string KindOf(const weights::TensorInfo& info) {
   return kind;
 }
 
-// One tensor of each kind, out of the middle layers; tensors that nobody reads
+// The last tensor of each kind; tensors of layers that the model does not run
 // are left out.
 std::vector<weights::TensorInfo> OneOfEachKind(const Victim& victim) {
   std::map<std::string, weights::TensorInfo> kinds;
