@@ -6,9 +6,9 @@
 
 #include "common/base/check.h"
 #include "kernels/cuda/block_token_sums.h"
-#include "kernels/cuda/block_units.h"
 #include "kernels/cuda/own_four.h"
 #include "kernels/cuda/token_row.h"
+#include "kernels/cuda/token_unit.h"
 
 namespace sluice::kernels::cuda {
 namespace {
@@ -24,15 +24,15 @@ constexpr int32_t kPrefetchedBytes = 64 * 1024;
 // of its own adds the terms of the pass before meanwhile.
 template <BlockFormat kFormat>
 struct BlockTokenKernel {
-  using Unit = BlockUnit<kFormat>;
+  using Unit = TokenUnit<kFormat>;
   static constexpr int kWarps = 15;  // that multiply
   static constexpr int kThreads = (kWarps + 1) * kWarpLanes;
   static constexpr int kUnitBytes = Unit::kWords * int{sizeof(uint32_t)};
   static constexpr int kStages = 2;  // units of a warp that are on their way
   static constexpr bool kWaitsItself = true;
   using Args = BlockTokenArgs;
-  using Row = TokenRow<Unit::kElements>;
-  using Taker = TokenRowTaker<Unit::kElements, kThreads>;
+  using Row = TokenRow<Unit::kElements, Unit::kSubElements>;
+  using Taker = TokenRowTaker<Unit::kElements, Unit::kSubElements, kThreads>;
   using Sums = BlockTokenSums<Unit, kWarps * Unit::kBlocks>;
   // With the terms of two passes there may be room for two blocks: then their
   // registers are for those, too, and the next product's begins meanwhile.
@@ -153,7 +153,8 @@ struct BlockTokenKernel {
                                      const Shared<uint32_t>& words, int stage,
                                      Cursor& next) {
     if (work.Has(next)) {
-      Unit::Copy(block, work.PlaceOf(next), words, StageAt(block, stage));
+      Unit::Codes::Copy(block, work.PlaceOf(next), words,
+                        StageAt(block, stage));
     }
     block.CommitCopies();
     next.Advance(kWarps, work.units);
@@ -204,16 +205,13 @@ struct BlockTokenKernel {
                                      const At<uint32_t>& unit, const Row& row,
                                      const At<float>& to) {
     const UnitLane lane(block);
-    const int32_t own = Unit::kBlocks == 1 ? 0 : lane.sub();
-    const int32_t sub = first * (Unit::kElements / kShortBlock) + lane.sub();
-    const typename Unit::Token x = {
-        Unit::LoadCodes(block, row.codes, first * (Unit::kElements / 4)),
-        row.sums.Get(sub), row.scales.Get(first + own)};
     typename Unit::Terms terms;
-    Unit::Multiply(block, unit.array, unit.at, x, terms);
-    if (Unit::kBlocks == 1 && lane.sub() != 0) return;  // all have the same
+    Unit::Multiply(block, unit.array, unit.at,
+                   Unit::LoadToken(block, row, first), terms);
+    if (!Unit::Stores(lane)) return;
     const int slot =
-        to.at + (block.warp() * Unit::kBlocks + own) * Sums::kSlotFloats;
+        to.at + (block.warp() * Unit::kBlocks + Unit::OwnBlock(lane)) *
+                    Sums::kSlotFloats;
     SLUICE_UNROLL
     for (int n = 0; n < Unit::kTerms; ++n) {
       const int values = slot + 2 * n * kGroupRows + lane.row;
@@ -269,39 +267,25 @@ void Start(Stream stream, const TokenProduct& product) {
   Launch<Kernel>(stream, blocks, Kernel::SharedBytes(args), args);
 }
 
-// What a format has kernels for; null: none.
+// What a format has kernels for.
 struct Starters {
-  bool (*fits)(Stream, const TokenProduct&) = nullptr;
-  void (*start)(Stream, const TokenProduct&) = nullptr;
+  bool (*fits)(Stream, const TokenProduct&);
+  void (*start)(Stream, const TokenProduct&);
 };
 template <BlockFormat kFormat>
 constexpr Starters kStartersOf = {Fits<kFormat>, Start<kFormat>};
 
-Starters StartersOf(BlockFormat format) {
-  switch (format) {
-    case BlockFormat::kQ8_0:
-      return kStartersOf<BlockFormat::kQ8_0>;
-    case BlockFormat::kQ4_0:
-      return kStartersOf<BlockFormat::kQ4_0>;
-    case BlockFormat::kQ4_1:
-      return kStartersOf<BlockFormat::kQ4_1>;
-    case BlockFormat::kQ5_0:
-      return kStartersOf<BlockFormat::kQ5_0>;
-    case BlockFormat::kQ5_1:
-      return kStartersOf<BlockFormat::kQ5_1>;
-    case BlockFormat::kIq4Nl:
-      return kStartersOf<BlockFormat::kIq4Nl>;
-    case BlockFormat::kMxfp4:
-      return kStartersOf<BlockFormat::kMxfp4>;
-    case BlockFormat::kQ4K:
-      return kStartersOf<BlockFormat::kQ4K>;
-    case BlockFormat::kQ5K:
-      return kStartersOf<BlockFormat::kQ5K>;
-    case BlockFormat::kIq4Xs:
-      return kStartersOf<BlockFormat::kIq4Xs>;
-    default:
-      return {};
-  }
+// By BlockFormat.
+constexpr Starters kStarters[kNumBlockFormats] = {
+    kStartersOf<BlockFormat::kQ8_0>,  kStartersOf<BlockFormat::kQ4_0>,
+    kStartersOf<BlockFormat::kQ4_1>,  kStartersOf<BlockFormat::kQ5_0>,
+    kStartersOf<BlockFormat::kQ5_1>,  kStartersOf<BlockFormat::kIq4Nl>,
+    kStartersOf<BlockFormat::kMxfp4>, kStartersOf<BlockFormat::kQ2K>,
+    kStartersOf<BlockFormat::kQ3K>,   kStartersOf<BlockFormat::kQ4K>,
+    kStartersOf<BlockFormat::kQ5K>,   kStartersOf<BlockFormat::kQ6K>,
+    kStartersOf<BlockFormat::kIq4Xs>};
+const Starters& StartersOf(BlockFormat format) {
+  return kStarters[static_cast<int>(format)];
 }
 
 }  // namespace
@@ -317,14 +301,15 @@ bool HasTokenProduct(Stream stream, const TokenProduct& product) {
   if (product.gate != nullptr && w.rows % (2 * kGroupRows) != 0) return false;
   if (!shards.bounds.empty()) {
     const auto leaves = static_cast<int32_t>(shards.bounds.size()) - 1;
+    // Units are of 256 columns.
     if (shards.nodes.size() != 1 || shards.nodes[0].begin != 0 ||
         shards.nodes[0].end != leaves || leaves > kMostTokenShards ||
-        shards.bounds.front() != 0 || shards.bounds.back() == 0) {
+        shards.bounds.front() % kLongBlock != 0 ||
+        shards.bounds.front() >= shards.bounds.back()) {
       return false;
     }
   }
-  const Starters starters = StartersOf(w.format);
-  return starters.fits != nullptr && starters.fits(stream, product);
+  return StartersOf(w.format).fits(stream, product);
 }
 
 void StartTokenProduct(Stream stream, const TokenProduct& product) {

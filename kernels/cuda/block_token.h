@@ -26,13 +26,15 @@ struct TokenProduct {
   const float* bias = nullptr;  // [w.rows] or null
   // y [1, w.rows / 2] = the activation of columns r, r + w.rows / 2. Null: none
   const Activation* gate = nullptr;
-  bool adds = false;   // y += in the place of y =
-  ShardedCols shards;  // empty: one of all columns, without a tree
+  bool adds = false;  // y += in the place of y =
+  // Of one node, from a multiple of 256 columns on. Empty: one of all columns,
+  // without a tree.
+  ShardedCols shards;
   Matrix y;
 };
 
-// Whether there is a kernel: of formats with sub-blocks of 32 elements, aligned
-// rows, normed ones of at most about eight thousand columns.
+// Whether there is a kernel: of aligned rows, normed ones of at most about
+// eight thousand columns.
 bool HasTokenProduct(Stream stream, const TokenProduct& product);
 
 // Starts a product that HasTokenProduct.

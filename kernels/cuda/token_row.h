@@ -24,9 +24,9 @@ struct TokenRowArgs {
 };
 
 // A token's activations of eight bits (block_matmul.h) in shared memory: four
-// codes a word; sums of 32 codes. Behind the last block are zeros, up to a
-// multiple of 256 elements.
-template <int kElements>
+// codes a word; sums of kSub codes, 16 or 32. Behind the last block are zeros,
+// up to a multiple of 256 elements.
+template <int kElements, int kSub>
 struct TokenRow {
   Shared<uint32_t> codes;
   Shared<float> scales;
@@ -39,18 +39,21 @@ struct TokenRow {
   static size_t SharedBytes(int64_t cols) {
     const auto padded = static_cast<size_t>(Padded(cols));
     return padded + (padded / kElements * sizeof(float) + 15) / 16 * 16 +
-           padded / kShortBlock * sizeof(int16_t);
+           padded / kSub * sizeof(int16_t);
   }
   SLUICE_DEVICE TokenRow(Block& block, int64_t cols)
       : codes(block.Allocate<uint32_t>(Padded(cols) / 4)),
         scales(block.Allocate<float>(Padded(cols) / kElements)),
-        sums(block.Allocate<int16_t>(Padded(cols) / kShortBlock)) {}
+        sums(block.Allocate<int16_t>(Padded(cols) / kSub)) {}
 };
 
 // Takes a row, which kernels before write, to shared memory. A warp has runs of
 // kRun elements, a lane kSpan quads of a run.
-template <int kElements, int kThreads>
+template <int kElements, int kSub, int kThreads>
 class TokenRowTaker {
+  // Of short blocks, the zeros behind are a sum's.
+  static_assert(kSub == kShortBlock || kElements == kLongBlock);
+
  public:
   static constexpr int kWarps = kThreads / kWarpLanes;
   static constexpr int kSpan = kElements == kLongBlock ? 2 : 1;
@@ -58,7 +61,7 @@ class TokenRowTaker {
   // Quads of a thread at once, and of a row that is normed.
   static constexpr int kOwn = 4;
   static constexpr int kNormed = 2;
-  using Row = TokenRow<kElements>;
+  using Row = TokenRow<kElements, kSub>;
 
   // Asks for the norm's first weights, and for the row's number, both of which
   // are there before the inputs are.
@@ -196,7 +199,7 @@ class TokenRowTaker {
       return largest;
     }
   }
-  // Stores a quad; eight lanes have a sum, and those of a block its scale.
+  // Stores a quad; kSub / 4 lanes have a sum, and those of a block its scale.
   // Size: a quad, its place and its scale.
   SLUICE_DEVICE void Store(const Row& row, int column, const Quad& own,
                            const EightBits& bits) {
@@ -209,13 +212,13 @@ class TokenRowTaker {
       sum += code;
     }
     SLUICE_UNROLL
-    for (int mask = 4; mask > 0; mask /= 2) {
+    for (int mask = kSub / 8; mask > 0; mask /= 2) {
       sum += block_.ShuffleXor(sum, mask);
     }
     if (column >= args_.cols) return;
     row.codes.Set(column / 4, word);
-    if (column % kShortBlock == 0) {
-      row.sums.Set(column / kShortBlock, static_cast<int16_t>(sum));
+    if (column % kSub == 0) {
+      row.sums.Set(column / kSub, static_cast<int16_t>(sum));
     }
     if (column % kElements == 0) row.scales.Set(column / kElements, bits.scale);
   }

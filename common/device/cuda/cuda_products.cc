@@ -139,9 +139,31 @@ void CudaProducts::MultiplySharded(ConstMatrix x, const Weight& w,
     return kernels::cuda::MatMulSharded(runtime_.stream(), x, view.plain,
                                         shards, y);
   }
+  if (MultiplyTokenSharded(x, w, shards, y)) return;
   const int32_t block = kernels::ActivationBlock(view.blocks.format);
   kernels::cuda::BlockMatMulSharded(runtime_.stream(), Quantize(x, block),
                                     view.blocks, shards, y);
+}
+
+bool CudaProducts::MultiplyTokenSharded(ConstMatrix x, const Weight& w,
+                                        const kernels::ShardedCols& shards,
+                                        std::span<const Matrix> y) {
+  for (const bool starts : {false, true}) {
+    for (size_t i = 0; i < y.size(); ++i) {
+      const kernels::TreeNode node = shards.nodes[i];
+      const auto leaves = static_cast<size_t>(node.end - node.begin);
+      const kernels::TreeNode whole = {0, node.end - node.begin};
+      kernels::cuda::TokenProduct product;
+      product.x = x;
+      product.shards = {
+          shards.bounds.subspan(static_cast<size_t>(node.begin), leaves + 1),
+          {&whole, 1}};
+      product.y = y[i];
+      if (!TakesToken(w.parts[0], w.cols, product)) return false;
+      if (starts) kernels::cuda::StartTokenProduct(runtime_.stream(), product);
+    }
+  }
+  return true;
 }
 
 bool CudaProducts::IsTiled(const Weight& w) const {

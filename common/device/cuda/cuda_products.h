@@ -77,6 +77,11 @@ class CudaProducts {
   // for a token alone; that product, of as many rows as y has columns.
   bool TakesToken(const WeightPart& part, int64_t cols,
                   kernels::cuda::TokenProduct& product) const;
+  // MultiplySharded of a token alone, a launch per node. False, and nothing is
+  // done, where a node has no such kernel.
+  bool MultiplyTokenSharded(kernels::ConstMatrix x, const Weight& w,
+                            const kernels::ShardedCols& shards,
+                            std::span<const kernels::Matrix> y);
   kernels::WeightView TileView(const WeightPart& part, int64_t cols) const;
   kernels::cuda::FlaggedRows Quantize(kernels::ConstMatrix x, int32_t block);
 

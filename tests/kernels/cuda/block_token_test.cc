@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <span>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -30,6 +31,7 @@ struct Tried {
   bool adds = false;
   const Activation* gate = nullptr;
   std::vector<int32_t> ends = {};  // of shards, in blocks
+  int32_t begin = 0;               // of the first one
   float first = 0.0f;              // of the row, unless 0
   DeviceLimits limits = {227 * 1024, 2, true};
 
@@ -51,9 +53,12 @@ class Operands {
     if (tried.norm) values_ = RandomFloats(6, cols_);
     if (tried.first != 0.0f) values_[0] = tried.first;
     if (tried.ends.empty()) return;
-    bounds_ = {0};
+    const auto leaves = static_cast<int32_t>(tried.ends.size());
+    bounds_ = {0, tried.begin * block_};
     for (const int32_t end : tried.ends) bounds_.push_back(end * block_);
-    nodes_ = {{0, static_cast<int32_t>(tried.ends.size())}};
+    bounds_.push_back(static_cast<int32_t>(cols_));
+    whole_ = {{1, 1 + leaves}};
+    own_ = {{0, leaves}};
   }
 
   TokenProduct On(const OwnedMatrix& x, Matrix y) const {
@@ -65,7 +70,10 @@ class Operands {
     if (tried_.bias) product.bias = bias_.data();
     product.gate = tried_.gate;
     product.adds = tried_.adds;
-    if (!bounds_.empty()) product.shards = {bounds_, nodes_};
+    if (!bounds_.empty()) {
+      const std::span<const int32_t> all = bounds_;
+      product.shards = {all.subspan(1, tried_.ends.size() + 1), own_};
+    }
     product.y = y;
     return product;
   }
@@ -82,7 +90,7 @@ class Operands {
     if (bounds_.empty()) {
       BlockMatMul(kCpu, rows.view(), w_.view(), nullptr, of);
     } else {
-      BlockMatMulSharded(kCpu, rows.view(), w_.view(), {bounds_, nodes_},
+      BlockMatMulSharded(kCpu, rows.view(), w_.view(), {bounds_, whole_},
                          {&of, 1});
     }
     for (int64_t r = 0; r < tried_.rows; ++r) {
@@ -110,8 +118,10 @@ class Operands {
   const std::vector<float> norm_;
   const std::vector<float> bias_;
   const std::vector<float> before_;
+  // Of all columns, the shards within; these as nodes of all and of their own.
   std::vector<int32_t> bounds_;
-  std::vector<TreeNode> nodes_;
+  std::vector<TreeNode> whole_;
+  std::vector<TreeNode> own_;
 };
 
 std::vector<float> Got(const Tried& tried, const Operands& operands) {
@@ -133,25 +143,12 @@ void ExpectTheCpusBits(const Tried& tried) {
   EXPECT_TRUE(SameBits(Got(tried, operands), operands.Want()));
 }
 
-bool HasSubBlocksOf32(BlockFormat format) {
-  return format != BlockFormat::kQ2K && format != BlockFormat::kQ3K &&
-         format != BlockFormat::kQ6K;
-}
-
 class CudaTokenProductTest : public testing::TestWithParam<BlockFormat> {};
 
 // Blocks around those of a unit, of a run of sums and of a pass, and rows
 // around those of a group; more groups than there are blocks for.
 TEST_P(CudaTokenProductTest, HasTheCpusBitsAtEveryBoundary) {
   const bool is_long = BlockElements(GetParam()) == kLongBlock;
-  if (!HasSubBlocksOf32(GetParam())) {
-    const Operands operands({.format = GetParam()});
-    Machine machine(Schedule::kForward);
-    const OwnedMatrix x = operands.X();
-    OwnedMatrix y = operands.Y();
-    EXPECT_FALSE(HasTokenProduct(&machine, operands.On(x, y.view())));
-    return;
-  }
   for (const int64_t blocks : {1, 7, 8, 9, 16, 17, 33, 128, 129}) {
     if (is_long && blocks > 33) break;
     ExpectTheCpusBits({.format = GetParam(), .rows = 17, .blocks = blocks});
@@ -162,7 +159,6 @@ TEST_P(CudaTokenProductTest, HasTheCpusBitsAtEveryBoundary) {
 }
 
 TEST_P(CudaTokenProductTest, WhatComesBeforeAndBehindHasTheCpusBits) {
-  if (!HasSubBlocksOf32(GetParam())) return;
   const Activation silu;
   const Activation clamped = {Activation::Kind::kClampedSwiGlu, 0.5f};
   Tried tried = {.format = GetParam(), .rows = 96, .blocks = 9};
@@ -182,7 +178,6 @@ TEST_P(CudaTokenProductTest, WhatComesBeforeAndBehindHasTheCpusBits) {
 // Shards that end within units and passes and at their ends, empty ones, and
 // trees that are not whole.
 TEST_P(CudaTokenProductTest, ShardsAreJoinedInTheTree) {
-  if (!HasSubBlocksOf32(GetParam())) return;
   for (const std::vector<int32_t>& ends : std::vector<std::vector<int32_t>>{
            {9}, {4, 8}, {1, 4, 4, 5, 9, 18, 18}, {0, 3, 3, 3, 11}}) {
     Tried tried = {.format = GetParam(), .rows = 35, .blocks = ends.back()};
@@ -190,6 +185,18 @@ TEST_P(CudaTokenProductTest, ShardsAreJoinedInTheTree) {
     ExpectTheCpusBits(tried);
     tried.adds = true;
     tried.bias = true;
+    ExpectTheCpusBits(tried);
+  }
+}
+
+// As a rank has them whose columns are several nodes of the tree.
+TEST_P(CudaTokenProductTest, ShardsMayBeginBehindTheFirstColumns) {
+  const int32_t unit =
+      kLongBlock / static_cast<int32_t>(BlockElements(GetParam()));
+  for (const int32_t units : {1, 2, 17}) {
+    Tried tried = {.format = GetParam(), .rows = 33, .blocks = 18 * unit + 1};
+    tried.begin = units * unit;
+    tried.ends = {tried.begin + 1, 18 * unit};
     ExpectTheCpusBits(tried);
   }
 }
@@ -217,11 +224,11 @@ TEST(CudaTokenProductsTest, LongRowsHaveTheCpusBits) {
     ExpectTheCpusBits({.rows = 5, .blocks = blocks});
     ExpectTheCpusBits({.rows = 5, .blocks = blocks, .norm = true});
   }
-  for (const int64_t blocks : {16, 17, 33}) {
-    ExpectTheCpusBits({.format = BlockFormat::kQ4K,
-                       .rows = 5,
-                       .blocks = blocks,
-                       .norm = true});
+  for (const BlockFormat format : {BlockFormat::kQ4K, BlockFormat::kQ6K}) {
+    for (const int64_t blocks : {16, 17, 33}) {
+      ExpectTheCpusBits(
+          {.format = format, .rows = 5, .blocks = blocks, .norm = true});
+    }
   }
 }
 
