@@ -6,7 +6,8 @@
 //                            check-small | check-fast-small | time | time-fast
 //                            | try-time [FIRST]
 //   check-fast, time-fast: of what fast numerics compute in their own way; the
-//     results are held against the CPU's within kMostFastError
+//     results are held against the CPU's with the same weights in F32, within
+//     kMostFastError
 //   -small: of small shapes, for tools that make a GPU slow
 //   try-time: of small shapes, to try this program itself
 #include <algorithm>
@@ -105,7 +106,7 @@ OpSizes Boundaries(int64_t tokens) {
 
 // Shapes, and which operations are looked at with them.
 struct Shapes {
-  const char* name;
+  std::string name;
   OpSizes sizes;
   std::vector<std::string> ops;  // beginnings of names; none: all operations
 };
@@ -136,6 +137,39 @@ Shapes LongContext(int64_t tokens, int64_t head_dim) {
   return shapes;
 }
 
+// The heads of a kv head, and the window, that a family has.
+struct Heads {
+  const char* name;
+  int64_t of_kv_head;
+  int64_t head_dim;
+  int32_t window;
+};
+constexpr Heads kFamilies[] = {{"gpt-oss, window", 8, 64, 128},
+                               {"gpt-oss", 8, 64, 0},
+                               {"GLM-4.5-Air", 12, 128, 0}};
+
+// Tokens behind a context that takes many chunks: of one sequence, or one each.
+Shapes HeadsOfFamily(const Heads& heads, int64_t tokens, bool apart) {
+  Shapes shapes = {heads.name, {}, {"attention "}};
+  if (apart) shapes.name += ", sequences apart";
+  shapes.sizes.tokens = tokens;
+  shapes.sizes.context = 3000;
+  shapes.sizes.apart = apart;
+  shapes.sizes.window = heads.window;
+  shapes.sizes.heads = 2 * heads.of_kv_head;
+  shapes.sizes.kv_heads = 2;
+  shapes.sizes.head_dim = heads.head_dim;
+  return shapes;
+}
+
+// Inputs that a device may flush to zero, which canonical numerics do not.
+Shapes Subnormal(int64_t tokens) {
+  Shapes shapes = {"subnormal", {}, {"linear ", "row parallel ", "norm"}};
+  shapes.sizes.tokens = tokens;
+  shapes.sizes.largest = kSubnormal;
+  return shapes;
+}
+
 // As many as GLM-4.5-Air has.
 Shapes ManyExperts(int64_t tokens) {
   Shapes shapes = {"many experts", {}, {"experts "}};
@@ -147,8 +181,11 @@ Shapes ManyExperts(int64_t tokens) {
   return shapes;
 }
 
-std::vector<Shapes> CheckedShapes(bool small) {
+std::vector<Shapes> CheckedShapes(bool small, bool fast) {
   std::vector<Shapes> all;
+  for (const int64_t tokens : {1, 2, 33}) {
+    if (!fast) all.push_back(Subnormal(tokens));
+  }
   for (const int64_t tokens : {1, 2, 11, 33}) {
     all.push_back({"boundaries", Boundaries(tokens), {}});
   }
@@ -158,6 +195,13 @@ std::vector<Shapes> CheckedShapes(bool small) {
     if (small) continue;
     all.push_back(ManyRows(tokens));
     all.push_back(ManyExperts(tokens));
+  }
+  for (const Heads& heads : kFamilies) {
+    if (small) break;
+    for (const int64_t tokens : {1, 33}) {
+      all.push_back(HeadsOfFamily(heads, tokens, /*apart=*/false));
+    }
+    all.push_back(HeadsOfFamily(heads, 33, /*apart=*/true));
   }
   return all;
 }
@@ -214,7 +258,7 @@ void Add(Json& to, Json name, const Json& found) {
 // Whether every operation gives the CPU's bits.
 std::vector<Case> CheckCases(const std::string& device, bool small) {
   std::vector<Case> cases;
-  for (const Shapes& shapes : CheckedShapes(small)) {
+  for (const Shapes& shapes : CheckedShapes(small, /*fast=*/false)) {
     for (const DeviceOp& op : OpsOf(shapes)) {
       const Json name = NameOf(shapes, op);
       cases.push_back({name, [device, op, name](Json& to) {
@@ -230,20 +274,25 @@ std::vector<Case> CheckCases(const std::string& device, bool small) {
   return cases;
 }
 
-// Whether fast numerics are close to the CPU's, and the same again, and whether
-// rows have the bits that they have alone.
+// Whether fast numerics are close to the CPU's of the same weights in F32, and
+// the same again, and whether rows have the bits that they have alone.
 std::vector<Case> CheckFastCases(const std::string& device, bool small) {
   std::vector<Case> cases;
-  for (const Shapes& shapes : CheckedShapes(small)) {
-    for (const DeviceOp& op : OpsOf(shapes)) {
+  for (const Shapes& shapes : CheckedShapes(small, /*fast=*/true)) {
+    Shapes widened = shapes;
+    widened.sizes.widened = true;
+    const std::vector<DeviceOp> ops = OpsOf(shapes);
+    const std::vector<DeviceOp> wide = OpsOf(widened);
+    for (size_t i = 0; i < ops.size(); ++i) {
+      const DeviceOp& op = ops[i];
       if (!IsFastOp(op)) continue;
       const Json name = NameOf(shapes, op);
       cases.push_back(
-          {name, [device, op, name](Json& to) {
+          {name, [device, op, in_f32 = wide[i], name](Json& to) {
              const auto cpu = MakeOne("cpu", op.kv_type);
              const auto own = MakeOne(device, op.kv_type, "auto");
              const auto got = ResultsOn(*own, op);
-             const double error = ErrorOf(got, ResultsOn(*cpu, op));
+             const double error = ErrorOf(got, ResultsOn(*cpu, in_f32));
              const bool same = kernels::SameBits(ResultsOn(*own, op), got);
              Add(to, name, {{"error", error}, {"same_again", same}});
              return same && error < kMostFastError;

@@ -34,18 +34,32 @@ HostWeight RepeatedWeight(WeightType type, uint64_t seed, int64_t rows,
   return weight;
 }
 
-// An op's memory on the device, and a step of one sequence.
+// An op's memory on the device, and a step of one sequence, or of as many as
+// tokens.
 class OpBase : public PreparedOp {
  public:
   OpBase(Backend& backend, const OpSizes& sizes)
       : backend_(backend),
         sizes_(sizes),
-        step_({static_cast<int32_t>(sizes.tokens), 1,
+        step_({static_cast<int32_t>(sizes.tokens),
+               static_cast<int32_t>(num_sequences()),
                static_cast<int32_t>(sizes.context + sizes.tokens), 1}) {
-    SetStep(step_, sizes.context, sizes.tokens);
+    BeginStep(step_, sizes.tokens);
+    for (int64_t t = 0; t < sizes.tokens; ++t) {
+      if (sizes.apart) {
+        Place(step_, t, t, ContextOf(t));
+      } else {
+        Place(step_, t, 0, sizes.context + t);
+      }
+    }
   }
   const StepInputs& step() const override { return step_; }
   void Enqueue() override {
+    // What an operation does not write stays no number.
+    for (const DeviceMatrix& x : outputs_) {
+      const std::vector<float> rows(static_cast<size_t>(x.rows * x.cols), kNaN);
+      backend_.CopyIn(rows.data(), x);
+    }
     for (const auto& [rows, at] : inputs_) backend_.CopyIn(rows.data(), at);
     Run();
   }
@@ -68,28 +82,37 @@ class OpBase : public PreparedOp {
   }
 
  protected:
-  // Positions from `first` on, whose slots are scattered.
-  void SetStep(StepInputs& step, int64_t first, int64_t tokens) const {
+  int64_t num_sequences() const { return sizes_.apart ? sizes_.tokens : 1; }
+  // Positions of a sequence before the step's.
+  int64_t ContextOf(int64_t sequence) const {
+    constexpr int64_t kFewer = 97;
+    return std::max<int64_t>(sizes_.context - kFewer * sequence, 0);
+  }
+  // Of `tokens` tokens, with all sequences' tables, whose blocks are scattered.
+  void BeginStep(StepInputs& step, int64_t tokens) const {
     step.num_tokens = static_cast<int32_t>(tokens);
     step.num_logits_rows = step.num_tokens;
-    KvGroupInputs& group = step.kv_groups[0];
     for (int64_t b = 0; b < num_blocks(); ++b) {
-      group.block_tables[b] = BlockOf(b);
-    }
-    for (int64_t t = 0; t < tokens; ++t) {
-      const int64_t position = first + t;
-      step.token_ids[t] = static_cast<int32_t>((t * 7 + 3) % sizes_.vocab);
-      step.positions[t] = static_cast<int32_t>(position);
-      step.logits_rows[t] = static_cast<int32_t>(t);
-      group.slots[t] =
-          int64_t{BlockOf(position / kBlockTokens)} * kBlockTokens +
-          position % kBlockTokens;
-      group.table_offsets[t] = 0;
+      step.kv_groups[0].block_tables[b] = BlockOf(b);
     }
   }
-  int64_t num_blocks() const {
+  // The step's token t stands at a position of a sequence.
+  void Place(StepInputs& step, int64_t t, int64_t sequence,
+             int64_t position) const {
+    const int64_t first = sequence * sequence_blocks();
+    KvGroupInputs& group = step.kv_groups[0];
+    step.token_ids[t] = static_cast<int32_t>((t * 7 + 3) % sizes_.vocab);
+    step.positions[t] = static_cast<int32_t>(position);
+    step.logits_rows[t] = static_cast<int32_t>(t);
+    group.slots[t] =
+        int64_t{BlockOf(first + position / kBlockTokens)} * kBlockTokens +
+        position % kBlockTokens;
+    group.table_offsets[t] = first;
+  }
+  int64_t sequence_blocks() const {
     return (sizes_.context + sizes_.tokens + kBlockTokens - 1) / kBlockTokens;
   }
+  int64_t num_blocks() const { return num_sequences() * sequence_blocks(); }
 
   DeviceMatrix NewMatrix(int64_t rows, int64_t cols,
                          ElementType type = ElementType::kF32) {
@@ -100,7 +123,7 @@ class OpBase : public PreparedOp {
   // change them.
   DeviceMatrix Input(uint64_t seed, int64_t rows, int64_t cols) {
     const DeviceMatrix x = NewMatrix(rows, cols);
-    inputs_.emplace_back(RandomFloats(seed, rows * cols, 2.0f), x);
+    inputs_.emplace_back(RandomFloats(seed, rows * cols, sizes_.largest), x);
     return x;
   }
   DeviceMatrix Output(int64_t rows, int64_t cols,
@@ -122,6 +145,10 @@ class OpBase : public PreparedOp {
     std::vector<HostWeight> parts;
     parts.push_back(sizes_.rows_repeat ? RepeatedWeight(type, seed, rows, cols)
                                        : RandomWeight(type, seed, rows, cols));
+    auto packed = backend_.Pack(std::move(parts));
+    if (!sizes_.widened || type == WeightType::kF32) return packed;
+    parts.clear();
+    parts.push_back(Widened(*packed, rows, cols));
     return backend_.Pack(std::move(parts));
   }
 
@@ -132,6 +159,26 @@ class OpBase : public PreparedOp {
   std::vector<DeviceMatrix> outputs_;
 
  private:
+  // The rows of a weight as embeddings, which are exact.
+  HostWeight Widened(const Weight& weight, int64_t rows, int64_t cols) {
+    constexpr int64_t kRows = 256;
+    const DeviceMatrix room = NewMatrix(kRows, cols);
+    HostWeight wide(WeightType::kF32, rows, cols);
+    for (int64_t first = 0; first < rows; first += kRows) {
+      DeviceMatrix some = room;
+      some.rows = std::min(kRows, rows - first);
+      StepInputs step({static_cast<int32_t>(some.rows), 1, 1, 1});
+      step.num_tokens = static_cast<int32_t>(some.rows);
+      for (int64_t t = 0; t < some.rows; ++t) {
+        step.token_ids[t] = static_cast<int32_t>(first + t);
+      }
+      backend_.BeginStep(step);
+      backend_.Embed(&weight, some);
+      backend_.EndStep();
+      backend_.CopyOut(some, wide.data.as<float>() + first * cols);
+    }
+    return wide;
+  }
   // Blocks stand in the cache from the last one down.
   int32_t BlockOf(int64_t index) const {
     return static_cast<int32_t>(num_blocks() - 1 - index);
@@ -291,6 +338,7 @@ class AttentionOp final : public OpBase {
       spec_.kv_heads.push_back(static_cast<int32_t>(h * s.kv_heads / s.heads));
     }
     spec_.scale = 0.125f;
+    spec_.window = s.window;
     spec_.rope = backend.AddRope(std::move(rope));
     kv_ = {keys_.data(), values_.data(), type_, num_blocks(), 0};
     StoreContext();
@@ -307,20 +355,31 @@ class AttentionOp final : public OpBase {
   }
   void StoreContext() {
     constexpr int64_t kRows = 256;
-    for (int64_t first = 0; first < sizes_.context; first += kRows) {
-      const int64_t rows = std::min(kRows, sizes_.context - first);
-      StepInputs step({static_cast<int32_t>(rows), 1,
-                       static_cast<int32_t>(sizes_.context + sizes_.tokens),
-                       1});
-      SetStep(step, first, rows);
-      const auto values = RandomFloats(5 + static_cast<uint64_t>(first),
-                                       rows * qkv_.cols, 2.0f);
-      const DeviceMatrix qkv = NewMatrix(rows, qkv_.cols);
-      backend_.BeginStep(step);
-      backend_.CopyIn(values.data(), qkv);
-      backend_.RopeStoreKv(spec_, q_norm_, k_norm_, qkv, kv_);
-      backend_.EndStep();
+    const DeviceMatrix room = NewMatrix(kRows, qkv_.cols);
+    for (int64_t sequence = 0; sequence < num_sequences(); ++sequence) {
+      const int64_t context = ContextOf(sequence);
+      for (int64_t first = 0; first < context; first += kRows) {
+        DeviceMatrix rows = room;
+        rows.rows = std::min(kRows, context - first);
+        StoreRows(sequence, first, rows);
+      }
     }
+  }
+  // Positions from `first` on, whose keys and values become random ones by way
+  // of `qkv`.
+  void StoreRows(int64_t sequence, int64_t first, DeviceMatrix qkv) {
+    const int64_t rows = qkv.rows;
+    StepInputs step({static_cast<int32_t>(rows),
+                     static_cast<int32_t>(num_sequences()),
+                     static_cast<int32_t>(sizes_.context + sizes_.tokens), 1});
+    BeginStep(step, rows);
+    for (int64_t t = 0; t < rows; ++t) Place(step, t, sequence, first + t);
+    const auto values = RandomFloats(
+        5 + static_cast<uint64_t>(first + sequence), rows * qkv_.cols, 2.0f);
+    backend_.BeginStep(step);
+    backend_.CopyIn(values.data(), qkv);
+    backend_.RopeStoreKv(spec_, q_norm_, k_norm_, qkv, kv_);
+    backend_.EndStep();
   }
 
   const ElementType type_;
@@ -477,7 +536,8 @@ std::vector<DeviceOp> AllDeviceOps(const OpSizes& s) {
                                        rows * static_cast<double>(s.per_token));
   for (const WeightType type :
        {kF32, WeightType::kBf16, WeightType::kE4m3, WeightType::kE4m3Wide,
-        WeightType::kMxfp4, WeightType::kQ5_0, WeightType::kQ4K}) {
+        WeightType::kMxfp4, WeightType::kQ8_0, WeightType::kQ4_0,
+        WeightType::kQ5_0, WeightType::kQ4K, WeightType::kQ6K}) {
     AddOp<ExpertsOp>(
         ops, "experts " + std::string(FormatOf(type).name),
         experts_read * 1.5 * weight_bytes(type, 2 * s.mlp, s.hidden), kF32, s,

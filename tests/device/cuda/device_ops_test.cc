@@ -31,13 +31,19 @@ std::vector<float> ResultsOn(const BackendFactory& factory, const DeviceOp& op,
   return prepared->Results();
 }
 
-// On matrix units: close to the CPU, and the same in either order of threads.
-void ExpectFastOps(const OpSizes& sizes) {
+// On matrix units: close to the CPU with the same weights in F32, and the same
+// in either order of threads. Of operations whose names begin with `only`.
+void ExpectFastOps(const OpSizes& sizes, const std::string& only = "") {
   SLUICE_REQUIRE_DEVICE();
-  for (const DeviceOp& op : AllDeviceOps(sizes)) {
-    if (!IsFastOp(op)) continue;
+  OpSizes widened = sizes;
+  widened.widened = true;
+  const std::vector<DeviceOp> ops = AllDeviceOps(sizes);
+  const std::vector<DeviceOp> wide = AllDeviceOps(widened);
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const DeviceOp& op = ops[i];
+    if (!IsFastOp(op) || !op.name.starts_with(only)) continue;
     SCOPED_TRACE(op.name);
-    const auto want = ResultsOn(MakeBackends, op, 1);
+    const auto want = ResultsOn(MakeBackends, wide[i], 1);
     const auto forward =
         ResultsOn(DeviceBackends(Turns::kForward, Numerics::kFast), op, 2);
     EXPECT_LT(ErrorOf(forward, want), kMostFastError);
@@ -49,9 +55,10 @@ void ExpectFastOps(const OpSizes& sizes) {
   }
 }
 
-void ExpectTheCpusBits(const OpSizes& sizes) {
+void ExpectTheCpusBits(const OpSizes& sizes, const std::string& only = "") {
   SLUICE_REQUIRE_DEVICE();
   for (const DeviceOp& op : AllDeviceOps(sizes)) {
+    if (!op.name.starts_with(only)) continue;
     SCOPED_TRACE(op.name);
     EXPECT_GT(op.bytes, 0);
     const auto want = ResultsOn(MakeBackends, op, 1);
@@ -77,6 +84,32 @@ TEST(DeviceOpsTest, SeveralTokensOfAPrompt) {
   sizes.experts = 5;
   sizes.per_token = 3;
   ExpectTheCpusBits(sizes);
+}
+
+// A window as gpt-oss has, and as many query heads of a kv head.
+TEST(DeviceOpsTest, AttentionOfSequencesApart) {
+  OpSizes sizes;
+  sizes.tokens = 4;
+  sizes.context = 300;
+  sizes.apart = true;
+  sizes.heads = 8;
+  sizes.kv_heads = 1;
+  sizes.head_dim = 64;
+  for (const int32_t window : {0, 128}) {
+    sizes.window = window;
+    ExpectTheCpusBits(sizes, "attention");
+    ExpectFastOps(sizes, "attention");
+  }
+}
+
+// Numbers below the normal ones are not flushed to zero.
+TEST(DeviceOpsTest, SubnormalNumbers) {
+  OpSizes sizes;
+  sizes.tokens = 2;
+  sizes.largest = kSubnormal;
+  for (const char* only : {"linear", "row parallel", "norm"}) {
+    ExpectTheCpusBits(sizes, only);
+  }
 }
 
 TEST(DeviceOpsTest, FastNumericsOfOneToken) {
