@@ -1,5 +1,6 @@
-# Runs at install time: puts `units` and the file `options` where systemd and the
-# services look, below CMAKE_INSTALL_PREFIX. A prefix that ends in /usr stands for
+# Runs at install time: puts `units`, the file `options` and, if it is not empty,
+# the file `drop_in` of the first unit where systemd and the services look, below
+# CMAKE_INSTALL_PREFIX. A prefix that ends in /usr stands for
 # /usr itself, whose options are in /etc: packages are made so.
 set(prefix "${CMAKE_INSTALL_PREFIX}")
 if(prefix MATCHES "^(.*)/usr$")
@@ -13,8 +14,7 @@ else()
 endif()
 set(root "$ENV{DESTDIR}")
 
-function(put file folder)
-  get_filename_component(name "${file}" NAME)
+function(put file folder name)
   file(READ "${file}" text)
   string(REPLACE "=/usr/bin/" "=${shown_prefix}/bin/" text "${text}")
   string(REPLACE " /etc/sluice/" " ${shown_etc}/sluice/" text "${text}")
@@ -26,11 +26,17 @@ function(put file folder)
 endfunction()
 
 foreach(unit ${units})
-  put("${unit}" "${prefix}/lib/systemd/system")
+  get_filename_component(name "${unit}" NAME)
+  put("${unit}" "${prefix}/lib/systemd/system" "${name}")
 endforeach()
+if(drop_in)
+  list(GET units 0 unit)
+  get_filename_component(name "${unit}" NAME)
+  put("${drop_in}" "${prefix}/lib/systemd/system/${name}.d" 50-cuda.conf)
+endif()
 get_filename_component(name "${options}" NAME)
 if(EXISTS "${root}${etc}/sluice/${name}")
   message(STATUS "Kept: ${root}${etc}/sluice/${name}")
 else()
-  put("${options}" "${etc}/sluice")
+  put("${options}" "${etc}/sluice" "${name}")
 endif()

@@ -84,6 +84,31 @@ class CudaPackageTest(unittest.TestCase):
                      self.packages["sluice-stage-cuda"], encoding="latin-1")
         self.assertIn("libcudart_static.a", notice)
 
+    def test_each_unit_has_a_drop_in_and_stays_as_it_is(self):
+        for part, name in (("stage", "stage-cuda.conf"),
+                           ("expert", "expert-cuda.conf")):
+            out = self.folder / f"out-{part}"
+            run("dpkg-deb", "-x", self.packages[f"sluice-{part}-cuda"], out)
+            systemd = out / "usr/lib/systemd/system"
+            unit = f"sluice-{part}@.service"
+            for installed, source in ((f"{unit}.d/50-cuda.conf", name),
+                                      (unit, unit)):
+                self.assertEqual((systemd / installed).read_text(),
+                                 (ROOT / "deploy/systemd" / source).read_text())
+            self.assertEqual(len(list(out.rglob("*.conf"))), 1)
+
+    def test_a_build_for_cpus_has_no_drop_in(self):
+        build, out = self.folder / "cpu", self.folder / "cpu-out"
+        run("cmake", "-G", "Ninja", "-S", self.folder, "-B", build,
+            "-DCMAKE_BUILD_TYPE=Release")
+        run("cmake", "--build", build)
+        for part in ("stage", "expert"):
+            run("cmake", "--install", build, "--component", part,
+                "--prefix", out)
+        self.assertTrue(
+            (out / "lib/systemd/system/sluice-stage@.service").exists())
+        self.assertEqual(list(out.rglob("*.conf")), [])
+
     def test_a_build_of_the_other_kind_is_refused(self):
         for value, words, told in (
                 ("OFF", ("--cuda",), "a build without SLUICE_CUDA"),

@@ -16,6 +16,15 @@ import harness  # noqa: E402
 FOLDER = harness.ROOT / "deploy/systemd"
 UNITS = sorted(path.name for path in FOLDER.glob("*.service"))
 MAX_EXPOSURE = 1.5  # of 10, as systemd-analyze counts
+MAX_CUDA_EXPOSURE = 1.7  # devices, written code and netlink are opened
+# The drop-in for GPUs of a unit.
+DROP_INS = {"sluice-stage@.service": "stage-cuda.conf",
+            "sluice-expert@.service": "expert-cuda.conf"}
+# What the drop-ins may set, beside DeviceAllow=.
+OPENED = {"PrivateDevices": "no", "DevicePolicy": "closed",
+          "SupplementaryGroups": "video", "MemoryDenyWriteExecute": "no",
+          "Environment": "CUDA_CACHE_PATH=/var/cache/sluice/cuda",
+          "ExecStartPre": "+-/usr/bin/nvidia-modprobe -u -c 0"}
 
 
 def analyze(*words):
@@ -30,21 +39,35 @@ def value(unit, key):
             if line.startswith(key + "=")][-1]
 
 
+def copy_units(folder):
+    """Copies of the units in `folder`, which systemd finds no fault with where no
+    binary is installed: verify wants each ExecStart to be there."""
+    folder = pathlib.Path(folder)
+    for path in [*FOLDER.glob("*.service"), *FOLDER.glob("*.target")]:
+        text = re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true",
+                      path.read_text(), flags=re.M)
+        # systemd checks a template by its name alone.
+        (folder / path.name).write_text(text)
+    return folder
+
+
+def exposure(path):
+    done = analyze("security", "--offline=true", str(path))
+    match = re.search(r"exposure level for \S+: ([\d.]+)", done.stdout)
+    assert match is not None, done.stdout + done.stderr
+    print(path, "exposure", match[1])
+    return float(match[1]), done.stdout
+
+
 class UnitsTest(unittest.TestCase):
     def setUp(self):
         if not shutil.which("systemd-analyze"):
             self.skipTest("needs systemd-analyze (Debian's systemd)")
 
     def test_systemd_finds_no_fault(self):
-        # verify wants each ExecStart to be there: a file stands for it.
         with tempfile.TemporaryDirectory() as folder:
-            for path in [*FOLDER.glob("*.service"), *FOLDER.glob("*.target")]:
-                text = re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true",
-                              path.read_text(), flags=re.M)
-                # systemd checks a template by its name alone.
-                (pathlib.Path(folder) / path.name).write_text(text)
             done = analyze("verify", "--man=no", *(
-                str(path) for path in pathlib.Path(folder).iterdir()))
+                str(path) for path in copy_units(folder).iterdir()))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_a_fault_would_be_found(self):
@@ -56,11 +79,68 @@ class UnitsTest(unittest.TestCase):
     def test_every_service_is_in_a_sandbox(self):
         self.assertEqual(len(UNITS), 3)
         for unit in UNITS:
-            done = analyze("security", "--offline=true", str(FOLDER / unit))
-            match = re.search(r"exposure level for \S+: ([\d.]+)", done.stdout)
-            self.assertIsNotNone(match, done.stdout + done.stderr)
-            print(unit, "exposure", match[1])
-            self.assertLessEqual(float(match[1]), MAX_EXPOSURE)
+            self.assertLessEqual(exposure(FOLDER / unit)[0], MAX_EXPOSURE)
+
+
+class CudaDropInsTest(unittest.TestCase):
+    def setUp(self):
+        if not shutil.which("systemd-analyze"):
+            self.skipTest("needs systemd-analyze (Debian's systemd)")
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = copy_units(folder.name)
+        for unit, name in DROP_INS.items():
+            self.drop_in(unit).parent.mkdir()
+            shutil.copy(FOLDER / name, self.drop_in(unit))
+
+    def drop_in(self, unit):
+        return self.folder / f"{unit}.d" / "50-cuda.conf"
+
+    def verify(self):
+        return analyze("verify", "--man=no", *(
+            str(self.folder / unit) for unit in DROP_INS))
+
+    def test_systemd_finds_no_fault_with_them(self):
+        done = self.verify()
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_systemd_reads_them_and_would_find_a_fault(self):
+        for unit in DROP_INS:
+            with open(self.drop_in(unit), "a", encoding="ascii") as file:
+                file.write("Typo=yes\n")
+        said = self.verify().stderr
+        for unit in DROP_INS:
+            self.assertRegex(said, f"{unit}.d/50-cuda.conf:.*Typo")
+
+    def test_they_open_nvidias_devices_and_all_else_stays_closed(self):
+        for unit in DROP_INS:
+            level, said = exposure(self.folder / unit)
+            self.assertLessEqual(level, MAX_CUDA_EXPOSURE)
+            self.assertGreater(level, exposure(FOLDER / unit)[0])
+            self.assertRegex(said, "DeviceAllow= .*char-nvidia-uvm:rwm")
+            # Netlink is for NCCL, which connects the GPUs of a stage.
+            self.assertRegex(
+                said, ("✗" if "stage" in unit else "✓")
+                + r" RestrictAddressFamilies=~AF_NETLINK")
+            for family in ("AF_PACKET", "…"):
+                self.assertRegex(
+                    said, f"✓ RestrictAddressFamilies=~{family}")
+
+    def test_they_set_what_a_gpu_needs_and_nothing_else(self):
+        for unit, name in DROP_INS.items():
+            text = (FOLDER / name).read_text()
+            lines = re.findall(r"^(\w+)=(.*)$",
+                               text.split("[Service]")[1], re.M)
+            devices = [line[1] for line in lines if line[0] == "DeviceAllow"]
+            self.assertEqual(
+                {device.split()[0] for device in devices},
+                {f"char-nvidia{end}" for end in
+                 ("", "ctl", "-frontend", "-uvm", "-caps")})
+            rest = {key: word for key, word in lines if key != "DeviceAllow"}
+            if "stage" in unit:
+                self.assertEqual(rest.pop("RestrictAddressFamilies"),
+                                 "AF_NETLINK")
+            self.assertEqual(rest, OPENED)
 
 
 class StopTimesTest(unittest.TestCase):
