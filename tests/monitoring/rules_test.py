@@ -1,6 +1,7 @@
 """promtool and amtool accept what deploy/monitoring has, and the rules' unit
 tests pass."""
 
+import json
 import pathlib
 import re
 import subprocess
@@ -30,6 +31,37 @@ class RulesTest(unittest.TestCase):
     def test_the_unit_tests_pass(self):
         for name in ("rules_test.yaml", "alerts_test.yaml"):
             self.run_tool(PROMTOOL, "test", "rules", name)
+
+    def test_panels_of_gpus_give_what_a_stage_on_a_gpu_serves(self):
+        served = {"memory_used_bytes": 30e9, "memory_total_bytes": 80e9,
+                  "busy_ratio": 0.5, "xid_errors_total": 3,
+                  "ecc_errors_total": 2}
+        wanted = {"GPU memory in use": [30e9], "GPU memory free": [50e9],
+                  "GPU busy": [0.5], "GPU errors": [3, 2]}
+        labels = 'cluster="a",gpu="GPU-a",instance="s0"'
+        found, checks = {}, []
+        for _, title, query in filter(lambda one: series.needs_gpu(one[2]),
+                                      series.queries()):
+            value = wanted[title][found.setdefault(title, 0)]
+            found[title] += 1
+            # What is computed has no name.
+            name = query.split("{")[0] if query.count("{") == 1 else ""
+            checks.append({"expr": query, "eval_time": "2m", "exp_samples": [
+                {"labels": f"{name}{{{labels}}}", "value": value}]})
+        self.assertEqual(found, {title: len(values)
+                                 for title, values in wanted.items()})
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "panels.yaml"
+            path.write_text(json.dumps({"tests": [{
+                "interval": "1m", "promql_expr_test": checks,
+                "input_series": [
+                    {"series": f"sluice_stage_gpu_{name}{{{labels}}}",
+                     "values": f"{value:f}x5"}
+                    for name, value in served.items()]}]}))
+            self.run_tool(PROMTOOL, "test", "rules", path)
+            path.write_text(path.read_text().replace('"value": 0.5',
+                                                     '"value": 0.6'))
+            self.run_tool(PROMTOOL, "test", "rules", path, expect=1)
 
     def test_each_rule_and_alert_has_a_unit_test(self):
         text = (series.FOLDER / "alerts_test.yaml").read_text()

@@ -71,6 +71,11 @@ def selectors(expr):
     return set(re.findall(rf"\b(?:{_OURS}|up)(?:\{{[^}}]*\}})?", expr))
 
 
+def needs_gpu(query):
+    """Whether only a stage on a GPU has what the query asks for."""
+    return any(name.startswith("sluice_stage_gpu_") for name in names(query))
+
+
 def page_names():
     """{name: type} of services/METRICS.md."""
     page = (ROOT / "services" / "METRICS.md").read_text()

@@ -5,6 +5,7 @@ from panels import board, graph, number, row
 # Adds `service` to a process's series.
 _NAMED = " * on (job, instance) group_left (service) sluice_build_info{$C}"
 _WHO = "{{service}} {{instance}}"
+_GPU = "{{instance}} {{gpu}}"
 
 
 def _named(expr):
@@ -61,6 +62,27 @@ def make():
               ("sluice_stage_load_seconds{$C}", "stage {{stage}}"),
               ("sluice_expert_load_seconds{$C}", "experts {{instance}}")),
     ]
+    gpus = [
+        row("GPUs, with NVML"),
+        graph("GPU memory in use", "bytes",
+              ("sluice_stage_gpu_memory_used_bytes{$C}", _GPU),
+              about="Of all processes. Nearly all is normal: the KV cache "
+                    "takes what the weights leave."),
+        graph("GPU memory free", "bytes",
+              ("sluice_stage_gpu_memory_total_bytes{$C} - "
+               "sluice_stage_gpu_memory_used_bytes{$C}", _GPU),
+              about="What the buffers of a step have to grow into."),
+        graph("GPU busy", "percentunit",
+              ("sluice_stage_gpu_busy_ratio{$C}", _GPU), limits=(0, 1),
+              about="The share of NVML's last sample in which a kernel ran, "
+                    "on however many multiprocessors; 0 for a MIG slice."),
+        graph("GPU errors", "none",
+              ("sluice_stage_gpu_xid_errors_total{$C}", _GPU + " XID"),
+              ("sluice_stage_gpu_ecc_errors_total{$C}", _GPU + " memory"),
+              size=(24, 6),
+              about="Since the process' start. One of the GPU itself ends the "
+                    "process."),
+    ]
     edge = [
         row("The gateway's event loops"),
         graph("Longest hold so far", "s",
@@ -75,5 +97,5 @@ def make():
                "{{handler}} {{status}}")),
     ]
     return board("machine", "Sluice: machine",
-                 "What the processes take: cores, memory, files, "
-                 "certificates.", now + use + model + edge)
+                 "What the processes take: cores, memory, GPUs, files, "
+                 "certificates.", now + use + model + gpus + edge)

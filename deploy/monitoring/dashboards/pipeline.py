@@ -104,6 +104,29 @@ def make():
                "(sluice_stage_kv_blocks{$C} > 0)", "{{stage}}"),
               limits=(0, 1), about="Of sequences; cached prefixes besides."),
     ]
+    ranks = [
+        row("Tensor-parallel ranks, and steps begun ahead"),
+        graph("Collectives of a step", "s",
+              (_per_step("sluice_stage_collective_seconds",
+                         '$C,op="reduce"'), "{{stage}} sums"),
+              (_per_step("sluice_stage_collective_seconds",
+                         '$C,op="gather"'), "{{stage}} logits"),
+              (_per_step("sluice_stage_wait_seconds",
+                         '$C,for="collective"'), "{{stage}} of it waiting"),
+              about="Rank 0's time of a step in sums over ranks and in "
+                    "collecting logits, which is part of the stage's compute; "
+                    "on GPUs the host's time. With --ranks above 1."),
+        graph("What ranks wait for each other", "percentunit",
+              ("rate(sluice_stage_rank_wait_seconds_total{$C}$I)",
+               "{{stage}} rank {{tp_rank}}"),
+              about="A share of the time. The slowest rank waits least."),
+        graph("Steps begun ahead", "percentunit",
+              (f"sum {_BY}(rate(sluice_stage_steps_ahead_total{{$C}}$I)) / "
+               f"sum {_BY}(rate(sluice_stage_steps_total{{$C}}$I))",
+               "{{stage}}"), limits=(0, 1),
+              about="The share that was begun before the step before was "
+                    "finished: on GPUs of a replica of one stage."),
+    ]
     links = [
         row("Links and states"),
         graph("Bytes per second", "Bps",
@@ -114,4 +137,4 @@ def make():
     ]
     return board("pipeline", "Sluice: pipeline",
                  "Where each token's time goes, by stage and hop.",
-                 now + where + steps + links)
+                 now + where + steps + ranks + links)
