@@ -35,11 +35,12 @@ struct BlockTokenKernel {
   using Taker = TokenRowTaker<Unit::kElements, Unit::kSubElements, kThreads>;
   using Sums = BlockTokenSums<Unit, kWarps * Unit::kBlocks>;
   // With the terms of two passes there may be room for two blocks: then their
-  // registers are for those, too, and the next product's begins meanwhile.
+  // registers are for those, too, and the next product's begins meanwhile. Two
+  // sets of sub-blocks take more registers than that leaves.
+  static constexpr int kMostlyShared =
+      kStages * kWarps * kUnitBytes + 2 * Sums::kPassFloats * 4;
   static constexpr int kLeastBlocks =
-      kStages * kWarps * kUnitBytes + 2 * Sums::kPassFloats * 4 <= 106 * 1024
-          ? 2
-          : 1;
+      Unit::kSets == 1 && kMostlyShared <= 106 * 1024 ? 2 : 1;
 
   // Terms of two passes; before those the floats of a row that is normed.
   static constexpr SLUICE_DEVICE int TermFloats(const Args& a) {

@@ -64,7 +64,7 @@ class ThreadFeed {
 
   SLUICE_DEVICE ThreadFeed(Block& block, const GemmArgs& a,
                            const ProductTile& tile, const FeedRuns& runs)
-      : block_(block), ring_(runs.ring), end_(runs.end) {
+      : block_(block), ring_(runs.ring), rows_(a.rows), end_(runs.end) {
     // All copies of a thread are of the same step of a run.
     static_assert(Operand::kInRuns || kThreads % kRunChunks == 0);
     const bool first = block.thread() % kRunChunks < kRunChunks / 2;
@@ -77,9 +77,9 @@ class ThreadFeed {
           Operand::WordsOf(runs.begin) + c % kRunChunks * 4;
     }
     const int64_t token_block = block.index() % a.token_blocks;
-    from_rows_ = a.rows +
-                 (token_block * a.runs + runs.begin) * Stage::kRowWords +
-                 block.thread() * 4;
+    row_quads_ = static_cast<uint32_t>(token_block * a.runs + runs.begin) *
+                     (Stage::kRowWords / 4) +
+                 static_cast<uint32_t>(block.thread());
   }
   // Start the copies of a run to the stage at `stage`, weights first. No branch
   // is around all: copies are put between products.
@@ -98,9 +98,9 @@ class ThreadFeed {
     for (int i = 0; i < kRowCopies; ++i) {
       if (run >= end_ || !HasCopy(i, Stage::kRowWords)) continue;
       block_.CopyAsync(ring_, to + i * kThreads * 4,
-                       from_rows_ + i * kThreads * 4);
+                       rows_ + (int64_t{row_quads_} + i * kThreads) * 4);
     }
-    from_rows_ += Stage::kRowWords;
+    row_quads_ += Stage::kRowWords / 4;
     block_.CommitCopies();
   }
   // Kernels before have written the rows.
@@ -127,7 +127,8 @@ class ThreadFeed {
   const Shared<uint32_t> ring_;
   // The thread's copies of the run that is brought next.
   const uint32_t* from_weights_[kWeightCopies];
-  const uint32_t* from_rows_;
+  const uint32_t* const rows_;
+  uint32_t row_quads_;  // behind those: four words each
   const int32_t end_;
   int32_t weights_end_;  // of the runs of which the thread copies weights
 };

@@ -124,7 +124,9 @@ class GemmBlock {
   }
 
   SLUICE_DEVICE void Leaf(int32_t leaf, Sums& sums) {
+    SLUICE_UNROLL
     for (int i = 0; i < Shape::kTiles; ++i) {
+      SLUICE_UNROLL
       for (int o = 0; o < Shape::kOctets; ++o) sums[i][o] = {};
     }
     const int32_t stop = RunAt(leaf + 1);
@@ -181,8 +183,11 @@ class GemmBlock {
   }
 
   static SLUICE_DEVICE void Add(const Sums& right, Sums& left) {
+    SLUICE_UNROLL
     for (int i = 0; i < Shape::kTiles; ++i) {
+      SLUICE_UNROLL
       for (int o = 0; o < Shape::kOctets; ++o) {
+        SLUICE_UNROLL
         for (int v = 0; v < 4; ++v) {
           left[i][o].values[v] = left[i][o].values[v] + right[i][o].values[v];
         }
@@ -220,8 +225,11 @@ class GemmBlock {
   SLUICE_DEVICE void JoinAtLevel(int level, bool waits, Sums& sums) {
     const int begin =
         (level - 1) * static_cast<int>(Shape::kCells) + block_.thread();
+    SLUICE_UNROLL
     for (int i = 0; i < Shape::kTiles; ++i) {
+      SLUICE_UNROLL
       for (int o = 0; o < Shape::kOctets; ++o) {
+        SLUICE_UNROLL
         for (int v = 0; v < 4; ++v) {
           const int at = begin + ((i * Shape::kOctets + o) * 4 + v) * kThreads;
           float& sum = sums[i][o].values[v];
@@ -235,8 +243,9 @@ class GemmBlock {
     }
   }
   SLUICE_DEVICE void Store(Sums& sums) {
-    const bool has_bias = a_.pieces == nullptr && tile_.bias != nullptr;
-    const float* const bias = ComputedHere(tile_.bias + Row());
+    const float* const of_tile = TileAgain().bias;
+    const bool has_bias = a_.pieces == nullptr && of_tile != nullptr;
+    const float* const bias = ComputedHere(of_tile + Row());
     ForOutputs(sums, [&](float sum, float* at, int row) {
       *at = has_bias ? sum + bias[row] : sum;
     });
@@ -251,6 +260,14 @@ class GemmBlock {
                kTileSide +
            block_.lane() / 4;
   }
+  // What a block's tokens are, found anew: their registers are free meanwhile.
+  SLUICE_DEVICE ProductTile TileAgain() const {
+    ProductTile tile;
+    FindGemmTile(
+        a_, ComputedHere(static_cast<int>(block_.index() % a_.token_blocks)),
+        tile);
+    return tile;
+  }
   SLUICE_DEVICE int Token() const {
     return block_.warp() % Shape::kTokenWarps * Shape::kOctets * 8 +
            block_.lane() % 4 * 2;
@@ -260,13 +277,17 @@ class GemmBlock {
   template <typename Visit>
   SLUICE_DEVICE void ForOutputs(Sums& sums, const Visit& visit) {
     const int rows = static_cast<int>(a_.product.rows) - Row();
-    const int tokens = tile_.tokens - Token();
+    const ProductTile tile = TileAgain();
+    const int tokens = tile.tokens - Token();
     const GemmPiece piece = PieceOf(block_, a_);
     float* to =
-        ComputedHere(piece.to + (tile_.out + Token()) * piece.stride + Row());
+        ComputedHere(piece.to + (tile.out + Token()) * piece.stride + Row());
+    SLUICE_UNROLL
     for (int o = 0; o < Shape::kOctets; ++o) {
+      SLUICE_UNROLL
       for (int t = 0; t < 2; ++t) {
         if (o * 8 + t < tokens) {
+          SLUICE_UNROLL
           for (int i = 0; i < 2 * Shape::kTiles; ++i) {
             float& sum = sums[i / 2][o].values[i % 2 * 2 + t];
             if (i * 8 < rows) visit(sum, to + i * 8, i * 8);

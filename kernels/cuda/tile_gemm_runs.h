@@ -171,13 +171,12 @@ struct OctetHalves : CodeRuns<Codes> {
   TileB rows_[kOctets][2];
 };
 
-// Eight octets of other types than FP8 leave too few registers for both halves'
-// codes.
+// Eight octets of types that have a scale for each run leave too few registers
+// for both halves' codes.
 template <typename Codes, int kTiles, int kOctets>
-using RunOperand =
-    std::conditional_t<kTiles == 2 && (kOctets < 8 || IsE4m3(Codes::kType)),
-                       TileHalves<Codes, kOctets>,
-                       OctetHalves<Codes, kTiles, kOctets>>;
+using RunOperand = std::conditional_t<
+    kTiles == 2 && (kOctets<8 || CodeRuns<Codes>::kUnitRuns> 1),
+    TileHalves<Codes, kOctets>, OctetHalves<Codes, kTiles, kOctets>>;
 
 }  // namespace sluice::kernels::cuda
 

@@ -1,6 +1,8 @@
 #ifndef SLUICE_KERNELS_CUDA_TOKEN_UNIT_H_
 #define SLUICE_KERNELS_CUDA_TOKEN_UNIT_H_
 
+// Size: what a unit is in every format, one function per step.
+
 #include <cuda_device/device.h>
 
 #include <cstdint>
@@ -79,28 +81,25 @@ struct TokenUnit {
   static SLUICE_DEVICE void Multiply(Block& block,
                                      const Shared<uint32_t>& words, int at,
                                      const Token& x, Terms& terms) {
-    int32_t sums[4] = {};
-    [[maybe_unused]] int32_t least[4] = {};
-    {
-      Products own;
-      Dot(block, words, at, x, own);
-      if constexpr (T::kLong) {
-        Weigh(block, words, at, own, x, sums, least);
-      } else {
-        SLUICE_UNROLL
-        for (int r = 0; r < 4; ++r) {
-          sums[r] = own.sums[0][r];
-          least[r] = x.sums[0];
-        }
+    Products products;
+    Dot(block, words, at, x, products);
+    Whole whole = {};
+    if constexpr (T::kLong) {
+      Weigh(block, words, at, products, x, whole);
+    } else {
+      SLUICE_UNROLL
+      for (int r = 0; r < 4; ++r) {
+        whole.sums[r] = products.sums[0][r];
+        whole.least[r] = x.sums[0];
       }
     }
     float scales[4];
     Codes::Scales(block, words, at, scales);
     SLUICE_UNROLL
     for (int r = 0; r < 4; ++r) {
-      terms.values[0].values[r] = kExactFloats
-                                      ? BitCast<float>(sums[r]) - 12582912.0f
-                                      : static_cast<float>(sums[r]);
+      terms.values[0].values[r] =
+          kExactFloats ? BitCast<float>(whole.sums[r]) - 12582912.0f
+                       : static_cast<float>(whole.sums[r]);
       terms.factors[0].values[r] = scales[r] * x.scale;
     }
     if constexpr (T::kMinima) {
@@ -108,7 +107,7 @@ struct TokenUnit {
       Codes::Minima(block, words, at, minima);
       SLUICE_UNROLL
       for (int r = 0; r < 4; ++r) {
-        terms.values[1].values[r] = static_cast<float>(least[r]);
+        terms.values[1].values[r] = static_cast<float>(whole.least[r]);
         terms.factors[1].values[r] =
             (T::kLong ? -minima[r] : minima[r]) * x.scale;
       }
@@ -119,6 +118,11 @@ struct TokenUnit {
   // Of the lane's four rows and sub-blocks.
   struct Products {
     int32_t sums[kSets][4];
+  };
+  // Of the lane's four rows and its block, and what their minimum multiplies.
+  struct Whole {
+    int32_t sums[4];
+    int32_t least[4];
   };
 
   // Codes from word `at` on. Columns of one set are the unit's chunks; of two,
@@ -186,22 +190,21 @@ struct TokenUnit {
   // their integer scales. Size: the unit, what is weighed, and what comes out.
   static SLUICE_DEVICE void Weigh(Block& block, const Shared<uint32_t>& words,
                                   int at, const Products& products,
-                                  const Token& x, int32_t (&sums)[4],
-                                  int32_t (&least)[4]) {
+                                  const Token& x, Whole& to) {
     SLUICE_UNROLL
     for (int set = 0; set < kSets; ++set) {
       const SubWords own = SubWordsOf(block, words, at, set);
       SLUICE_UNROLL
       for (int r = 0; r < 4; ++r) {
-        sums[r] += products.sums[set][r] * ScaleOf(own.scales >> (8 * r));
-        least[r] +=
+        to.sums[r] += products.sums[set][r] * ScaleOf(own.scales >> (8 * r));
+        to.least[r] +=
             x.sums[set] * static_cast<int32_t>(own.minima >> (8 * r) & 0xFFu);
       }
     }
     SLUICE_UNROLL
     for (int r = 0; r < 4; ++r) {
-      sums[r] = SumOfSubs(block, sums[r]);
-      if constexpr (T::kMinima) least[r] = SumOfSubs(block, least[r]);
+      to.sums[r] = SumOfSubs(block, to.sums[r]);
+      if constexpr (T::kMinima) to.least[r] = SumOfSubs(block, to.least[r]);
     }
   }
 

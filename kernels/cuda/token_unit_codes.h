@@ -1,6 +1,8 @@
 #ifndef SLUICE_KERNELS_CUDA_TOKEN_UNIT_CODES_H_
 #define SLUICE_KERNELS_CUDA_TOKEN_UNIT_CODES_H_
 
+// Size: where every format's bits are, one function per step.
+
 #include <cuda_device/device.h>
 
 #include <cstdint>

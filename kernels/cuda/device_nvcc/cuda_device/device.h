@@ -99,10 +99,10 @@ class Block {
   SLUICE_DEVICE bool ArriveLast(uint32_t* arrived, uint32_t blocks) {
     __syncwarp();
     uint32_t before = 0;
-    __threadfence();
+    Fence();
     if (lane() == 0) before = atomicInc(arrived, blocks - 1);
     const bool last = Shuffle(before, 0) == blocks - 1;
-    __threadfence();
+    if (last) Fence();
     __syncwarp();
     return last;
   }
@@ -178,6 +178,11 @@ class Block {
   }
 
  private:
+  // What the warp stored, or saw, before comes before what it stores, or sees,
+  // behind: for all blocks.
+  static SLUICE_DEVICE void Fence() {
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+  }
   int used_ = 0;
 };
 
