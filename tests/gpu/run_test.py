@@ -14,7 +14,6 @@ import tempfile
 import time
 import unittest
 import unittest.mock as mock
-import xml.etree.ElementTree
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -44,6 +43,15 @@ class RunTest(unittest.TestCase):
         done = run("--device", "cpu", "--parts", "machine,speed")
         self.assertEqual(done.returncode, 2)
         self.assertIn("'speed' is none of machine, bandwidth", done.stderr)
+
+    def test_a_binary_that_is_missing_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = run("--device", "cpu", "--build", folder, "--parts",
+                       "machine,llama1b")
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(f"{folder} lacks tests/gpu/device_check, "
+                          "tests/gpu/model_speed; --device cpu builds nothing",
+                          done.stderr)
 
     def test_every_part_is_there_once_and_services_come_before_speeds(self):
         module = load()
@@ -154,7 +162,7 @@ class FakeTest(unittest.TestCase):
 
     def begin(self, parts, again=False, **options):
         if not (self.folder / "tests/gpu/device_check").exists():
-            self.make("gpu/device_check", "")  # else run builds
+            self.make("gpu/device_check", "")  # else nothing is run
         return subprocess.Popen(
             [sys.executable, HERE / "run", "--device", "cpu", "--build",
              self.folder, "--out", self.out, "--parts", parts,
@@ -282,8 +290,8 @@ print('{"read_gb_per_s": 1}')
 
     def make_tests(self, first, second):
         """The test programs of models: what they say, and their exit code."""
-        for name, (said, code) in zip(load().TESTS, (first, second)):
-            self.make(name, "import os, sys\n"
+        for name, (said, code) in zip(load().binaries.TESTS, (first, second)):
+            self.make(name.removeprefix("tests/"), "import os, sys\n"
                       f"print({said!r}, os.getenv('SLUICE_TEST_NCCL'))\n"
                       f"sys.exit({code})")
 
@@ -377,70 +385,6 @@ else:
         tool = self.folder / "compute-sanitizer"
         tool.write_text(f"#!/bin/sh\n{does}\n")
         tool.chmod(0o755)
-
-
-class GoalsTest(unittest.TestCase):
-    """The summary, of results as a GPU would give them."""
-
-    def goals_of(self, gpu, tokens, torch):
-        rate = {"tok_per_s": tokens, "share_of_read_bandwidth": 0.85}
-        results = {
-            "bandwidth": {"name": gpu},
-            "pytorch": {"bf16_tflops": 700.0},
-            "llama8b": {"decode": {"1": rate}, "prompt_products": 7e9,
-                        "prefill": {"tok_per_s": 20000.0}},
-            "pytorch_llama8b": {"decode": {"1": {"tok_per_s": torch}}}}
-        return {(what, goal): (seen, reached) for what, seen, goal, reached
-                in load().large_models.goal_rows(results)}
-
-    def test_goals_are_those_of_the_gpu(self):
-        what = "llama8b: tok/s at batch 1"
-        h200 = self.goals_of("NVIDIA H200", 205, 180)
-        self.assertEqual(h200[what, 200], (205, True))
-        self.assertEqual(h200[what, 229], (205, False))
-        self.assertNotIn((what, 155), h200)
-        h100 = self.goals_of("NVIDIA H100 80GB HBM3", 160, 180)
-        self.assertEqual(h100[what, 155], (160, True))
-        self.assertEqual(h100[what, 170], (160, False))
-        other = self.goals_of("NVIDIA L4", 10, 10)
-        self.assertEqual(other["llama8b: share of read bandwidth", 0.8],
-                         (0.85, True))
-
-    def test_speeds_stand_beside_those_of_pytorch(self):
-        what = "llama8b: 1 streams, times PyTorch's"
-        self.assertEqual(self.goals_of("NVIDIA H200", 220, 200)[what, 1.1],
-                         (1.1, True))
-        self.assertEqual(self.goals_of("NVIDIA H200", 210, 200)[what, 1.1],
-                         (1.05, False))
-
-    def test_a_prompt_is_held_against_the_measured_peak(self):
-        seen, reached = self.goals_of("NVIDIA H200", 1, 1)[
-            "llama8b: prompt of 2048, share of bf16_tflops", 0.5]
-        self.assertAlmostEqual(seen, 2e-12 * 7e9 * 20000 / 700)
-        self.assertFalse(reached)
-
-    def test_the_picture_has_each_speed_and_pytorchs(self):
-        draw = load().summary.picture.svg
-        self.assertIsNone(draw({"machine": {}}))
-        rate = {"tok_per_s": 220, "share_of_read_bandwidth": 0.75}
-        root = xml.etree.ElementTree.fromstring(draw({
-            "llama8b": {"decode": {"1": rate}},
-            "llama1b": {"decode": {"1": rate}},
-            "pytorch_llama8b": {"decode": {"1": {"tok_per_s": 110}}}}))
-        space = "{http://www.w3.org/2000/svg}"
-        of = {kind: [one for one in root.iter(space + "rect")
-                     if one.get("class") == kind] for kind in ("ours", "torch")}
-        self.assertEqual((len(of["ours"]), len(of["torch"])), (2, 1))
-        # PyTorch's mark is at half the bar.
-        bar, mark = of["ours"][1], of["torch"][0]
-        self.assertAlmostEqual(
-            float(mark.get("x")) + 2 - float(bar.get("x")),
-            float(bar.get("width")) / 2, delta=0.2)
-
-    def test_what_was_not_measured_is_not_reached(self):
-        goals = self.goals_of("NVIDIA H200", 1, 1)
-        self.assertEqual(goals["gptoss20b: tok/s at batch 1", 600],
-                         (None, None))
 
 
 if __name__ == "__main__":
