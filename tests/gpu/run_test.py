@@ -95,6 +95,7 @@ class RunTest(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             results = json.loads((pathlib.Path(out) / "all.json").read_text())
             self.assertEqual(results["machine"]["device"]["device"], "cpu")
+            self.assertIn("commit_from", results["machine"])
             self.assertGreater(results["bandwidth"]["read_gb_per_s"], 0)
             self.assertTrue(all(op["same"] for op in results["check"]))
             self.assertGreater(len(results["check"]), 100)
@@ -205,6 +206,22 @@ time.sleep(600)
                           kept["why"])
             self.assertRegex(said, r"check_fast +not run")
             pid.unlink()
+
+    def test_results_tell_the_commit_of_their_binaries(self):
+        self.make("gpu/device_check", "print('{\"device\": \"cpu\"}')")
+        module = load()
+        with mock.patch.object(module.binaries, "head",
+                               lambda: ("abc", ["a.cc"])):
+            module.binaries.record(self.folder)
+        code, said = self.run_parts("machine")
+        self.assertEqual(code, 0, said)
+        found = self.found("machine")
+        self.assertEqual((found["commit"], found["changed"]), ("abc", ["a.cc"]))
+        self.make("gpu/device_check", "print('{\"read_gb_per_s\": 1}')")
+        code, said = self.run_parts("machine,bandwidth")
+        self.assertEqual(code, 0, said)
+        self.assertEqual(self.found("all")["commits"],
+                         {"machine": "abc", "bandwidth": None})
 
     def test_a_part_that_raises_ends_no_other(self):
         self.make("gpu/device_check", """

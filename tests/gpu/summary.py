@@ -24,6 +24,9 @@ def write(out):
     results = {part: json.loads((out / (part + ".json")).read_text())
                for part in PARTS if (out / (part + ".json")).exists()}
     add_shares(results)
+    commits = out / "commits.json"
+    if commits.exists():
+        results["commits"] = json.loads(commits.read_text())
     (out / "all.json").write_text(json.dumps(results, indent=1) + "\n")
     drawn = picture.svg(results)
     if drawn is not None:
