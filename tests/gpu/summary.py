@@ -24,6 +24,10 @@ def write(out):
     results = {part: json.loads((out / (part + ".json")).read_text())
                for part in PARTS if (out / (part + ".json")).exists()}
     add_shares(results)
+    failed = {part: json.loads(path.read_text())["why"] for part in PARTS
+              if (path := out / (part + ".failed.json")).exists()}
+    if failed:
+        results["failed"] = failed
     commits = out / "commits.json"
     if commits.exists():
         results["commits"] = json.loads(commits.read_text())
@@ -52,15 +56,19 @@ def add_shares(results):
 
 
 def state_of(part, results, out):
-    if part in results:
-        found = results[part] if isinstance(results[part], dict) else {}
-        if "skipped" in found:
-            return f"skipped: {found['skipped']}"
-        left_out = found.get("left_out", [])
-        return f"passes; left out: {len(left_out)} ({', '.join(left_out)})" \
-            if left_out else "passes"
     failed = out / (part + ".failed.json")
-    return f"FAILED: see {failed}" if failed.exists() else "not run"
+    if failed.exists():
+        earlier = f"; before: {out / (part + '.json')}" if part in results \
+            else ""
+        return f"FAILED: see {failed}{earlier}"
+    if part not in results:
+        return "not run"
+    found = results[part] if isinstance(results[part], dict) else {}
+    if "skipped" in found:
+        return f"skipped: {found['skipped']}"
+    left_out = found.get("left_out", [])
+    return f"passes; left out: {len(left_out)} ({', '.join(left_out)})" \
+        if left_out else "passes"
 
 
 def print_table(results):
