@@ -55,6 +55,7 @@ class FakeBuild(unittest.TestCase):
     def found(self, part):
         return json.loads((self.out / f"{part}.json").read_text())
 
-    def run_of(self, module, device="cpu"):
+    def run_of(self, module, device="cpu", again=False):
         return module.Run(argparse.Namespace(
-            build=self.folder, device=device, out=self.out, commit=None))
+            build=self.folder, device=device, out=self.out, commit=None,
+            again=again))

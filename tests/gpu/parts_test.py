@@ -234,20 +234,6 @@ print('{"read_gb_per_s": 1}')
             log = (self.out / "device_cuda_test.log").read_text()
             self.assertTrue(log.rstrip().endswith(want), log)
 
-    def test_a_sanitizer_that_finds_something_ends_no_other(self):
-        self.make("gpu/device_check", "")
-        self.make_tool('[ "$2" != memcheck ] || exit 9')
-        path = f"{self.folder}:{os.environ['PATH']}"
-        code, said = self.run_parts("sanitizer",
-                                    env=dict(os.environ, PATH=path))
-        self.assertEqual(code, 1, said)
-        kept = self.found("sanitizer.failed")
-        self.assertEqual(kept["found"], {
-            f"{tool} {what}": 9 if tool == "memcheck" else 0
-            for tool in ("memcheck", "racecheck", "synccheck")
-            for what in ("check-small", "check-fast-small")})
-        self.assertIn("memcheck check-fast-small: 9", kept["why"])
-
     def test_a_part_is_timed_without_a_bandwidth_which_may_come_later(self):
         self.make("gpu/device_check", """
 import sys
@@ -271,18 +257,15 @@ else:
             "share_of_read_bandwidth"], 0.5)
 
     def test_a_part_that_was_skipped_is_tried_again(self):
-        self.make_tool("exit 0")
-        said = [self.run_parts("sanitizer", env=dict(os.environ, PATH=path))[1]
-                for path in ("/nowhere", str(self.folder), "/nowhere")]
-        self.assertIn("skipped: there is no compute-sanitizer", said[0])
-        self.assertRegex(said[1], "sanitizer +passes")
-        self.assertIn("sanitizer: done before", said[2])
-
-    def make_tool(self, does):
-        """What stands for compute-sanitizer."""
-        tool = self.folder / "compute-sanitizer"
-        tool.write_text(f"#!/bin/sh\n{does}\n")
-        tool.chmod(0o755)
+        skipped = ("[  SKIPPED ] C.E (1 ms)\n", 0)
+        done = ("[       OK ] C.E (1 ms)\n", 0)
+        said = []
+        for tests in ((skipped, skipped), (skipped, done), (skipped, skipped)):
+            self.make_tests(*tests)
+            said.append(self.run_parts("models")[1])
+        self.assertIn("models: skipped: all 2 tests were skipped", said[0])
+        self.assertRegex(said[1], "models +passes; left out: 1")
+        self.assertIn("models: done before", said[2])
 
 
 if __name__ == "__main__":

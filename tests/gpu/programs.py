@@ -13,6 +13,8 @@ import time
 import typing
 
 MOST_DEATHS = 8  # of the programs that look at one list of cases
+OUT_OF_TIME = "out of time"
+NO_SILENCE = 1e9  # seconds: a program may be silent until its end
 _BEGUN = re.compile(r"^\[ RUN +\] (\S+)", re.M)
 _DONE = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] ([^ ,]+).*\(\d+ ms\)$", re.M)
 
@@ -64,6 +66,18 @@ def interruptible():
     with _holding(-1):
         _raise_if_stopped()
         yield
+
+
+def uninterrupted():
+    """Within, stop() raises nothing: what runs looks at stopped(), or ends with
+    its programs."""
+    return _holding(1)
+
+
+def share(end, count):
+    """Until when the first of `count` programs may run, of all until `end`."""
+    now = time.monotonic()
+    return now + (end - now) / count
 
 
 @contextlib.contextmanager
@@ -166,7 +180,7 @@ def _each(program, silence, end):
                 line = coming.get(timeout=max(0.0, min(silence, left)))
             except queue.Empty:
                 raise TimeoutError("hangs" if silence < left
-                                   else "out of time") from None
+                                   else OUT_OF_TIME) from None
             if line is None:
                 _raise_if_stopped()
                 return
@@ -177,7 +191,7 @@ def look_at_cases(command, log, end, silence, env=None):
     """What device_check finds at its list of cases, and why that is not as it
     must be (None: it is). A case that ends the program, or hangs, has an entry
     "died"; the others are looked at all the same, until `end` or stop()."""
-    with _holding(1):
+    with uninterrupted():
         return _look_at_cases(command, log, end, silence, env)
 
 
@@ -213,7 +227,7 @@ def run_gtest(command, log, end, silence, **options):
     """What a test program's cases come to, and why that is not as it must be
     (None: it is). A case that ends the program, or hangs, stands in "died"; the
     others are run all the same, until `end` or stop()."""
-    with _holding(1):
+    with uninterrupted():
         return _run_gtest(command, log, end, silence, options)
 
 

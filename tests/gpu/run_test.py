@@ -54,7 +54,7 @@ class RunTest(unittest.TestCase):
         self.assertEqual(order, sorted(order))
         with tempfile.TemporaryDirectory() as out:
             run_of = module.Run(argparse.Namespace(
-                build=out, device="cpu", out=out, commit=None))
+                build=out, device="cpu", out=out, commit=None, again=False))
             for part in parts:
                 self.assertTrue(callable(run_of.part(part)), part)
 

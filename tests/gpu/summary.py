@@ -24,10 +24,11 @@ def write(out):
     results = {part: json.loads((out / (part + ".json")).read_text())
                for part in PARTS if (out / (part + ".json")).exists()}
     add_shares(results)
-    failed = {part: json.loads(path.read_text())["why"] for part in PARTS
-              if (path := out / (part + ".failed.json")).exists()}
-    if failed:
-        results["failed"] = failed
+    for state in ("failed", "unfinished"):
+        why = {part: json.loads(path.read_text())["why"] for part in PARTS
+               if (path := out / f"{part}.{state}.json").exists()}
+        if why:
+            results[state] = why
     commits = out / "commits.json"
     if commits.exists():
         results["commits"] = json.loads(commits.read_text())
@@ -56,11 +57,11 @@ def add_shares(results):
 
 
 def state_of(part, results, out):
-    failed = out / (part + ".failed.json")
-    if failed.exists():
-        earlier = f"; before: {out / (part + '.json')}" if part in results \
-            else ""
-        return f"FAILED: see {failed}{earlier}"
+    earlier = f"; before: {out / (part + '.json')}" if part in results else ""
+    for state in ("FAILED", "unfinished"):
+        path = out / f"{part}.{state.lower()}.json"
+        if path.exists():
+            return f"{state}: see {path}{earlier}"
     if part not in results:
         return "not run"
     found = results[part] if isinstance(results[part], dict) else {}
