@@ -1,4 +1,4 @@
-"""tests/gpu/run without a GPU: it says so; its parts, tried on the CPU."""
+"""tests/gpu/run without a GPU: it says so; parts of one program, tried on the CPU."""
 import argparse
 import json
 import os
