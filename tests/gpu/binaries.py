@@ -16,16 +16,17 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHECK = "tests/gpu/device_check"
 SPEED = "tests/gpu/model_speed"
+DEVICES = ("tests/device/device_test",)
 TESTS = ("tests/device/cuda/device_cuda_test", "tests/model/model_cuda_test")
 SERVICES = ("services/gateway/sluice-gateway", "services/stage/sluice-stage",
             "services/cli/sluice")
-ALL = (CHECK, SPEED, *TESTS, *SERVICES)
+ALL = (CHECK, SPEED, *DEVICES, *TESTS, *SERVICES)
 # Of the parts that ask no model_speed.
 NEEDED = {
     **dict.fromkeys(("machine", "bandwidth", "check", "check_fast",
                      "check_wgmma", "time", "time_fast", "sanitizer"),
                     (CHECK,)),
-    "models": TESTS,
+    "devices": DEVICES, "models": TESTS,
     **dict.fromkeys(("services", "ranks", "two_stages"), SERVICES)}
 # In the folder of a build: there from its begin until all is built.
 INCOMPLETE = "incomplete"

@@ -1,4 +1,4 @@
-"""tests/gpu/run without a GPU: it says so; parts of one program, tried on the CPU."""
+"""tests/gpu/run without a GPU: it says so; parts of one program on the CPU."""
 import argparse
 import json
 import os
@@ -84,6 +84,8 @@ class RunTest(unittest.TestCase):
             results = json.loads((pathlib.Path(out) / "all.json").read_text())
             self.assertEqual(results["machine"]["device"]["device"], "cpu")
             self.assertIn("commit_from", results["machine"])
+            self.assertRegex(done.stdout, r"(?m)^cpu: .*\n[0-9]+ CPUs: .*; commit "
+                             f"{results['machine']['commit']} ")
             self.assertGreater(results["bandwidth"]["read_gb_per_s"], 0)
             self.assertTrue(all(op["same"] for op in results["check"]))
             self.assertGreater(len(results["check"]), 100)

@@ -94,6 +94,12 @@ class ServicesTest(unittest.TestCase):
             self.assertEqual((counted["failed"], counted["died"]), ([], {}))
             self.assertGreater(counted["passed"], 0, path)
 
+    def test_devices_are_named_and_missed(self):
+        found = self.found("devices", GTEST_FILTER="DeviceChoiceTest.*")
+        counted = found["device/device_test"]
+        self.assertEqual((counted["failed"], counted["died"]), ([], {}))
+        self.assertGreater(counted["passed"], 5)
+
 
 if __name__ == "__main__":
     unittest.main()
