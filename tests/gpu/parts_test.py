@@ -105,6 +105,7 @@ time.sleep(600)
         self.make("gpu/device_check", "print('{\"read_gb_per_s\": 1}')")
         code, said = self.run_parts("machine,bandwidth")
         self.assertEqual(code, 0, said)
+        self.assertRegex(said, "machine: done before, see .*, of commit abc\n")
         self.assertEqual(self.found("all")["commits"],
                          {"machine": "abc", "bandwidth": None})
 
