@@ -3,11 +3,12 @@
 // tests/gpu/run, which reads the JSON that this prints.
 //
 // usage: device_check DEVICE facts | bandwidth | check | check-fast |
-//                            check-small | check-fast-small | time | time-fast
-//                            | try-time [FIRST]
+//                            check-small | check-fast-small | check-groups |
+//                            time | time-fast | try-time [FIRST]
 //   check-fast, time-fast: of what fast numerics compute in their own way; the
 //     results are held against the CPU's with the same weights in F32, within
 //     kMostFastError
+//   check-groups: of what SLUICE_WGMMA=1 multiplies in groups of warps
 //   -small: of small shapes, for tools that make a GPU slow
 //   try-time: of small shapes, to try this program itself
 #include <algorithm>
@@ -30,7 +31,7 @@
 #include "tests/device/cuda/device_ops.h"
 #include "tests/device/cuda/row_bits.h"
 #include "tests/gpu/bandwidth.h"
-#include "tests/kernels/kernel_tester.h"
+#include "tests/gpu/checked_shapes.h"
 
 namespace sluice::testing {
 namespace {
@@ -49,12 +50,8 @@ std::unique_ptr<Backend> MakeOne(const std::string& device,
   return std::move((*backends)[0]);
 }
 
-std::vector<float> ResultsOn(Backend& backend, const DeviceOp& op) {
-  const auto prepared = op.prepare(backend);
-  backend.BeginStep(prepared->step());
-  prepared->Enqueue();
-  backend.EndStep();
-  return prepared->Results();
+OpResults ResultsOn(Backend& backend, const DeviceOp& op) {
+  return ResultsOf(backend, *op.prepare(backend));
 }
 
 // An operation's time.
@@ -63,12 +60,14 @@ struct Timed {
   bool cold = false;   // each call reads what no cache has
 };
 
-// By as many calls as take a twentieth of a second; of copies in turn that are
-// more than caches hold, if few of them are.
+// By as many calls as take a twentieth of a second, the third time that they
+// come: then they are a graph's, if the backend makes them one. Of copies in
+// turn that are more than caches hold, if few of them are.
 Timed TimeOf(Backend& backend, const DeviceOp& op) {
   constexpr double kEnough = 0.05;
   constexpr double kMoreThanCaches = 256e6;
   constexpr double kMostCopies = 16;
+  constexpr size_t kMostCalls = 1 << 14;
   const double enough = std::ceil(kMoreThanCaches / op.bytes);
   // Operations without weights read again what they write.
   const bool cold = enough <= kMostCopies && !op.name.starts_with("norm");
@@ -77,162 +76,23 @@ Timed TimeOf(Backend& backend, const DeviceOp& op) {
     prepared.push_back(op.prepare(backend));
   } while (cold && static_cast<double>(prepared.size()) < enough);
   backend.BeginStep(prepared[0]->step());
-  for (const auto& copy : prepared) copy->Enqueue();
+  for (const auto& copy : prepared) {
+    copy->CopyIn();
+    copy->Run();
+  }
   backend.Sync();
-  Timed timed = {0, cold};
-  for (size_t times = prepared.size();; times *= 4) {
+  const auto seconds_of = [&](size_t times) {
     const int64_t start = MonotonicNanos();
     for (size_t i = 0; i < times; ++i) prepared[i % prepared.size()]->Run();
     backend.Sync();
-    timed.seconds = static_cast<double>(MonotonicNanos() - start) * 1e-9;
-    if (timed.seconds >= kEnough || times >= 1 << 14) {
-      timed.seconds /= static_cast<double>(times);
-      break;
-    }
-  }
+    return static_cast<double>(MonotonicNanos() - start) * 1e-9;
+  };
+  size_t times = prepared.size();
+  while (seconds_of(times) < kEnough && times < kMostCalls) times *= 4;
+  seconds_of(times);
+  const double seconds = seconds_of(times) / static_cast<double>(times);
   backend.EndStep();
-  return timed;
-}
-
-OpSizes Boundaries(int64_t tokens) {
-  OpSizes sizes;
-  sizes.tokens = tokens;
-  sizes.context = tokens == 1 ? 270 : 10;
-  sizes.head_dim = tokens == 1 ? 32 : 64;
-  sizes.experts = 5;
-  sizes.per_token = 3;
-  return sizes;
-}
-
-// Shapes, and which operations are looked at with them.
-struct Shapes {
-  std::string name;
-  OpSizes sizes;
-  std::vector<std::string> ops;  // beginnings of names; none: all operations
-};
-
-// Rows and columns of which blocks and warps of the largest GPU have several
-// passes each.
-Shapes ManyRows(int64_t tokens) {
-  Shapes shapes = {"many rows", {}, {}};
-  shapes.sizes.tokens = tokens;
-  shapes.sizes.hidden = 4096;
-  shapes.sizes.mlp = 6400;
-  for (const char* type :
-       {"bf16", "fp8", "MXFP4", "Q8_0", "Q4_0", "Q4_K", "Q6_K"}) {
-    shapes.ops.push_back(Cat("linear ", type));
-    shapes.ops.push_back(Cat("mlp ", type));
-  }
-  return shapes;
-}
-
-// Heads with kernels of their own, over several chunks of positions.
-Shapes LongContext(int64_t tokens, int64_t head_dim) {
-  Shapes shapes = {"long context", {}, {"attention "}};
-  shapes.sizes.tokens = tokens;
-  shapes.sizes.context = 600;
-  shapes.sizes.heads = 8;
-  shapes.sizes.kv_heads = 2;
-  shapes.sizes.head_dim = head_dim;
-  return shapes;
-}
-
-// The heads of a kv head, and the window, that a family has.
-struct Heads {
-  const char* name;
-  int64_t of_kv_head;
-  int64_t head_dim;
-  int32_t window;
-};
-constexpr Heads kFamilies[] = {{"gpt-oss, window", 8, 64, 128},
-                               {"gpt-oss", 8, 64, 0},
-                               {"GLM-4.5-Air", 12, 128, 0}};
-
-// Tokens behind a context that takes many chunks: of one sequence, or one each.
-Shapes HeadsOfFamily(const Heads& heads, int64_t tokens, bool apart) {
-  Shapes shapes = {heads.name, {}, {"attention "}};
-  if (apart) shapes.name += ", sequences apart";
-  shapes.sizes.tokens = tokens;
-  shapes.sizes.context = 3000;
-  shapes.sizes.apart = apart;
-  shapes.sizes.window = heads.window;
-  shapes.sizes.heads = 2 * heads.of_kv_head;
-  shapes.sizes.kv_heads = 2;
-  shapes.sizes.head_dim = heads.head_dim;
-  return shapes;
-}
-
-// Inputs that a device may flush to zero, which canonical numerics do not.
-Shapes Subnormal(int64_t tokens) {
-  Shapes shapes = {"subnormal", {}, {"linear ", "row parallel ", "norm"}};
-  shapes.sizes.tokens = tokens;
-  shapes.sizes.largest = kSubnormal;
-  return shapes;
-}
-
-// As many as GLM-4.5-Air has.
-Shapes ManyExperts(int64_t tokens) {
-  Shapes shapes = {"many experts", {}, {"experts "}};
-  shapes.sizes.tokens = tokens;
-  shapes.sizes.hidden = 1024;
-  shapes.sizes.mlp = 256;
-  shapes.sizes.experts = 128;
-  shapes.sizes.per_token = 8;
-  return shapes;
-}
-
-std::vector<Shapes> CheckedShapes(bool small, bool fast) {
-  std::vector<Shapes> all;
-  for (const int64_t tokens : {1, 2, 33}) {
-    if (!fast) all.push_back(Subnormal(tokens));
-  }
-  for (const int64_t tokens : {1, 2, 11, 33}) {
-    all.push_back({"boundaries", Boundaries(tokens), {}});
-  }
-  for (const int64_t tokens : {1, 2, 33}) {
-    all.push_back(LongContext(tokens, 64));
-    all.push_back(LongContext(tokens, 128));
-    if (small) continue;
-    all.push_back(ManyRows(tokens));
-    all.push_back(ManyExperts(tokens));
-  }
-  for (const Heads& heads : kFamilies) {
-    if (small) break;
-    for (const int64_t tokens : {1, 33}) {
-      all.push_back(HeadsOfFamily(heads, tokens, /*apart=*/false));
-    }
-    all.push_back(HeadsOfFamily(heads, 33, /*apart=*/true));
-  }
-  return all;
-}
-
-std::vector<DeviceOp> OpsOf(const Shapes& shapes) {
-  std::vector<DeviceOp> ops = AllDeviceOps(shapes.sizes);
-  std::erase_if(ops, [&](const DeviceOp& op) {
-    return !shapes.ops.empty() &&
-           std::ranges::none_of(shapes.ops, [&](const std::string& name) {
-             return op.name.starts_with(name);
-           });
-  });
-  return ops;
-}
-
-// Llama 3.1 8B's at batch 1 and for a piece of a prompt, but for a quarter of
-// its vocabulary; few experts.
-OpSizes Large(int64_t tokens) {
-  OpSizes sizes;
-  sizes.tokens = tokens;
-  sizes.context = 1024;
-  sizes.hidden = 4096;
-  sizes.mlp = 14336;
-  sizes.heads = 32;
-  sizes.kv_heads = 8;
-  sizes.head_dim = 128;
-  sizes.vocab = 32064;
-  sizes.experts = 4;
-  sizes.per_token = 2;
-  sizes.rows_repeat = true;
-  return sizes;
+  return {seconds, cold};
 }
 
 // An operation to be looked at; the next ones are looked at by a new process if
@@ -261,14 +121,17 @@ std::vector<Case> CheckCases(const std::string& device, bool small) {
   for (const Shapes& shapes : CheckedShapes(small, /*fast=*/false)) {
     for (const DeviceOp& op : OpsOf(shapes)) {
       const Json name = NameOf(shapes, op);
-      cases.push_back({name, [device, op, name](Json& to) {
-                         const auto cpu = MakeOne("cpu", op.kv_type);
-                         const auto own = MakeOne(device, op.kv_type);
-                         const bool same = kernels::SameBits(
-                             ResultsOn(*own, op), ResultsOn(*cpu, op));
-                         Add(to, name, {{"same", same}});
-                         return same;
-                       }});
+      cases.push_back(
+          {name, [device, op, name, times = shapes.times](Json& to) {
+             const auto cpu = MakeOne("cpu", op.kv_type);
+             const auto own = MakeOne(device, op.kv_type);
+             const auto prepared = op.prepare(*own);
+             const OpResults got = ResultsOf(*own, *prepared);
+             const bool same = SameBits(got, ResultsOn(*cpu, op));
+             const bool again = RepeatsItself(*own, *prepared, got, times);
+             Add(to, name, {{"same", same}, {"same_again", again}});
+             return same && again;
+           }});
     }
   }
   return cases;
@@ -276,9 +139,12 @@ std::vector<Case> CheckCases(const std::string& device, bool small) {
 
 // Whether fast numerics are close to the CPU's of the same weights in F32, and
 // the same again, and whether rows have the bits that they have alone.
-std::vector<Case> CheckFastCases(const std::string& device, bool small) {
+// `bits`: the types of products whose rows are.
+std::vector<Case> CheckFastCases(const std::string& device,
+                                 const std::vector<Shapes>& checked,
+                                 const std::vector<kernels::WeightType>& bits) {
   std::vector<Case> cases;
-  for (const Shapes& shapes : CheckedShapes(small, /*fast=*/true)) {
+  for (const Shapes& shapes : checked) {
     Shapes widened = shapes;
     // The CPU is held against itself.
     widened.sizes.widened = device != "cpu";
@@ -289,18 +155,21 @@ std::vector<Case> CheckFastCases(const std::string& device, bool small) {
       if (!IsFastOp(op)) continue;
       const Json name = NameOf(shapes, op);
       cases.push_back(
-          {name, [device, op, in_f32 = wide[i], name](Json& to) {
+          {name, [device, op, in_f32 = wide[i], name,
+                  times = shapes.times](Json& to) {
              const auto cpu = MakeOne("cpu", op.kv_type);
              const auto own = MakeOne(device, op.kv_type, "auto");
-             const auto got = ResultsOn(*own, op);
+             const auto prepared = op.prepare(*own);
+             const OpResults got = ResultsOf(*own, *prepared);
              const double error = ErrorOf(got, ResultsOn(*cpu, in_f32));
-             const bool same = kernels::SameBits(ResultsOn(*own, op), got);
+             const bool same = SameBits(ResultsOn(*own, op), got) &&
+                               RepeatsItself(*own, *prepared, got, times);
              Add(to, name, {{"error", error}, {"same_again", same}});
              return same && error < kMostFastError;
            }});
     }
   }
-  for (const kernels::WeightType type : LargeRowBits().types) {
+  for (const kernels::WeightType type : bits) {
     RowBitsSizes sizes = LargeRowBits();
     sizes.types = {type};
     const Json name = {{"op", Cat(FormatOf(type).name, " rows alone")},
@@ -385,7 +254,17 @@ int Main(const std::string& device, const std::string& what, size_t first) {
   } else if (what == "check" || what == "check-small") {
     return Look(CheckCases(device, small), first) ? 0 : 1;
   } else if (what == "check-fast" || what == "check-fast-small") {
-    return Look(CheckFastCases(device, small), first) ? 0 : 1;
+    return Look(CheckFastCases(device, CheckedShapes(small, /*fast=*/true),
+                               LargeRowBits().types),
+                first)
+               ? 0
+               : 1;
+  } else if (what == "check-groups") {
+    return Look(CheckFastCases(device, ShapesInGroups(),
+                               {kernels::WeightType::kBf16}),
+                first)
+               ? 0
+               : 1;
   } else if (what == "time") {
     Look(TimeCases(device, Large, "canonical"), first);
   } else if (what == "time-fast") {
@@ -408,7 +287,8 @@ int main(int argc, char** argv) {
         stderr,
         "usage: device_check DEVICE facts | bandwidth\n"
         "       device_check DEVICE check | check-fast | check-small | "
-        "check-fast-small | time | time-fast | try-time [FIRST]\n"
+        "check-fast-small | check-groups | time | time-fast | try-time "
+        "[FIRST]\n"
         "FIRST: the number of the case to begin with\n"
         "Exit code: 0; 1, a case is not as it must be; 2, it cannot be "
         "asked so; 77, no such device\n");

@@ -9,182 +9,13 @@
 
 #include "common/base/check.h"
 #include "common/tensor/weight_format.h"
-#include "tests/device/cuda/random_weight.h"
-#include "tests/kernels/kernel_tester.h"
+#include "tests/device/cuda/op_base.h"
 
 namespace sluice::testing {
 namespace {
 
 using kernels::RandomFloats;
 using kernels::WeightType;
-
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-
-// RandomWeight with few random rows, which repeat.
-HostWeight RepeatedWeight(WeightType type, uint64_t seed, int64_t rows,
-                          int64_t cols) {
-  constexpr int64_t kRandomRows = 4;
-  if (rows <= kRandomRows) return RandomWeight(type, seed, rows, cols);
-  const HostWeight few = RandomWeight(type, seed, kRandomRows, cols);
-  HostWeight weight(type, rows, cols);
-  for (size_t at = 0; at < weight.data.size(); at += few.data.size()) {
-    std::memcpy(weight.data.data() + at, few.data.data(),
-                std::min(few.data.size(), weight.data.size() - at));
-  }
-  return weight;
-}
-
-// An op's memory on the device, and a step of one sequence, or of as many as
-// tokens.
-class OpBase : public PreparedOp {
- public:
-  OpBase(Backend& backend, const OpSizes& sizes)
-      : backend_(backend),
-        sizes_(sizes),
-        step_({static_cast<int32_t>(sizes.tokens),
-               static_cast<int32_t>(num_sequences()),
-               static_cast<int32_t>(sizes.context + sizes.tokens), 1}) {
-    BeginStep(step_, sizes.tokens);
-    for (int64_t t = 0; t < sizes.tokens; ++t) {
-      if (sizes.apart) {
-        Place(step_, t, t, ContextOf(t));
-      } else {
-        Place(step_, t, 0, sizes.context + t);
-      }
-    }
-  }
-  const StepInputs& step() const override { return step_; }
-  void Enqueue() override {
-    // What an operation does not write stays no number.
-    for (const DeviceMatrix& x : outputs_) {
-      const std::vector<float> rows(static_cast<size_t>(x.rows * x.cols), kNaN);
-      backend_.CopyIn(rows.data(), x);
-    }
-    for (const auto& [rows, at] : inputs_) backend_.CopyIn(rows.data(), at);
-    Run();
-  }
-  std::vector<float> Results() override {
-    std::vector<float> all;
-    for (const DeviceMatrix& x : outputs_) {
-      std::vector<float> rows(static_cast<size_t>(x.rows * x.cols));
-      backend_.CopyOut(x, rows.data());
-      if (x.type == ElementType::kInt32) {
-        for (float& value : rows) {
-          int32_t id = 0;
-          std::memcpy(&id, &value, sizeof(id));
-          value = static_cast<float>(id);
-        }
-      }
-      all.insert(all.end(), rows.begin(), rows.end());
-    }
-    for (float& value : all) value = std::isnan(value) ? kNaN : value;
-    return all;
-  }
-
- protected:
-  int64_t num_sequences() const { return sizes_.apart ? sizes_.tokens : 1; }
-  // Positions of a sequence before the step's.
-  int64_t ContextOf(int64_t sequence) const {
-    constexpr int64_t kFewer = 97;
-    return std::max<int64_t>(sizes_.context - kFewer * sequence, 0);
-  }
-  // Of `tokens` tokens, with all sequences' tables, whose blocks are scattered.
-  void BeginStep(StepInputs& step, int64_t tokens) const {
-    step.num_tokens = static_cast<int32_t>(tokens);
-    step.num_logits_rows = step.num_tokens;
-    for (int64_t b = 0; b < num_blocks(); ++b) {
-      step.kv_groups[0].block_tables[b] = BlockOf(b);
-    }
-  }
-  // The step's token t stands at a position of a sequence.
-  void Place(StepInputs& step, int64_t t, int64_t sequence,
-             int64_t position) const {
-    const int64_t first = sequence * sequence_blocks();
-    KvGroupInputs& group = step.kv_groups[0];
-    step.token_ids[t] = static_cast<int32_t>((t * 7 + 3) % sizes_.vocab);
-    step.positions[t] = static_cast<int32_t>(position);
-    step.logits_rows[t] = static_cast<int32_t>(t);
-    group.slots[t] =
-        int64_t{BlockOf(first + position / kBlockTokens)} * kBlockTokens +
-        position % kBlockTokens;
-    group.table_offsets[t] = first;
-  }
-  int64_t sequence_blocks() const {
-    return (sizes_.context + sizes_.tokens + kBlockTokens - 1) / kBlockTokens;
-  }
-  int64_t num_blocks() const { return num_sequences() * sequence_blocks(); }
-
-  DeviceMatrix NewMatrix(int64_t rows, int64_t cols,
-                         ElementType type = ElementType::kF32) {
-    memory_.push_back(backend_.Allocate(static_cast<size_t>(rows * cols) * 4));
-    return {memory_.back().data(), rows, cols, cols, type};
-  }
-  // Random rows that every Enqueue copies in again, since an operation may
-  // change them.
-  DeviceMatrix Input(uint64_t seed, int64_t rows, int64_t cols) {
-    const DeviceMatrix x = NewMatrix(rows, cols);
-    inputs_.emplace_back(RandomFloats(seed, rows * cols, sizes_.largest), x);
-    return x;
-  }
-  DeviceMatrix Output(int64_t rows, int64_t cols,
-                      ElementType type = ElementType::kF32) {
-    outputs_.push_back(NewMatrix(rows, cols, type));
-    return outputs_.back();
-  }
-  const void* Vector(uint64_t seed, int64_t size) {
-    const DeviceMatrix x = NewMatrix(1, size);
-    const auto values = RandomFloats(seed, size);
-    backend_.CopyIn(values.data(), x);
-    return x.data;
-  }
-  NormSpec Norm(uint64_t seed, int64_t size) {
-    return {Vector(seed, size), 1e-5f};
-  }
-  std::unique_ptr<Weight> Pack(WeightType type, uint64_t seed, int64_t rows,
-                               int64_t cols) {
-    std::vector<HostWeight> parts;
-    parts.push_back(sizes_.rows_repeat ? RepeatedWeight(type, seed, rows, cols)
-                                       : RandomWeight(type, seed, rows, cols));
-    auto packed = backend_.Pack(std::move(parts));
-    if (!sizes_.widened || type == WeightType::kF32) return packed;
-    parts.clear();
-    parts.push_back(Widened(*packed, rows, cols));
-    return backend_.Pack(std::move(parts));
-  }
-
-  Backend& backend_;
-  const OpSizes sizes_;
-  StepInputs step_;
-  std::vector<std::pair<std::vector<float>, DeviceMatrix>> inputs_;
-  std::vector<DeviceMatrix> outputs_;
-
- private:
-  // The rows of a weight as embeddings, which are exact.
-  HostWeight Widened(const Weight& weight, int64_t rows, int64_t cols) {
-    constexpr int64_t kRows = 256;
-    const DeviceMatrix room = NewMatrix(kRows, cols);
-    HostWeight wide(WeightType::kF32, rows, cols);
-    for (int64_t first = 0; first < rows; first += kRows) {
-      DeviceMatrix some = room;
-      some.rows = std::min(kRows, rows - first);
-      StepInputs step({static_cast<int32_t>(some.rows), 1, 1, 1});
-      step.num_tokens = static_cast<int32_t>(some.rows);
-      for (int64_t t = 0; t < some.rows; ++t) {
-        step.token_ids[t] = static_cast<int32_t>(first + t);
-      }
-      backend_.BeginStep(step);
-      backend_.Embed(&weight, some);
-      backend_.EndStep();
-      backend_.CopyOut(some, wide.data.as<float>() + first * cols);
-    }
-    return wide;
-  }
-  // Blocks stand in the cache from the last one down.
-  int32_t BlockOf(int64_t index) const {
-    return static_cast<int32_t>(num_blocks() - 1 - index);
-  }
-  std::vector<DeviceMemory> memory_;
-};
 
 class EmbedOp final : public OpBase {
  public:
@@ -435,6 +266,42 @@ class ExpertsOp final : public OpBase {
   ExpertWeights experts_;
 };
 
+// A norm and the router behind it.
+class RouterOp final : public OpBase {
+ public:
+  RouterOp(Backend& backend, const OpSizes& s)
+      : OpBase(backend, s),
+        norm_(Norm(1, s.hidden)),
+        router_(Pack(WeightType::kF32, 2, s.experts, s.hidden)),
+        bias_(Vector(3, s.experts)),
+        correction_(Vector(4, s.experts)),
+        x_(Input(5, s.tokens, s.hidden)),
+        normed_(Output(s.tokens, s.hidden)),
+        logits_(Output(s.tokens, s.experts)),
+        routing_{Output(s.tokens, s.per_token, ElementType::kInt32),
+                 Output(s.tokens, s.per_token)} {
+    rule_.score = kernels::RouterRule::Score::kSigmoid;
+    rule_.num_experts = s.experts;
+    rule_.per_token = s.per_token;
+    rule_.normalise = true;
+  }
+  void Run() override {
+    backend_.NormRoute(x_, norm_, {*router_, bias_, rule_, correction_},
+                       normed_, logits_, routing_);
+  }
+
+ private:
+  const NormSpec norm_;
+  const std::unique_ptr<Weight> router_;
+  const void* const bias_;
+  const void* const correction_;
+  const DeviceMatrix x_;
+  const DeviceMatrix normed_;
+  const DeviceMatrix logits_;
+  const DeviceRouting routing_;
+  kernels::RouterRule rule_;
+};
+
 // Logits and their draws.
 class SampleOp final : public OpBase {
  public:
@@ -464,8 +331,8 @@ class SampleOp final : public OpBase {
     backend_.Logits(x_, 0, norm_, *head_, {logits_, 0, logits_});
     backend_.Sample(logits_, 0, tasks_, answers_);
   }
-  std::vector<float> Results() override {
-    std::vector<float> all = OpBase::Results();
+  OpResults Results() override {
+    std::vector<float> all;
     for (const StatusOr<TokenResult>& answer : answers_) {
       if (!answer.ok()) {
         all.push_back(kNaN);
@@ -478,7 +345,9 @@ class SampleOp final : public OpBase {
         all.push_back(top.logprob);
       }
     }
-    return all;
+    OpResults results = OpBase::Results();
+    results.push_back({std::move(all)});
+    return results;
   }
 
  private:
@@ -543,9 +412,34 @@ std::vector<DeviceOp> AllDeviceOps(const OpSizes& s) {
         experts_read * 1.5 * weight_bytes(type, 2 * s.mlp, s.hidden), kF32, s,
         type);
   }
+  AddOp<RouterOp>(ops, "norm, router", weight_bytes(kF32, s.experts, s.hidden),
+                  kF32, s);
   AddOp<SampleOp>(ops, "logits and draws",
                   weight_bytes(WeightType::kBf16, s.vocab, s.hidden), kF32, s);
   return ops;
+}
+
+OpResults ResultsOf(Backend& backend, PreparedOp& op) {
+  backend.BeginStep(op.step());
+  op.CopyIn();
+  op.Run();
+  backend.EndStep();
+  return op.Results();
+}
+
+bool RepeatsItself(Backend& backend, PreparedOp& op, const OpResults& want,
+                   int times) {
+  for (int i = 0; i < times; ++i) {
+    // Copies end a list of launches.
+    backend.BeginStep(op.step());
+    op.CopyIn();
+    backend.EndStep();
+    backend.BeginStep(op.step());
+    op.RunBehindOthers();
+    backend.EndStep();
+    if (!SameBits(op.Results(), want)) return false;
+  }
+  return true;
 }
 
 bool IsFastOp(const DeviceOp& op) {
@@ -557,19 +451,6 @@ bool IsFastOp(const DeviceOp& op) {
     if (op.name.find(part) != std::string::npos) return true;
   }
   return false;
-}
-
-double ErrorOf(const std::vector<float>& got, const std::vector<float>& want) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  if (got.size() != want.size()) return kInfinity;
-  double most = 0;
-  double largest = 0;
-  for (size_t i = 0; i < got.size(); ++i) {
-    if (!std::isfinite(got[i]) || !std::isfinite(want[i])) return kInfinity;
-    most = std::max(most, std::abs(double{got[i]} - double{want[i]}));
-    largest = std::max(largest, std::abs(double{want[i]}));
-  }
-  return largest > 0 ? most / largest : most;
 }
 
 }  // namespace sluice::testing

@@ -9,6 +9,7 @@
 
 #include "common/device/backend.h"
 #include "kernels/weight_type.h"
+#include "tests/device/cuda/op_results.h"
 
 namespace sluice::testing {
 
@@ -42,16 +43,25 @@ struct OpSizes {
 class PreparedOp {
  public:
   virtual ~PreparedOp() = default;
-  // What the step of `Enqueue` has.
+  // What the step of CopyIn and Run has.
   virtual const StepInputs& step() const = 0;
-  // Between BeginStep and EndStep; any number of times, with the same result
-  // each time: copies the inputs in, and runs.
-  virtual void Enqueue() = 0;
-  // The same on what the memory has: to be timed.
+  // Between BeginStep and EndStep: copies the inputs in, which an operation may
+  // change, and has outputs be no numbers.
+  virtual void CopyIn() = 0;
+  // The operation on what the memory has.
   virtual void Run() = 0;
-  // After EndStep: all outputs as floats; every NaN is the same one.
-  virtual std::vector<float> Results() = 0;
+  // The same behind launches of others, which a GPU may let it overlap.
+  virtual void RunBehindOthers() = 0;
+  // After EndStep: all outputs.
+  virtual OpResults Results() = 0;
 };
+
+// What an operation gives in a step of its own.
+OpResults ResultsOf(Backend& backend, PreparedOp& op);
+// Whether it gives `want` in `times` further steps behind launches of others.
+// Launches that come again are a graph's.
+bool RepeatsItself(Backend& backend, PreparedOp& op, const OpResults& want,
+                   int times);
 
 // One of Backend's operations.
 struct DeviceOp {
@@ -70,11 +80,6 @@ std::vector<DeviceOp> AllDeviceOps(const OpSizes& sizes);
 
 // Whether fast numerics compute the operation in another way.
 bool IsFastOp(const DeviceOp& op);
-// The largest difference, as a share of the largest of `want`; infinite if a
-// value is not finite or the sizes differ. Fast numerics are below
-// kMostFastError.
-double ErrorOf(const std::vector<float>& got, const std::vector<float>& want);
-inline constexpr double kMostFastError = 0.01;
 
 }  // namespace sluice::testing
 
