@@ -1,6 +1,8 @@
 #ifndef SLUICE_COMMON_DEVICE_BACKEND_H_
 #define SLUICE_COMMON_DEVICE_BACKEND_H_
 
+// Size: one interface, which every device implements.
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -133,6 +135,9 @@ class Backend {
   // calls, so a CopyIn may read rows that a later CopyOut writes.
   virtual void CopyIn(const void* rows, DeviceMatrix out) = 0;
   virtual void CopyOut(DeviceMatrix x, void* rows) = 0;
+  // Before the first step: such copies of up to `bytes` in all belong to every
+  // step. A backend may set memory aside, by which they are faster.
+  virtual void ExpectCopies([[maybe_unused]] size_t bytes) {}
 
   // A step ----------------------------------------------------------------
   // `step` stays valid and unchanged until EndStep.

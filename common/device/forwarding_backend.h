@@ -35,6 +35,7 @@ class ForwardingBackend : public Backend {
   void CopyOut(DeviceMatrix x, void* rows) override {
     inner_->CopyOut(x, rows);
   }
+  void ExpectCopies(size_t bytes) override { inner_->ExpectCopies(bytes); }
   void BeginStep(const StepInputs& step) override { inner_->BeginStep(step); }
   void Sync() override { inner_->Sync(); }
   void SubmitStep() override { inner_->SubmitStep(); }

@@ -51,6 +51,7 @@ StageModel::StageModel(StageModelShape shape, RankPlan plan,
   hidden_ = AllocateMatrix(shape_.max_step_tokens, shape_.hidden_size);
   AllocateLayers();
   AllocateSparse(dependencies.expert_transport);
+  ExpectCopies();
   if (!shape_.range.is_last) return;
   own_logits_ = AllocateMatrix(LogitsRows(shape_), plan_.num_vocab());
   if (plan_.rank == 0) {
@@ -58,6 +59,14 @@ StageModel::StageModel(StageModelShape shape, RankPlan plan,
                       ? own_logits_
                       : AllocateMatrix(own_logits_.rows, shape_.vocab_size);
   }
+}
+
+void StageModel::ExpectCopies() {
+  const bool comes = !shape_.range.is_first;
+  const bool goes = !shape_.range.is_last && plan_.rank == 0;
+  if (!comes && !goes) return;
+  backend_.ExpectCopies((comes && goes ? 2 : 1) * sizeof(float) *
+                        static_cast<size_t>(hidden_.rows * hidden_.cols));
 }
 
 void StageModel::AllocateLayers() {

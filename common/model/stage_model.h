@@ -89,6 +89,8 @@ class StageModel {
   const LayerShare& ShareOf(size_t index) const {
     return plan_.layers[shape_.range.first_layer + index];
   }
+  // Hidden states that a step brings, or that go to the next stage.
+  void ExpectCopies();
   void AllocateLayers();
   void AllocateSparse(ExpertTransport* expert_transport);
   // Maps the sums of each sparse layer's experts to nodes.

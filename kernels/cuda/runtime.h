@@ -64,6 +64,10 @@ class Runtime {
   virtual void Free(void* data) = 0;
   // Returns host memory that copies reach fastest; null if there is no more.
   virtual std::shared_ptr<void> AllocateHost(size_t bytes) = 0;
+  // Sets memory of that kind aside, before the first step: copies of rows that
+  // follow each other, `bytes` in all between two marks, go through it in
+  // slices. Others wait for the device.
+  virtual void StageCopies(size_t bytes) = 0;
   // Lets this device's kernels use the memory of device `index`. False if they
   // cannot.
   virtual bool ReachPeer(int index) = 0;

@@ -149,6 +149,43 @@ TEST(CudaMixedPipelineTest, ACpuStageAndADeviceStageServeOneModel) {
   }
 }
 
+// A stage is lost in an answer, and one on the other kind of device comes in
+// its place: the rest of the answer is that of no lost stage.
+TEST(CudaMixedPipelineTest, AStageOfTheOtherKindGoesOnWithAnAnswer) {
+  SLUICE_REQUIRE_DEVICE();
+  SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+  auto asks = AsksOf(ReadGolden(path));
+  for (Ask& ask : asks) {
+    ask.max_tokens = 5;
+    ask.prompt_logits = false;
+    ask.sampling.prompt_logprobs = -1;
+  }
+  PipelineOptions options = OptionsOf({"qwen3_moe"}, path);
+  const auto whole = AnswersOf(options, asks);
+  options.stages = 2;
+  // Of each the second stage is replaced.
+  const std::vector<BackendFactory> kinds = {MakeBackends, DeviceBackends()};
+  for (const size_t lost : {0, 1}) {
+    options.make_backends = {kinds[0], kinds[lost]};
+    for (Ask& ask : asks) ask.max_tokens = 2;
+    const auto before = AnswersOf(options, asks);
+    auto rest = asks;
+    for (size_t i = 0; i < rest.size(); ++i) {
+      rest[i].sampled = before[i].ids();
+      rest[i].max_tokens = 3;
+    }
+    options.make_backends[1] = kinds[1 - lost];
+    const auto behind = AnswersOf(options, rest);
+    ASSERT_EQ(behind.size(), whole.size());
+    for (size_t i = 0; i < whole.size(); ++i) {
+      std::vector<TokenResult> joined = before[i].tokens;
+      joined.insert(joined.end(), behind[i].tokens.begin(),
+                    behind[i].tokens.end());
+      EXPECT_EQ(joined, whole[i].tokens) << "answer " << i;
+    }
+  }
+}
+
 // What hosts of experts compute, for rows of two ranges and for one range.
 TEST(CudaHostedExpertsTest, NodesAreTheCpusBits) {
   SLUICE_REQUIRE_DEVICE();

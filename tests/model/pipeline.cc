@@ -194,12 +194,14 @@ void Pipeline::Start(const Ask& ask, Answer& answer, StepPlan& plan,
   sequence.ask = &ask;
   sequence.answer = &answer;
   sequence.tokens = ask.prompt;
+  sequence.tokens.insert(sequence.tokens.end(), ask.sampled.begin(),
+                         ask.sampled.end());
   sequence.blocks.resize(limits_.num_kv_groups);
   sequence.gone.resize(limits_.num_kv_groups);
   plan.started.push_back({sequence.id,
                           ask.sampling,
                           static_cast<int32_t>(ask.prompt.size()),
-                          ask.prompt,
+                          sequence.tokens,
                           {}});
   running.push_back(std::move(sequence));
 }

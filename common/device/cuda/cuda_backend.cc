@@ -191,6 +191,8 @@ class CudaBackend final : public Backend {
     if (!in_step_) runtime_->Sync();
   }
 
+  void ExpectCopies(size_t bytes) override { runtime_->StageCopies(bytes); }
+
   void BeginStep(const StepInputs& step) override {
     runtime_->Adopt();
     upload_.Release();

@@ -67,6 +67,8 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
   std::shared_ptr<void> AllocateHost(size_t bytes) override {
     return {std::malloc(std::max<size_t>(bytes, 1)), std::free};
   }
+  // Its copies are the host's.
+  void StageCopies(size_t) override {}
   bool ReachPeer(int) override { return reaches_peers_; }
   void CopyIn(const void* from, void* to, const ByteRows& rows) override {
     if (rows.bytes == 0) return;

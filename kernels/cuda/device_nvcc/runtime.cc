@@ -10,16 +10,10 @@
 #include <vector>
 
 #include "kernels/cuda/device_errors.h"
+#include "kernels/cuda/device_nvcc/sliced_copies.h"
 
 namespace sluice::kernels::cuda {
 namespace {
-
-void Check(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "GPU: %s: %s (%s)\n", what, cudaGetErrorString(error),
-               cudaGetErrorName(error));
-  std::abort();
-}
 
 __global__ void Probe() {}
 
@@ -55,6 +49,7 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
       stretch.staging.reset();
       cudaEventDestroy(stretch.end);
     }
+    slices_.Clear();
     cudaStreamDestroy(stream_);
   }
 
@@ -97,6 +92,11 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
     }
     return {data, [](void* memory) { cudaFreeHost(memory); }};
   }
+  void StageCopies(size_t bytes) override {
+    Adopt();
+    const size_t whole = SlicedCopies::Whole(bytes);
+    slices_.Reserve(AllocateHost(whole), whole);
+  }
   bool ReachPeer(int index) override {
     Adopt();
     int can = 0;
@@ -112,9 +112,13 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
   void CopyIn(const void* from, void* to, const ByteRows& rows) override {
     if (rows.bytes == 0 || rows.rows == 0) return;
     Submit();
-    if (rows.rows == 1) {
-      if (void* const staged = Stage(rows.bytes); staged != nullptr) {
-        from = std::memcpy(staged, from, rows.bytes);
+    if (IsPacked(rows)) {
+      const size_t bytes = rows.bytes * rows.rows;
+      if (void* const staged = Stage(bytes); staged != nullptr) {
+        from = std::memcpy(staged, from, bytes);
+      } else if (slices_.Has(bytes, &Present())) {
+        return slices_.CopyIn(static_cast<const std::byte*>(from),
+                              static_cast<std::byte*>(to), bytes, stream_);
       }
     }
     // Rows that follow each other may be more than a pitch can say.
@@ -128,10 +132,14 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
   void CopyOut(const void* from, void* to, const ByteRows& rows) override {
     if (rows.bytes == 0 || rows.rows == 0) return;
     Submit();
-    if (rows.rows == 1) {
-      if (void* const staged = Stage(rows.bytes); staged != nullptr) {
-        Present().arriving.push_back({staged, to, rows.bytes});
+    if (IsPacked(rows)) {
+      const size_t bytes = rows.bytes * rows.rows;
+      if (void* const staged = Stage(bytes); staged != nullptr) {
+        Present().arriving.push_back({staged, to, bytes});
         to = staged;
+      } else if (slices_.Has(bytes, &Present())) {
+        return slices_.CopyOut(static_cast<const std::byte*>(from),
+                               static_cast<std::byte*>(to), bytes, stream_);
       }
     }
     Check(IsPacked(rows)
@@ -183,6 +191,7 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
   }
   void WaitFor(uint64_t mark) override {
     if (IsGone(mark)) return;
+    slices_.HandOn(&Of(mark));
     Check(cudaEventSynchronize(Of(mark).end), "running kernels");
     HandOn(Of(mark));
   }
@@ -213,13 +222,14 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
 
   // Hands on what has arrived, and lets the staging memory be used again.
   void HandOn(Stretch& stretch) {
+    slices_.HandOn(&stretch);
+    slices_.Release(&stretch);
     for (const Arriving& one : stretch.arriving) {
       std::memcpy(one.to, one.staged, one.bytes);
     }
     stretch.arriving.clear();
     stretch.staged_bytes = 0;
   }
-
   // Returns pinned memory until the present stretch is handed on, by which a
   // small copy does not wait for the stream; null: there is none left, or the
   // copy is large.
@@ -293,6 +303,7 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
   cudaStream_t stream_ = nullptr;
   Stretch stretches_[kStretches];
   uint64_t marks_ = 0;  // so far: the present stretch's number
+  SlicedCopies slices_;
   LaunchGraphs graphs_;
   LaunchSink sink_;
   uint64_t alike_ = 0;

@@ -1,0 +1,114 @@
+// Large copies in slices, over a stream that does nothing before it must.
+#include "kernels/cuda/device_nvcc/sliced_copies.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace sluice::kernels::cuda {
+namespace {
+
+constexpr size_t kSlice = SlicedCopies::kSliceBytes;
+constexpr size_t kSlices = 4;
+
+std::vector<std::byte> BytesOf(size_t size, int seed) {
+  std::vector<std::byte> bytes(size);
+  for (size_t i = 0; i < size; ++i) {
+    bytes[i] = static_cast<std::byte>(i * 7 + i / 251 + seed);
+  }
+  return bytes;
+}
+
+class SlicedCopiesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto memory = std::make_shared<std::vector<std::byte>>(kSlices * kSlice);
+    void* const data = memory->data();
+    slices_.Reserve({std::move(memory), data}, kSlices * kSlice);
+  }
+  void TearDown() override { slices_.Clear(); }
+  // The stream's end.
+  void Sync() {
+    while (stream_.done < stream_.work.size()) stream_.work[stream_.done++]();
+  }
+
+  FakeStream stream_;
+  SlicedCopies slices_;
+  int owner_ = 0;
+  int other_ = 0;
+};
+
+TEST_F(SlicedCopiesTest, BytesComeAndGoAtEverySize) {
+  for (const size_t size :
+       {size_t{1}, kSlice - 1, kSlice, kSlice + 1, 2 * kSlice}) {
+    std::vector<std::byte> from = BytesOf(size, 1);
+    const std::vector<std::byte> want = from;
+    std::vector<std::byte> device(size);
+    std::vector<std::byte> to(size);
+    ASSERT_TRUE(slices_.Has(size, &owner_));
+    slices_.CopyIn(from.data(), device.data(), size, &stream_);
+    // The caller's bytes are not needed any more.
+    from.assign(size, std::byte{0xEE});
+    ASSERT_TRUE(slices_.Has(size, &owner_));
+    slices_.CopyOut(device.data(), to.data(), size, &stream_);
+    slices_.HandOn(&owner_);
+    EXPECT_EQ(device, want);
+    EXPECT_EQ(to, want);
+    slices_.Release(&owner_);
+  }
+}
+
+TEST_F(SlicedCopiesTest, SlicesAreHandedOnAsTheyArrive) {
+  std::vector<std::byte> device = BytesOf(3 * kSlice, 2);
+  std::vector<std::byte> to(3 * kSlice);
+  bool computed = false;
+  stream_.work.push_back([&] { computed = true; });
+  ASSERT_TRUE(slices_.Has(device.size(), &owner_));
+  slices_.CopyOut(device.data(), to.data(), device.size(), &stream_);
+  bool behind = false;
+  stream_.work.push_back([&] { behind = true; });
+  EXPECT_FALSE(computed);
+  EXPECT_NE(to, device);
+  slices_.HandOn(&other_);
+  EXPECT_FALSE(computed);
+  slices_.HandOn(&owner_);
+  EXPECT_TRUE(computed);
+  EXPECT_FALSE(behind);
+  EXPECT_EQ(to, device);
+  // Once: later bytes of the device are another step's.
+  to.assign(to.size(), std::byte{0});
+  slices_.HandOn(&owner_);
+  EXPECT_EQ(to[0], std::byte{0});
+}
+
+TEST_F(SlicedCopiesTest, OneOwnerHasThemUntilItsEnd) {
+  const std::vector<std::byte> from = BytesOf(kSlice, 3);
+  std::vector<std::byte> device(kSlice);
+  EXPECT_FALSE(slices_.Has(kSlices * kSlice + 1, &owner_));
+  ASSERT_TRUE(slices_.Has(kSlice, &owner_));
+  slices_.CopyIn(from.data(), device.data(), kSlice, &stream_);
+  EXPECT_FALSE(slices_.Has(1, &other_));
+  EXPECT_TRUE(slices_.Has((kSlices - 1) * kSlice, &owner_));
+  EXPECT_FALSE(slices_.Has((kSlices - 1) * kSlice + 1, &owner_));
+  slices_.Release(&other_);
+  EXPECT_FALSE(slices_.Has(1, &other_));
+  Sync();
+  slices_.Release(&owner_);
+  EXPECT_TRUE(slices_.Has(kSlices * kSlice, &other_));
+}
+
+TEST(NoSlicedCopiesTest, WithoutMemoryThereAreNoSlices) {
+  SlicedCopies slices;
+  int owner = 0;
+  EXPECT_FALSE(slices.Has(1, &owner));
+  slices.Reserve(nullptr, SlicedCopies::kSliceBytes);
+  EXPECT_FALSE(slices.Has(1, &owner));
+  slices.HandOn(&owner);
+  slices.Release(&owner);
+}
+
+}  // namespace
+}  // namespace sluice::kernels::cuda
