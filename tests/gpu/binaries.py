@@ -20,7 +20,8 @@ DEVICES = ("tests/device/device_test",)
 TESTS = ("tests/device/cuda/device_cuda_test", "tests/model/model_cuda_test")
 SERVICES = ("services/gateway/sluice-gateway", "services/stage/sluice-stage",
             "services/cli/sluice")
-ALL = (CHECK, SPEED, *DEVICES, *TESTS, *SERVICES)
+EXPERT = "services/expert/sluice-expert"
+ALL = (CHECK, SPEED, *DEVICES, *TESTS, *SERVICES, EXPERT)
 # Of the parts that ask no model_speed.
 NEEDED = {
     **dict.fromkeys(("machine", "bandwidth", "check", "check_fast",
