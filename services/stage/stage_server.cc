@@ -17,6 +17,7 @@
 #include "common/metrics/certificate_metrics.h"
 #include "common/metrics/metrics.h"
 #include "common/metrics/process_metrics.h"
+#include "common/metrics/watched_gpus.h"
 #include "common/model_config/expert_placement.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
@@ -28,7 +29,6 @@
 #include "common/weights/model_file.h"
 #include "services/stage/load_progress.h"
 #include "services/stage/stall_watch.h"
-#include "services/stage/watched_gpus.h"
 
 namespace sluice::stage {
 namespace {
@@ -405,7 +405,7 @@ class StageServer::Impl {
     stats.steps += past_.steps;
     stats.tokens += past_.tokens;
     metrics_.OnStats(stats);
-    gpus_.CopyTo(metrics_);
+    gpus_.OnScrape();
   }
 
   http::Readiness Readiness() {
@@ -458,7 +458,7 @@ class StageServer::Impl {
   StageLoopStats past_ ABSL_GUARDED_BY(mutex_);  // of loops that are gone
   NamedThread loader_;
   uint64_t looks_ = 0;  // of watch_, without a loop
-  WatchedGpus gpus_;
+  metrics::WatchedGpus gpus_{&registry_, metrics::kStageGpuSeries};
   std::optional<StallWatch> watch_;
 };
 

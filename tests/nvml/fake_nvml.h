@@ -1,6 +1,8 @@
 #ifndef SLUICE_TESTS_NVML_FAKE_NVML_H_
 #define SLUICE_TESTS_NVML_FAKE_NVML_H_
 
+#include <dlfcn.h>
+
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -28,8 +30,7 @@ struct FakeGpu {
   unsigned xid_instance = 0xFFFFFFFF;   // whose: none's
 };
 
-// What a test tells the library that stands for NVML, by its function
-// SluiceFakeNvml, before it is used.
+// What a test tells the library that stands for NVML before it is used.
 struct FakeNvml {
   std::vector<FakeGpu*> gpus;
   int init_result = 0;
@@ -37,7 +38,16 @@ struct FakeNvml {
   std::atomic<int> event_sets{0};
 };
 
-using TellFakeNvml = void(FakeNvml* plan);
+// Hands it to that library, by the library's function SluiceFakeNvml. Returns
+// why this cannot be done; null if it is.
+inline const char* TellFakeNvml(const char* library, FakeNvml* plan) {
+  void* const loaded = ::dlopen(library, RTLD_NOW);
+  void* const tell =
+      loaded == nullptr ? nullptr : ::dlsym(loaded, "SluiceFakeNvml");
+  if (tell == nullptr) return ::dlerror();
+  reinterpret_cast<void (*)(FakeNvml*)>(tell)(plan);
+  return nullptr;
+}
 
 }  // namespace sluice::testing
 

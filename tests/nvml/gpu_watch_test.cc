@@ -1,6 +1,5 @@
 #include "common/nvml/gpu_watch.h"
 
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,12 +18,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-void Tell(FakeNvml* plan) {
-  void* const library = ::dlopen(SLUICE_FAKE_NVML, RTLD_NOW);
-  ASSERT_NE(library, nullptr) << ::dlerror();
-  reinterpret_cast<TellFakeNvml*>(::dlsym(library, "SluiceFakeNvml"))(plan);
-}
 
 // Faults that a watch tells of in the place of ending the process.
 class Faults {
@@ -67,7 +60,7 @@ class GpuWatchTest : public ::testing::Test {
     second_.instance = 3;
     whole_.events = 8;  // no ECC
     plan_.gpus = {&first_, &second_, &whole_};
-    Tell(&plan_);
+    EXPECT_STREQ(TellFakeNvml(SLUICE_FAKE_NVML, &plan_), nullptr);
   }
   StatusOr<std::unique_ptr<GpuWatch>> Start(
       const std::vector<std::string>& ids) {

@@ -154,40 +154,6 @@ void StageMetrics::OnStats(const StageLoopStats& stats) {
   tokens_.AdvanceTo(static_cast<double>(stats.tokens));
 }
 
-StageMetrics::Gpu StageMetrics::AddGpuSeries(const std::string& id) {
-  const metrics::Labels labels = {{"gpu", id}};
-  Gpu gpu;
-  gpu.memory_used = registry_->AddGauge(
-      names::kStageGpuMemoryUsed, "Bytes of the GPU's memory in use.", labels);
-  gpu.memory_total = registry_->AddGauge(names::kStageGpuMemoryTotal,
-                                         "Bytes of the GPU's memory.", labels);
-  gpu.busy = registry_->AddGauge(
-      names::kStageGpuBusy, "Share of the time in which a kernel ran.", labels);
-  gpu.ecc_errors =
-      registry_->AddCounter(names::kStageGpuEccErrors,
-                            "Errors that the memory did not correct.", labels);
-  gpu.xid_errors = registry_->AddCounter(
-      names::kStageGpuXidErrors, "Errors that the driver told of.", labels);
-  return gpu;
-}
-
-void StageMetrics::OnGpus(const std::vector<std::string>& ids,
-                          const std::vector<GpuReading>& readings) {
-  for (size_t i = 0; i < ids.size() && i < readings.size(); ++i) {
-    auto found = gpus_.find(ids[i]);
-    if (found == gpus_.end()) {
-      found = gpus_.emplace(ids[i], AddGpuSeries(ids[i])).first;
-    }
-    const Gpu& gpu = found->second;
-    const GpuReading& reading = readings[i];
-    gpu.memory_used.Set(static_cast<double>(reading.memory_used));
-    gpu.memory_total.Set(static_cast<double>(reading.memory_total));
-    gpu.busy.Set(reading.busy);
-    gpu.ecc_errors.AdvanceTo(static_cast<double>(reading.ecc_errors));
-    gpu.xid_errors.AdvanceTo(static_cast<double>(reading.xid_errors));
-  }
-}
-
 void StageMetrics::OnStep(const StepOutput& output) {
   if (output.plan.chunks.empty()) return;  // a probe, or ends alone
   const double wait = static_cast<double>(output.timing.wait_ns) * kNano;

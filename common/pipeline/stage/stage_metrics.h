@@ -3,13 +3,11 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "common/base/mutex.h"
 #include "common/metrics/metrics.h"
-#include "common/nvml/gpu_watch.h"
 #include "common/rpc/rpc_observer.h"
 #include "common/stage/stage.h"
 #include "common/stage/stage_loop.h"
@@ -31,10 +29,6 @@ class StageMetrics : public rpc::RpcObserver {
   // Copies the values that other classes count, at a scrape.
   void OnStats(const StageLoopStats& stats);
 
-  // Copies what was last read of the stage's GPUs, by id.
-  void OnGpus(const std::vector<std::string>& ids,
-              const std::vector<GpuReading>& readings);
-
   // Counts a computed step.
   void OnStep(const StepOutput& output);
   // Counts a frame from or to a peer.
@@ -54,18 +48,10 @@ class StageMetrics : public rpc::RpcObserver {
     metrics::Counter bytes;
     metrics::Counter messages;
   };
-  struct Gpu {
-    metrics::Gauge memory_used;
-    metrics::Gauge memory_total;
-    metrics::Gauge busy;
-    metrics::Counter ecc_errors;
-    metrics::Counter xid_errors;
-  };
   void AddStepSeries();
   void AddGauges();
   // The series of several ranks.
   void AddRankSeries(int32_t ranks);
-  Gpu AddGpuSeries(const std::string& id);
   metrics::Registry* const registry_;
   std::array<metrics::Histogram, 3> step_seconds_;  // prefill, decode, mixed
   metrics::Histogram compute_seconds_;
@@ -97,7 +83,6 @@ class StageMetrics : public rpc::RpcObserver {
   metrics::Counter steps_;
   metrics::Counter steps_ahead_;
   metrics::Counter tokens_;
-  std::map<std::string, Gpu> gpus_;  // by id
 };
 
 }  // namespace sluice
