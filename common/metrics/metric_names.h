@@ -262,6 +262,16 @@ inline constexpr Name kExpertWeightsBytes = "sluice_expert_weights_bytes";
 inline constexpr Name kExpertLoadSeconds = "sluice_expert_load_seconds";
 inline constexpr Name kExpertState =
     "sluice_expert_state";  // state=loading|ready|stalled|draining|failed: 0|1
+// On a GPU: gpu, the id.
+inline constexpr Name kExpertGpuMemoryUsed =
+    "sluice_expert_gpu_memory_used_bytes";
+inline constexpr Name kExpertGpuMemoryTotal =
+    "sluice_expert_gpu_memory_total_bytes";
+inline constexpr Name kExpertGpuBusy = "sluice_expert_gpu_busy_ratio";
+inline constexpr Name kExpertGpuEccErrors =
+    "sluice_expert_gpu_ecc_errors_total";
+inline constexpr Name kExpertGpuXidErrors =
+    "sluice_expert_gpu_xid_errors_total";
 
 }  // namespace sluice::metrics::names
 

@@ -24,6 +24,10 @@ struct GpuSeriesNames {
 inline constexpr GpuSeriesNames kStageGpuSeries = {
     names::kStageGpuMemoryUsed, names::kStageGpuMemoryTotal,
     names::kStageGpuBusy, names::kStageGpuEccErrors, names::kStageGpuXidErrors};
+inline constexpr GpuSeriesNames kExpertGpuSeries = {
+    names::kExpertGpuMemoryUsed, names::kExpertGpuMemoryTotal,
+    names::kExpertGpuBusy, names::kExpertGpuEccErrors,
+    names::kExpertGpuXidErrors};
 
 // The watch over the GPUs that a process computes on, and their series, which
 // are there from the first scrape on that has values. Any thread.

@@ -18,9 +18,9 @@
 #include "common/metrics/certificate_metrics.h"
 #include "common/metrics/metrics.h"
 #include "common/metrics/process_metrics.h"
+#include "common/metrics/watched_gpus.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
-#include "common/nvml/gpu_watch.h"
 #include "common/rpc/transport.h"
 #include "common/weights/model_file.h"
 
@@ -215,16 +215,6 @@ class ExpertServer::Impl {
   std::string HeatJson() { return heat_.Json(); }
 
  private:
-  // Without NVML the host serves, and says so.
-  void WatchGpu(const std::string& gpu) {
-    if (gpu.empty()) return;
-    auto watch = GpuWatch::Start({gpu});
-    if (!watch.ok()) {
-      return LogWarning("the GPU is not watched: ", Message(watch.status()));
-    }
-    gpu_watch_ = *std::move(watch);
-  }
-
   void Load() {
     HostedExpertsOptions options = options_.experts;
     options.progress = [this](uint64_t done, uint64_t total) {
@@ -233,7 +223,8 @@ class ExpertServer::Impl {
     auto experts = HostedExperts::Load(options);
     if (experts.ok()) {
       experts_ = *std::move(experts);
-      WatchGpu(experts_->info().gpu);
+      const std::string& gpu = experts_->info().gpu;
+      if (!gpu.empty()) gpus_.Start({gpu});
       StartLoop();
       metrics_.OnLoaded(experts_->info());
       session_->SetLoaded(WelcomeOf(experts_->info(), options_), loop_.get());
@@ -313,6 +304,7 @@ class ExpertServer::Impl {
   }
 
   void CopyStats() {
+    gpus_.OnScrape();
     MutexLock lock(mutex_);
     if (outcome_.has_value() && outcome_->ok()) {
       metrics_.OnScrape(loop_->Stats(), session_->clients(), heat_);
@@ -350,7 +342,7 @@ class ExpertServer::Impl {
   CondVar wake_watch_;
   std::optional<Status> outcome_ ABSL_GUARDED_BY(mutex_);
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
-  std::unique_ptr<GpuWatch> gpu_watch_;
+  metrics::WatchedGpus gpus_{&registry_, metrics::kExpertGpuSeries};
   NamedThread watch_;
   NamedThread loader_;
 };

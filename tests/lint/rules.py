@@ -106,8 +106,7 @@ ROOMS = {
     "services/stage": (_PROCESS | {"common/pipeline/stage", "common/stage",
                                    "common/experts/client"},
                        _PLAIN | {"grpc"}),
-    "services/expert": (_PROCESS | {"common/experts/host", "common/model",
-                                    "common/nvml"},
+    "services/expert": (_PROCESS | {"common/experts/host", "common/model"},
                         _PLAIN | {"grpc"}),
     "services/cli": (_NOUNS | _TENSOR | {
         "common/text", "common/engine", "common/weights", "common/http",

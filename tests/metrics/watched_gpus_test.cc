@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <regex>
 #include <string>
 #include <thread>
 
@@ -75,6 +76,20 @@ TEST_F(WatchedGpusTest, ReadingsAreSeriesByGpu) {
         "sluice_stage_gpu_xid_errors_total{gpu=\"GPU-a\"} 1\n"}) {
     EXPECT_TRUE(Shows(gpus, line)) << line;
   }
+}
+
+TEST_F(WatchedGpusTest, AHostOfExpertsHasTheSameSeriesByItsNames) {
+  WatchedGpus stage(&registry_, kStageGpuSeries);
+  Start(stage);
+  std::string of_a_stage = Scrape(stage);
+  EXPECT_THAT(of_a_stage, Not(HasSubstr("sluice_expert_")));
+  const std::regex name("sluice_stage_gpu_");
+  of_a_stage = std::regex_replace(of_a_stage, name, "sluice_expert_gpu_");
+  Registry registry;
+  WatchedGpus experts(&registry, kExpertGpuSeries);
+  Start(experts);
+  experts.OnScrape();
+  EXPECT_EQ(registry.Text(), of_a_stage);
 }
 
 TEST_F(WatchedGpusTest, TheGpusOfTheFirstStartStay) {

@@ -102,7 +102,7 @@ class LiveTest(unittest.TestCase):
         """Every panel's query, until each has once given a number."""
         queries = list(series.queries(INTERVAL))
         for one in queries:
-            # A stage on a CPU has no GPU, as the page of the series says.
+            # A process on a CPU has no GPU, as the page of the series says.
             if series.needs_gpu(one[2]):
                 self.assertEqual(watched.query(one[2]), [], one)
         waiting = dict.fromkeys(one for one in queries

@@ -32,12 +32,15 @@ class RulesTest(unittest.TestCase):
         for name in ("rules_test.yaml", "alerts_test.yaml"):
             self.run_tool(PROMTOOL, "test", "rules", name)
 
-    def test_panels_of_gpus_give_what_a_stage_on_a_gpu_serves(self):
-        served = {"memory_used_bytes": 30e9, "memory_total_bytes": 80e9,
-                  "busy_ratio": 0.5, "xid_errors_total": 3,
-                  "ecc_errors_total": 2}
-        wanted = {"GPU memory in use": [30e9], "GPU memory free": [50e9],
-                  "GPU busy": [0.5], "GPU errors": [3, 2]}
+    def test_panels_of_gpus_give_what_processes_on_a_gpu_serve(self):
+        # By a stage and by a host of experts.
+        served = {"memory_used_bytes": (30e9, 20e9),
+                  "memory_total_bytes": (80e9, 24e9),
+                  "busy_ratio": (0.5, 0.25), "xid_errors_total": (3, 4),
+                  "ecc_errors_total": (2, 5)}
+        wanted = {"GPU memory in use": [30e9, 20e9],
+                  "GPU memory free": [50e9, 4e9],
+                  "GPU busy": [0.5, 0.25], "GPU errors": [3, 2, 4, 5]}
         labels = 'cluster="a",gpu="GPU-a",instance="s0"'
         found, checks = {}, []
         for _, title, query in filter(lambda one: series.needs_gpu(one[2]),
@@ -55,9 +58,10 @@ class RulesTest(unittest.TestCase):
             path.write_text(json.dumps({"tests": [{
                 "interval": "1m", "promql_expr_test": checks,
                 "input_series": [
-                    {"series": f"sluice_stage_gpu_{name}{{{labels}}}",
+                    {"series": f"{process}{name}{{{labels}}}",
                      "values": f"{value:f}x5"}
-                    for name, value in served.items()]}]}))
+                    for name, values in served.items()
+                    for process, value in zip(series.GPU, values)]}]}))
             self.run_tool(PROMTOOL, "test", "rules", path)
             path.write_text(path.read_text().replace('"value": 0.5',
                                                      '"value": 0.6'))

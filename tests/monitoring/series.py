@@ -9,6 +9,7 @@ FOLDER = ROOT / "deploy" / "monitoring"
 RULE_FILES = ("rules.yaml", "alerts.yaml")
 
 _OURS = r"(?:vllm:|sluice[_:]|process_|grpc_|http_)[\w:]+"
+GPU = ("sluice_stage_gpu_", "sluice_expert_gpu_")
 # Prometheus' own.
 OWN = {"up"}
 
@@ -72,8 +73,8 @@ def selectors(expr):
 
 
 def needs_gpu(query):
-    """Whether only a stage on a GPU has what the query asks for."""
-    return any(name.startswith("sluice_stage_gpu_") for name in names(query))
+    """Whether only a process on a GPU has what the query asks for."""
+    return any(name.startswith(GPU) for name in names(query))
 
 
 def page_names():

@@ -6,6 +6,7 @@ from panels import board, graph, number, row
 _NAMED = " * on (job, instance) group_left (service) sluice_build_info{$C}"
 _WHO = "{{service}} {{instance}}"
 _GPU = "{{instance}} {{gpu}}"
+_HOST = "experts {{instance}} {{gpu}}"
 
 
 def _named(expr):
@@ -66,19 +67,25 @@ def make():
         row("GPUs, with NVML"),
         graph("GPU memory in use", "bytes",
               ("sluice_stage_gpu_memory_used_bytes{$C}", _GPU),
+              ("sluice_expert_gpu_memory_used_bytes{$C}", _HOST),
               about="Of all processes. Nearly all is normal: the KV cache "
                     "takes what the weights leave."),
         graph("GPU memory free", "bytes",
               ("sluice_stage_gpu_memory_total_bytes{$C} - "
                "sluice_stage_gpu_memory_used_bytes{$C}", _GPU),
+              ("sluice_expert_gpu_memory_total_bytes{$C} - "
+               "sluice_expert_gpu_memory_used_bytes{$C}", _HOST),
               about="What the buffers of a step have to grow into."),
         graph("GPU busy", "percentunit",
-              ("sluice_stage_gpu_busy_ratio{$C}", _GPU), limits=(0, 1),
+              ("sluice_stage_gpu_busy_ratio{$C}", _GPU),
+              ("sluice_expert_gpu_busy_ratio{$C}", _HOST), limits=(0, 1),
               about="The share of NVML's last sample in which a kernel ran, "
                     "on however many multiprocessors; 0 for a MIG slice."),
         graph("GPU errors", "none",
               ("sluice_stage_gpu_xid_errors_total{$C}", _GPU + " XID"),
               ("sluice_stage_gpu_ecc_errors_total{$C}", _GPU + " memory"),
+              ("sluice_expert_gpu_xid_errors_total{$C}", _HOST + " XID"),
+              ("sluice_expert_gpu_ecc_errors_total{$C}", _HOST + " memory"),
               size=(24, 6),
               about="Since the process' start. One of the GPU itself ends the "
                     "process."),
