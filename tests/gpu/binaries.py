@@ -28,7 +28,8 @@ NEEDED = {
                      "check_wgmma", "time", "time_fast", "sanitizer"),
                     (CHECK,)),
     "devices": DEVICES, "models": TESTS,
-    **dict.fromkeys(("services", "ranks", "two_stages"), SERVICES)}
+    "services": (*SERVICES, EXPERT),
+    **dict.fromkeys(("ranks", "two_stages"), SERVICES)}
 # In the folder of a build: there from its begin until all is built.
 INCOMPLETE = "incomplete"
 COMMIT = "commit"  # in that folder, too: what record() writes

@@ -1,11 +1,13 @@
 """Clusters that parts of tests/gpu/run start: none outlives its part."""
 import concurrent.futures
 import contextlib
+import ctypes
 import functools
 import http.client
 import json
 import os
 import pathlib
+import re
 import signal
 import sys
 import tempfile
@@ -33,6 +35,7 @@ class Asked(typing.NamedTuple):
     stages: int = 2
     ranks: int = 1
     variables: dict = {}  # of the environment
+    experts: str = ""  # what a host of all experts is on; "": there is none
 
 
 @contextlib.contextmanager
@@ -120,9 +123,47 @@ def answers(build, model, asked, log, end):
                "--ranks", str(asked.ranks), "--threads", "1",
                "--kv-blocks", "64", "--packed", "off",
                "--device", asked.devices, "--numerics", asked.numerics]
+    if asked.experts:
+        options += ["--expert-hosts", "1", "--expert-device", asked.experts]
     with cluster(options, log, end, environment) as document:
-        return [complete(document["url"], model.name, temperature, end)
-                for temperature in (0, 0.8)]
+        found = [complete(document["url"], model.name, temperature, end)
+                 for temperature in (0, 0.8)]
+        if asked.experts:
+            missed = missing(metrics(document, end), asked, has_nvml())
+            if missed:
+                raise OSError("/metrics lack " + ", ".join(missed))
+        return found
+
+
+def metrics(document, end):
+    """What /metrics of a cluster's stages say, and of its hosts of experts."""
+    found = {"stage": "", "expert": ""}
+    for process in document["processes"]:
+        if process["role"] in found:
+            with urllib.request.urlopen(
+                    f"http://{process['metrics_address']}/metrics",
+                    timeout=left(end)) as page:
+                found[process["role"]] += page.read().decode()
+    return found
+
+
+def missing(said, asked, nvml):
+    """Which series of a cluster with a host of experts are not there, or 0: the
+    rows that the host computed, and with NVML the GPUs' memory."""
+    wanted = [("expert", 'sluice_expert_rows_total{outcome="answered"}')]
+    for role, devices in (("stage", asked.devices), ("expert", asked.experts)):
+        if nvml and "cuda" in devices:
+            wanted.append((role, f"sluice_{role}_gpu_memory_total_bytes{{"))
+    return [name for role, name in wanted if not re.search(
+        rf"(?m)^{re.escape(name)}.* (?!0$)\S+$", said[role])]
+
+
+def has_nvml():
+    """Whether the library that watches GPUs is there, and starts."""
+    try:
+        return ctypes.CDLL("libnvidia-ml.so.1").nvmlInit_v2() == 0
+    except OSError:
+        return False
 
 
 def complete(url, model, temperature, end):

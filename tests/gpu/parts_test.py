@@ -166,6 +166,21 @@ print('{"read_gb_per_s": 1}')
                          "OSError: it is gone")
         self.assertEqual(found["left_out"], ["glm4_moe-air", "gpt_oss-mxfp4"])
 
+    def test_models_with_experts_have_a_host_of_them_too(self):
+        def answers(_, model, asked, *__):
+            if model.name == "gpt_oss-mxfp4" and asked.experts:
+                raise OSError("/metrics lack rows")
+            return [model.name, [1]]
+
+        found, why = self.look_at_goldens(
+            "services", answers, ("qwen3", "glm4_moe-air", "gpt_oss-mxfp4"))
+        hosted = "cuda:0, experts: cuda:0"
+        self.assertEqual(why, f"tokens differ: gpt_oss-mxfp4 on {hosted}")
+        self.assertEqual(found["gpt_oss-mxfp4"]["same"][hosted],
+                         "OSError: /metrics lack rows")
+        self.assertIs(found["glm4_moe-air"]["same"][hosted], True)
+        self.assertNotIn(hosted, found["qwen3"]["same"])
+
     def test_ranks_go_through_all_goldens_too(self):
         found, why = self.look_at_goldens(
             "ranks", lambda _, model, asked, *__: [asked.ranks, []],

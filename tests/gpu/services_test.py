@@ -15,7 +15,7 @@ import binaries  # pylint: disable=wrong-import-position
 import clusters  # pylint: disable=wrong-import-position
 import fake_build  # pylint: disable=wrong-import-position
 
-GOLDEN = "qwen3"  # has a few layers
+GOLDEN, SPARSE = "qwen3", "glm4_moe-air"  # have a few layers; that has experts
 CASES = ("NcclGraphTest.*", "CudaFastNumericsTest.*")  # take a moment
 
 
@@ -36,22 +36,22 @@ class ServicesTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return json.loads((self.folder / f"{part}.json").read_text())
 
-    def model(self):
-        model = fake_build.load().golden(GOLDEN)
+    def model(self, name=GOLDEN):
+        model = fake_build.load().golden(name)
         if model is None:
-            self.skipTest(f"there is no golden model {GOLDEN}")
+            self.skipTest(f"there is no golden model {name}")
         return model
 
-    def found_of_one_golden(self, part):
+    def found_of_one_golden(self, part, name=GOLDEN):
         """What a part finds of one golden model alone."""
-        model = self.model()
+        model = self.model(name)
         (self.folder / "golden").mkdir()
-        (self.folder / "golden" / GOLDEN).symlink_to(model)
+        (self.folder / "golden" / name).symlink_to(model)
         found = self.found(part, SLUICE_SHARED=str(self.folder))
-        text, probabilities = found[GOLDEN]["answers"]["cpu"][0]
+        text, probabilities = found[name]["answers"]["cpu"][0]
         self.assertTrue(text)
         self.assertEqual(len(probabilities), 24)
-        return found[GOLDEN]["same"]
+        return found[name]["same"]
 
     def test_one_stage_and_two_take_turns(self):
         found = self.found("two_stages")
@@ -62,6 +62,27 @@ class ServicesTest(unittest.TestCase):
     def test_two_stages_answer_as_one_device_does(self):
         self.assertEqual(self.found_of_one_golden("services"),
                          {"cpu": True, "cpu,cpu": True})
+
+    def test_a_stage_with_its_experts_on_a_host_answers_as_two_stages_do(self):
+        self.assertEqual(self.found_of_one_golden("services", SPARSE), {
+            "cpu": True, "cpu,cpu": True, "cpu, experts: cpu": True})
+
+    def test_series_of_hosts_of_experts_and_of_gpus_are_missed(self):
+        both = clusters.Asked("cuda:0", stages=1, experts="cuda:0")
+        rows = 'sluice_expert_rows_total{outcome="answered"}'
+        of_gpus = {role: f"sluice_{role}_gpu_memory_total_bytes{{"
+                   for role in ("stage", "expert")}
+        said = {"stage": f'{of_gpus["stage"]}gpu="GPU-a"}} 8e+10\n',
+                "expert": f'{rows} 12\n{of_gpus["expert"]}gpu="GPU-a"}} 8e+10\n'}
+        self.assertEqual(clusters.missing(said, both, True), [])
+        self.assertEqual(clusters.missing(
+            {**said, "stage": ""}, both, True), [of_gpus["stage"]])
+        said["expert"] = f'{rows} 0\n{of_gpus["expert"]}gpu="GPU-a"}} 0\n'
+        self.assertEqual(clusters.missing(said, both, True),
+                         [rows, of_gpus["expert"]])
+        self.assertEqual(clusters.missing(said, both, False), [rows])
+        self.assertEqual(clusters.missing(
+            said, both._replace(experts="cpu"), True), [rows])
 
     def test_ranks_answer_as_one_stage_does(self):
         self.assertEqual(self.found_of_one_golden("ranks"), {
@@ -79,6 +100,16 @@ class ServicesTest(unittest.TestCase):
             with self.assertRaisesRegex(OSError, f"device {device}: ",
                                         msg=str(asked)):
                 clusters.answers(self.build, self.model(), asked, log,
+                                 time.monotonic() + clusters.UP)
+
+    def test_what_is_asked_of_gpus_comes_to_hosts_of_experts(self):
+        if fake_build.load().no_gpu() is None:
+            self.skipTest("this machine has a GPU")
+        log = self.folder / "log"
+        for stages in ("cpu", "cuda:0"):
+            asked = clusters.Asked(stages, stages=1, experts="cuda:0")
+            with self.assertRaisesRegex(OSError, "device cuda:0: ", msg=stages):
+                clusters.answers(self.build, self.model(SPARSE), asked, log,
                                  time.monotonic() + clusters.UP)
 
     def test_test_programs_run_and_are_counted(self):
