@@ -1,6 +1,8 @@
 #include <cuda_device/device.h>
 #include <cuda_device/launch.h>
 
+#include <iterator>
+
 #include "common/base/check.h"
 #include "kernels/cuda/block_formats.h"
 #include "kernels/cuda/block_rows.h"
@@ -316,7 +318,7 @@ constexpr Starters kStartersOf = {StartProduct<kFormat>, StartEmbed<kFormat>,
                                   TilesFit<kFormat>};
 
 // By BlockFormat.
-constexpr Starters kStarters[kNumBlockFormats] = {
+constexpr Starters kStarters[] = {
     kStartersOf<BlockFormat::kQ8_0>,  kStartersOf<BlockFormat::kQ4_0>,
     kStartersOf<BlockFormat::kQ4_1>,  kStartersOf<BlockFormat::kQ5_0>,
     kStartersOf<BlockFormat::kQ5_1>,  kStartersOf<BlockFormat::kIq4Nl>,
@@ -324,6 +326,8 @@ constexpr Starters kStarters[kNumBlockFormats] = {
     kStartersOf<BlockFormat::kQ3K>,   kStartersOf<BlockFormat::kQ4K>,
     kStartersOf<BlockFormat::kQ5K>,   kStartersOf<BlockFormat::kQ6K>,
     kStartersOf<BlockFormat::kIq4Xs>};
+static_assert(std::size(kStarters) == kNumBlockFormats,
+              "every BlockFormat has a row in kStarters");
 
 void MultiplyBlocks(Stream stream, const FlaggedRows& x, const BlockWeight& w,
                     const float* bias, const ShardArgs& shards,

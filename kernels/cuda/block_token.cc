@@ -3,6 +3,7 @@
 #include <cuda_device/launch.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "common/base/check.h"
 #include "kernels/cuda/block_token_sums.h"
@@ -277,7 +278,7 @@ template <BlockFormat kFormat>
 constexpr Starters kStartersOf = {Fits<kFormat>, Start<kFormat>};
 
 // By BlockFormat.
-constexpr Starters kStarters[kNumBlockFormats] = {
+constexpr Starters kStarters[] = {
     kStartersOf<BlockFormat::kQ8_0>,  kStartersOf<BlockFormat::kQ4_0>,
     kStartersOf<BlockFormat::kQ4_1>,  kStartersOf<BlockFormat::kQ5_0>,
     kStartersOf<BlockFormat::kQ5_1>,  kStartersOf<BlockFormat::kIq4Nl>,
@@ -285,6 +286,8 @@ constexpr Starters kStarters[kNumBlockFormats] = {
     kStartersOf<BlockFormat::kQ3K>,   kStartersOf<BlockFormat::kQ4K>,
     kStartersOf<BlockFormat::kQ5K>,   kStartersOf<BlockFormat::kQ6K>,
     kStartersOf<BlockFormat::kIq4Xs>};
+static_assert(std::size(kStarters) == kNumBlockFormats,
+              "every BlockFormat has a row in kStarters");
 const Starters& StartersOf(BlockFormat format) {
   return kStarters[static_cast<int>(format)];
 }
