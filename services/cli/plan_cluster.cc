@@ -112,9 +112,10 @@ StatusOr<plan::Machines> MachinesOf(const ClusterPlanOptions& options,
     SLUICE_ASSIGN_OR_RETURN(machines,
                             plan::ReadMachines(options.machines_path));
   } else if (options.machine == "gpus") {
-    SLUICE_ASSIGN_OR_RETURN(const auto gpus, GpusHere());
+    const auto gpus = GpusHere();
+    if (!gpus.ok()) return Annotate(gpus.status(), "--machine gpus");
     for (int32_t i = 0; i < options.count; ++i) {
-      for (plan::Machine gpu : gpus) {
+      for (plan::Machine gpu : *gpus) {
         gpu.price_per_hour = options.price;
         if (options.count > 1) gpu.name += Cat("-", i);
         machines.machines.push_back(std::move(gpu));
