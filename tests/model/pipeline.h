@@ -25,10 +25,10 @@ struct PipelineOptions {
 // What is asked of one sequence, and how it is to be cut into steps.
 struct Ask {
   std::vector<TokenId> prompt;
-  std::vector<TokenId> sampled = {};  // by others, as after a lost stage
   SamplingParams sampling;
-  int32_t max_tokens = 0;      // more
-  bool prompt_logits = false;  // LogitsWanted::kAll for the prompt
+  int32_t max_tokens = 0;             // more
+  bool prompt_logits = false;         // LogitsWanted::kAll for the prompt
+  std::vector<TokenId> sampled = {};  // before, as a lost stage's pipeline did
 };
 
 struct Answer {
