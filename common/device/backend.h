@@ -132,12 +132,14 @@ class Backend {
   virtual RopeHandle AddRope(RopeSpec spec) = 0;
   // Copies packed rows of the matrix's type from the host to the device and
   // back. Within a step both may run as late as EndStep, in the order of the
-  // calls, so a CopyIn may read rows that a later CopyOut writes.
+  // calls, so a CopyIn may read rows that a later CopyOut writes; but a CopyIn
+  // may read the host's rows at once, so none of what a CopyOut before writes.
   virtual void CopyIn(const void* rows, DeviceMatrix out) = 0;
   virtual void CopyOut(DeviceMatrix x, void* rows) = 0;
-  // Before the first step: such copies of up to `bytes` in all belong to every
-  // step. A backend may set memory aside, by which they are faster.
-  virtual void ExpectCopies([[maybe_unused]] size_t bytes) {}
+  // Before the first step: up to `count` such copies of up to `bytes` each
+  // belong to every step. A backend may set memory aside for them.
+  virtual void ExpectCopies([[maybe_unused]] size_t bytes,
+                            [[maybe_unused]] int count) {}
 
   // A step ----------------------------------------------------------------
   // `step` stays valid and unchanged until EndStep.

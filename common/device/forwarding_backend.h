@@ -35,7 +35,9 @@ class ForwardingBackend : public Backend {
   void CopyOut(DeviceMatrix x, void* rows) override {
     inner_->CopyOut(x, rows);
   }
-  void ExpectCopies(size_t bytes) override { inner_->ExpectCopies(bytes); }
+  void ExpectCopies(size_t bytes, int count) override {
+    inner_->ExpectCopies(bytes, count);
+  }
   void BeginStep(const StepInputs& step) override { inner_->BeginStep(step); }
   void Sync() override { inner_->Sync(); }
   void SubmitStep() override { inner_->SubmitStep(); }

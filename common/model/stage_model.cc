@@ -65,8 +65,9 @@ void StageModel::ExpectCopies() {
   const bool comes = !shape_.range.is_first;
   const bool goes = !shape_.range.is_last && plan_.rank == 0;
   if (!comes && !goes) return;
-  backend_.ExpectCopies((comes && goes ? 2 : 1) * sizeof(float) *
-                        static_cast<size_t>(hidden_.rows * hidden_.cols));
+  backend_.ExpectCopies(
+      sizeof(float) * static_cast<size_t>(hidden_.rows * hidden_.cols),
+      comes && goes ? 2 : 1);
 }
 
 void StageModel::AllocateLayers() {

@@ -22,11 +22,12 @@ constexpr int32_t kPrefetchedBytes = 64 * 1024;
 // groups of sixteen rows, one after the other. In a pass every warp multiplies
 // a unit of those, and copies another one to its place, so that weights are
 // always on their way, the first ones before the activations are there. A warp
-// of its own adds the terms of the pass before meanwhile.
-template <BlockFormat kFormat>
+// of its own adds the terms of the pass before meanwhile. kMultiplying: the
+// warps that multiply.
+template <BlockFormat kFormat, int kMultiplying>
 struct BlockTokenKernel {
   using Unit = TokenUnit<kFormat>;
-  static constexpr int kWarps = 15;  // that multiply
+  static constexpr int kWarps = kMultiplying;
   static constexpr int kThreads = (kWarps + 1) * kWarpLanes;
   static constexpr int kUnitBytes = Unit::kWords * int{sizeof(uint32_t)};
   static constexpr int kStages = 2;  // units of a warp that are on their way
@@ -251,15 +252,22 @@ BlockTokenArgs ArgsOf(const TokenProduct& product) {
   return args;
 }
 
-template <BlockFormat kFormat>
-bool Fits(Stream stream, const TokenProduct& product) {
-  using Kernel = BlockTokenKernel<kFormat>;
-  return Kernel::SharedBytes(ArgsOf(product)) <= LimitsOf(stream).shared_bytes;
+// Warps of a GPU's largest shared memory, and of one that has less.
+constexpr int kManyWarps = 15;
+constexpr int kFewWarps = 7;
+
+template <BlockFormat kFormat, int kWarps>
+bool Fits(Stream stream, const BlockTokenArgs& args) {
+  return BlockTokenKernel<kFormat, kWarps>::SharedBytes(args) <=
+         LimitsOf(stream).shared_bytes;
 }
 template <BlockFormat kFormat>
-void Start(Stream stream, const TokenProduct& product) {
-  using Kernel = BlockTokenKernel<kFormat>;
-  BlockTokenArgs args = ArgsOf(product);
+bool Fits(Stream stream, const TokenProduct& product) {
+  return Fits<kFormat, kFewWarps>(stream, ArgsOf(product));
+}
+template <BlockFormat kFormat, int kWarps>
+void StartIn(Stream stream, BlockTokenArgs args) {
+  using Kernel = BlockTokenKernel<kFormat, kWarps>;
   const uint32_t groups = TokenGroups::Outputs(args);
   const auto blocks = std::min(
       groups,
@@ -267,6 +275,14 @@ void Start(Stream stream, const TokenProduct& product) {
   args.each = groups / blocks;
   args.more = groups % blocks;
   Launch<Kernel>(stream, blocks, Kernel::SharedBytes(args), args);
+}
+template <BlockFormat kFormat>
+void Start(Stream stream, const TokenProduct& product) {
+  const BlockTokenArgs args = ArgsOf(product);
+  if (Fits<kFormat, kManyWarps>(stream, args)) {
+    return StartIn<kFormat, kManyWarps>(stream, args);
+  }
+  StartIn<kFormat, kFewWarps>(stream, args);
 }
 
 // What a format has kernels for.

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 #include <type_traits>
 
+#include "common/base/check.h"
 #include "kernels/cuda/tile_gemm_blocks.h"
 #include "kernels/cuda/tile_gemm_groups.h"
 #include "kernels/cuda/tile_gemm_join.h"
@@ -150,6 +152,7 @@ class GemmStart {
     if (!Split()) return false;
     const int64_t row_words =
         args_.token_blocks * args_.runs * Kernel::Tile::Stage::kRowWords;
+    SLUICE_CHECK(row_words / 4 <= UINT32_MAX);  // feeds count quads so
     const int64_t each = args_.product.x.rows * args_.product.rows;
     const bool joins = split_.pieces > args_.product.shards.num_outputs;
     if (!joins && (end.adds || end.gated)) return false;

@@ -174,9 +174,13 @@ struct OctetHalves : CodeRuns<Codes> {
 // Eight octets of types that have a scale for each run leave too few registers
 // for both halves' codes.
 template <typename Codes, int kTiles, int kOctets>
-using RunOperand = std::conditional_t<
-    kTiles == 2 && (kOctets<8 || CodeRuns<Codes>::kUnitRuns> 1),
-    TileHalves<Codes, kOctets>, OctetHalves<Codes, kTiles, kOctets>>;
+inline constexpr bool kHalvesAreTiles = kTiles == 2 &&
+                                        (kOctets < 8 ||
+                                         (CodeRuns<Codes>::kUnitRuns > 1));
+template <typename Codes, int kTiles, int kOctets>
+using RunOperand = std::conditional_t<kHalvesAreTiles<Codes, kTiles, kOctets>,
+                                      TileHalves<Codes, kOctets>,
+                                      OctetHalves<Codes, kTiles, kOctets>>;
 
 }  // namespace sluice::kernels::cuda
 

@@ -85,9 +85,13 @@ def _run(command, log, end, earlier):
     found = _SAID.search(text)
     said = earlier.get("said") or (found[1] if found else None)
     if ended.why and ended.why in (programs.OUT_OF_TIME, programs.stopped()):
-        first = max((line["begin"] for line in ended.lines if "begin" in line),
-                    default=first)
-        return {"next": first, **({"said": said} if said else {})}
+        reached = max((line["begin"] for line in ended.lines if "begin" in line),
+                      default=first)
+        if ended.why == programs.OUT_OF_TIME and earlier.get("next") == reached:
+            # An earlier call gave the case what time was left, this one all.
+            said = said or f"case {reached} does not end"
+            reached += 1
+        return {"next": reached, **({"said": said} if said else {})}
     how = ended.why or ended.code
     if said is None and not any("end" in line for line in ended.lines):
         said = "it ended before its last case"

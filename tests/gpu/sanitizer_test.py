@@ -135,6 +135,17 @@ class SanitizerTest(fake_build.FakeBuild):
             self.found("sanitizer.failed")["found"]["runs"][HUNG]["result"],
             "^0: Race")
 
+    def test_a_case_that_never_ends_is_wrong_and_those_behind_are_looked_at(self):
+        self.assertEqual(self.call(limit=24, HANGS="memcheck")[0], 75)
+        code, said, ran = self.call(limit=6, HANGS="memcheck")
+        self.assertEqual((code, ran), (1, [f"{HUNG} 3"]), said)
+        self.assertIn(f"{HUNG}: case 3 does not end", said)
+        code, said, ran = self.call(HANGS="memcheck")
+        self.assertEqual((code, ran), (1, [f"{HUNG} 4"]), said)
+        self.assertRegex(
+            self.found("sanitizer.failed")["found"]["runs"][HUNG]["result"],
+            "^0: case 3 does not end")
+
     def test_other_binaries_begin_anew(self):
         self.call(FINDS="memcheck")
         self.make("gpu/device_check", CHECK + "\n")

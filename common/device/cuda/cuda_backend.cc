@@ -191,7 +191,9 @@ class CudaBackend final : public Backend {
     if (!in_step_) runtime_->Sync();
   }
 
-  void ExpectCopies(size_t bytes) override { runtime_->StageCopies(bytes); }
+  void ExpectCopies(size_t bytes, int count) override {
+    runtime_->StageCopies(bytes, count);
+  }
 
   void BeginStep(const StepInputs& step) override {
     runtime_->Adopt();

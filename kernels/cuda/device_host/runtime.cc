@@ -68,7 +68,7 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
     return {std::malloc(std::max<size_t>(bytes, 1)), std::free};
   }
   // Its copies are the host's.
-  void StageCopies(size_t) override {}
+  void StageCopies(size_t, int) override {}
   bool ReachPeer(int) override { return reaches_peers_; }
   void CopyIn(const void* from, void* to, const ByteRows& rows) override {
     if (rows.bytes == 0) return;

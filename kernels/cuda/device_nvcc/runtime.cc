@@ -92,9 +92,11 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
     }
     return {data, [](void* memory) { cudaFreeHost(memory); }};
   }
-  void StageCopies(size_t bytes) override {
+  void StageCopies(size_t bytes, int count) override {
     Adopt();
-    const size_t whole = SlicedCopies::Whole(bytes);
+    const size_t whole =
+        std::min(static_cast<size_t>(count) * SlicedCopies::Whole(bytes),
+                 SlicedCopies::Whole(kMostStagedBytes));
     slices_.Reserve(AllocateHost(whole), whole);
   }
   bool ReachPeer(int index) override {
@@ -116,7 +118,7 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
       const size_t bytes = rows.bytes * rows.rows;
       if (void* const staged = Stage(bytes); staged != nullptr) {
         from = std::memcpy(staged, from, bytes);
-      } else if (slices_.Has(bytes, &Present())) {
+      } else if (!IsPinned(from) && slices_.Has(bytes, &Present())) {
         return slices_.CopyIn(static_cast<const std::byte*>(from),
                               static_cast<std::byte*>(to), bytes, stream_);
       }
@@ -137,7 +139,7 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
       if (void* const staged = Stage(bytes); staged != nullptr) {
         Present().arriving.push_back({staged, to, bytes});
         to = staged;
-      } else if (slices_.Has(bytes, &Present())) {
+      } else if (!IsPinned(to) && slices_.Has(bytes, &Present())) {
         return slices_.CopyOut(static_cast<const std::byte*>(from),
                                static_cast<std::byte*>(to), bytes, stream_);
       }
@@ -167,6 +169,7 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
   void Sync() override {
     Submit();
     Check(cudaGetLastError(), "starting a kernel");
+    for (Stretch& stretch : stretches_) slices_.HandOn(&stretch);
     Check(cudaStreamSynchronize(stream_), "running kernels");
     for (Stretch& stretch : stretches_) HandOn(stretch);
   }
@@ -249,6 +252,15 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
     return static_cast<std::byte*>(stretch.staging.get()) + at;
   }
 
+  // Whether the device reaches host memory by itself.
+  static bool IsPinned(const void* host) {
+    cudaPointerAttributes found = {};
+    if (cudaPointerGetAttributes(&found, host) != cudaSuccess) {
+      cudaGetLastError();
+      return false;
+    }
+    return found.type == cudaMemoryTypeHost;
+  }
   static bool IsPacked(const ByteRows& rows) {
     return rows.rows == 1 || rows.stride == rows.bytes;
   }

@@ -24,7 +24,8 @@ inline void Check(cudaError_t error, const char* what) {
 
 // Large copies through pinned memory in slices: while the bus has one, the host
 // copies the one before or behind. One owner has all slices until Release:
-// copies of a step, as far as they fit.
+// copies of a step, as far as they fit. Used by its runtime's thread, which
+// clears them before the device's context ends.
 class SlicedCopies {
  public:
   static constexpr size_t kSliceBytes = size_t{256} << 10;
@@ -33,7 +34,8 @@ class SlicedCopies {
   static size_t Whole(size_t bytes) {
     return (bytes + kSliceBytes - 1) / kSliceBytes * kSliceBytes;
   }
-  // Takes pinned memory of whole slices; null: there are none.
+  // Takes pinned memory of whole slices; null: there are none. Nothing is on
+  // its way.
   void Reserve(std::shared_ptr<void> memory, size_t bytes) {
     Clear();
     if (memory == nullptr) return;
@@ -47,7 +49,10 @@ class SlicedCopies {
   void Clear() {
     for (const cudaEvent_t event : arrived_) cudaEventDestroy(event);
     arrived_.clear();
+    arriving_.clear();
     memory_.reset();
+    owner_ = nullptr;
+    used_ = 0;
   }
 
   // Whether `owner` may copy so many bytes next.

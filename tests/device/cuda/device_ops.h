@@ -13,9 +13,9 @@
 
 namespace sluice::testing {
 
-// Products of such numbers and weights near 1 are below the smallest normal
-// number, too.
-inline constexpr float kSubnormal = 1e-39f;
+// Such numbers, norms of them, and products of those with weights near 1 are
+// below the smallest normal number.
+inline constexpr float kSubnormal = 1e-41f;
 
 // The shapes that operations are tried on.
 struct OpSizes {
@@ -48,9 +48,12 @@ class PreparedOp {
   // Between BeginStep and EndStep: copies the inputs in, which an operation may
   // change, and has outputs be no numbers.
   virtual void CopyIn() = 0;
+  // The same with zeros in place of the inputs.
+  virtual void CopyZerosIn() = 0;
   // The operation on what the memory has.
   virtual void Run() = 0;
-  // The same behind launches of others, which a GPU may let it overlap.
+  // Behind CopyZerosIn: launches that make the inputs what CopyIn has them be,
+  // others, and the operation, which a GPU may let overlap them.
   virtual void RunBehindOthers() = 0;
   // After EndStep: all outputs.
   virtual OpResults Results() = 0;
@@ -58,8 +61,9 @@ class PreparedOp {
 
 // What an operation gives in a step of its own.
 OpResults ResultsOf(Backend& backend, PreparedOp& op);
-// Whether it gives `want` in `times` further steps behind launches of others.
-// Launches that come again are a graph's.
+// Whether it gives `want` in `times` further steps behind launches of others,
+// before each of which it runs on zeros: what it keeps meanwhile is another
+// run's. Launches that come again are a graph's.
 bool RepeatsItself(Backend& backend, PreparedOp& op, const OpResults& want,
                    int times);
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -41,9 +42,11 @@ class OpBase : public PreparedOp {
         step_({static_cast<int32_t>(sizes.tokens),
                static_cast<int32_t>(num_sequences()),
                static_cast<int32_t>(sizes.context + sizes.tokens), 1}),
-        others_(NewMatrix(2, kOthersCols)),
         others_norm_(Norm(9, kOthersCols)) {
-    BeginStep(step_, sizes.tokens);
+    others_ = NewMatrix(2, kOthersCols);
+    others_.rows = 1;
+    backend_.CopyIn(kernels::RandomFloats(10, kOthersCols).data(), others_);
+    SetStep(step_, sizes.tokens);
     for (int64_t t = 0; t < sizes.tokens; ++t) {
       if (sizes.apart) {
         Place(step_, t, t, ContextOf(t));
@@ -54,21 +57,26 @@ class OpBase : public PreparedOp {
   }
   const StepInputs& step() const override { return step_; }
   void CopyIn() override {
-    // What an operation does not write stays no number.
-    for (const DeviceMatrix& x : outputs_) {
-      const std::vector<float> rows(static_cast<size_t>(x.rows * x.cols), kNaN);
-      backend_.CopyIn(rows.data(), x);
+    PoisonOutputs();
+    for (const InputRows& input : inputs_) {
+      backend_.CopyIn(input.values.data(), input.at);
     }
-    for (const auto& [rows, at] : inputs_) backend_.CopyIn(rows.data(), at);
+  }
+  void CopyZerosIn() override {
+    PoisonOutputs();
+    for (const InputRows& input : inputs_) {
+      backend_.CopyIn(ManyOf(0.0f, input.at, zeros_), input.at);
+    }
   }
   void RunBehindOthers() override {
     // The second launch of a list waits for the end of the first one; those
     // behind may begin early.
-    DeviceMatrix from = others_;
     DeviceMatrix to = others_;
-    from.rows = to.rows = 1;
     to.data = static_cast<float*>(others_.data) + kOthersCols;
-    for (int i = 0; i < kOthers; ++i) backend_.Norm(from, others_norm_, to);
+    for (int i = 0; i < kOthers; ++i) backend_.Norm(others_, others_norm_, to);
+    for (const InputRows& input : inputs_) {
+      backend_.Add(input.source, nullptr, {}, input.at);
+    }
     Run();
   }
   OpResults Results() override {
@@ -91,6 +99,11 @@ class OpBase : public PreparedOp {
   }
 
  protected:
+  struct InputRows {
+    std::vector<float> values;
+    DeviceMatrix source;  // the same on the device
+    DeviceMatrix at;
+  };
   static constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
   int64_t num_sequences() const { return sizes_.apart ? sizes_.tokens : 1; }
@@ -100,7 +113,7 @@ class OpBase : public PreparedOp {
     return std::max<int64_t>(sizes_.context - kFewer * sequence, 0);
   }
   // Of `tokens` tokens, with all sequences' tables, whose blocks are scattered.
-  void BeginStep(StepInputs& step, int64_t tokens) const {
+  void SetStep(StepInputs& step, int64_t tokens) const {
     step.num_tokens = static_cast<int32_t>(tokens);
     step.num_logits_rows = step.num_tokens;
     for (int64_t b = 0; b < num_blocks(); ++b) {
@@ -131,12 +144,18 @@ class OpBase : public PreparedOp {
     return {memory_.back().data(), rows, cols, cols, type};
   }
   // Random rows that every CopyIn copies in again, since an operation may
-  // change them.
+  // change them. None is zero, whose sign a sum with zeros does not keep.
   DeviceMatrix Input(uint64_t seed, int64_t rows, int64_t cols) {
-    const DeviceMatrix x = NewMatrix(rows, cols);
-    inputs_.emplace_back(
-        kernels::RandomFloats(seed, rows * cols, sizes_.largest), x);
-    return x;
+    InputRows input;
+    input.values = kernels::RandomFloats(seed, rows * cols, sizes_.largest);
+    for (float& value : input.values) {
+      if (value == 0.0f) value = sizes_.largest;
+    }
+    input.source = NewMatrix(rows, cols);
+    backend_.CopyIn(input.values.data(), input.source);
+    input.at = NewMatrix(rows, cols);
+    inputs_.push_back(std::move(input));
+    return inputs_.back().at;
   }
   DeviceMatrix Output(int64_t rows, int64_t cols,
                       ElementType type = ElementType::kF32) {
@@ -167,10 +186,28 @@ class OpBase : public PreparedOp {
   Backend& backend_;
   const OpSizes sizes_;
   StepInputs step_;
-  std::vector<std::pair<std::vector<float>, DeviceMatrix>> inputs_;
+  std::vector<InputRows> inputs_;
   std::vector<DeviceMatrix> outputs_;
 
  private:
+  // What an operation does not write stays no number.
+  void PoisonOutputs() {
+    for (const DeviceMatrix& x : outputs_) {
+      backend_.CopyIn(ManyOf(kNaN, x, poison_), x);
+    }
+  }
+  // Rows of `value` as a matrix has them, which stay until the step's end.
+  static const float* ManyOf(float value, const DeviceMatrix& like,
+                             std::deque<std::vector<float>>& kept) {
+    const auto size = static_cast<size_t>(like.rows * like.cols);
+    const auto found = std::find_if(
+        kept.begin(), kept.end(),
+        [&](const std::vector<float>& rows) { return rows.size() >= size; });
+    if (found != kept.end()) return found->data();
+    kept.emplace_back(size, value);
+    return kept.back().data();
+  }
+
   static constexpr int kOthers = 3;
   static constexpr int64_t kOthersCols = 8192;
 
@@ -199,7 +236,10 @@ class OpBase : public PreparedOp {
     return static_cast<int32_t>(num_blocks() - 1 - index);
   }
   std::vector<DeviceMemory> memory_;
-  const DeviceMatrix others_;  // a row that is normed, and one for the result
+  // What copies within a step read as late as its end.
+  std::deque<std::vector<float>> zeros_;
+  std::deque<std::vector<float>> poison_;
+  DeviceMatrix others_;  // a row that is normed; behind it goes the result
   const NormSpec others_norm_;
 };
 

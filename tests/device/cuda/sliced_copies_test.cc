@@ -24,10 +24,11 @@ std::vector<std::byte> BytesOf(size_t size, int seed) {
 
 class SlicedCopiesTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    auto memory = std::make_shared<std::vector<std::byte>>(kSlices * kSlice);
+  void SetUp() override { slices_.Reserve(Memory(kSlices), kSlices * kSlice); }
+  static std::shared_ptr<void> Memory(size_t slices) {
+    auto memory = std::make_shared<std::vector<std::byte>>(slices * kSlice);
     void* const data = memory->data();
-    slices_.Reserve({std::move(memory), data}, kSlices * kSlice);
+    return {std::move(memory), data};
   }
   void TearDown() override { slices_.Clear(); }
   // The stream's end.
@@ -98,6 +99,25 @@ TEST_F(SlicedCopiesTest, OneOwnerHasThemUntilItsEnd) {
   Sync();
   slices_.Release(&owner_);
   EXPECT_TRUE(slices_.Has(kSlices * kSlice, &other_));
+}
+
+TEST_F(SlicedCopiesTest, MemoryGivenAnewIsFree) {
+  ASSERT_TRUE(slices_.Has(kSlices * kSlice, &owner_));
+  slices_.Reserve(Memory(1), kSlice);
+  EXPECT_TRUE(slices_.Has(kSlice, &other_));
+  EXPECT_FALSE(slices_.Has(kSlice + 1, &other_));
+}
+
+TEST_F(SlicedCopiesTest, TwoCopiesOfAPartOfASliceEachFit) {
+  // What is set aside is whole slices of each copy.
+  const size_t bytes = kSlice + kSlice / 2;
+  ASSERT_EQ(2 * SlicedCopies::Whole(bytes), kSlices * kSlice);
+  const std::vector<std::byte> from = BytesOf(bytes, 4);
+  std::vector<std::byte> device(bytes);
+  ASSERT_TRUE(slices_.Has(bytes, &owner_));
+  slices_.CopyIn(from.data(), device.data(), bytes, &stream_);
+  EXPECT_TRUE(slices_.Has(bytes, &owner_));
+  EXPECT_FALSE(slices_.Has(2 * bytes, &owner_));
 }
 
 TEST(NoSlicedCopiesTest, WithoutMemoryThereAreNoSlices) {

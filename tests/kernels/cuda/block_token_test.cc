@@ -201,6 +201,20 @@ TEST_P(CudaTokenProductTest, ShardsMayBeginBehindTheFirstColumns) {
   }
 }
 
+// A GPU that leaves a block as much as most of them do, and no more.
+TEST_P(CudaTokenProductTest, FewerWarpsHaveTheCpusBitsInLessMemory) {
+  for (const int64_t blocks : {1, 9, 57, 128}) {
+    const int64_t cols =
+        blocks * static_cast<int64_t>(BlockElements(GetParam()));
+    if (cols > 4096) break;
+    Tried tried = {.format = GetParam(), .rows = 83, .blocks = blocks};
+    tried.limits.shared_bytes = 99 * 1024;
+    ExpectTheCpusBits(tried);
+    tried.norm = true;
+    ExpectTheCpusBits(tried);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(, CudaTokenProductTest,
                          testing::ValuesIn(AllBlockFormats()),
                          [](const auto& param) { return NameOf(param.param); });
