@@ -87,13 +87,15 @@ class Runtime {
   // comes again. Ranks whose work is common say the same number, since they
   // must begin it launch by launch, capture and replay it alike.
   virtual void GatherLaunches(bool gather, uint64_t alike = 0) = 0;
+  // Whether this thread's launches on the stream are gathered.
+  bool gathers_launches() const {
+    return launch_sink != nullptr && launch_sink->stream == stream();
+  }
   // Hands the stream work of others, with a copy of `args`: at once or, where
   // launches are gathered, in its place among them.
   template <typename Args>
   void Enqueue(WorkOfOthers* work, const Args& args) {
-    if (launch_sink == nullptr || launch_sink->stream != stream()) {
-      return work(stream(), &args);
-    }
+    if (!gathers_launches()) return work(stream(), &args);
     launch_sink->list.AddOf({.kernel = reinterpret_cast<const void*>(work)},
                             args);
   }
@@ -113,6 +115,15 @@ class Runtime {
   // Whether all before `mark` is done: WaitFor does not wait.
   virtual bool HasReached(uint64_t mark) = 0;
   virtual void WaitFor(uint64_t mark) = 0;
+  // Makes `count` moments, numbered from 0, in place of those there were. May
+  // wait for the device.
+  virtual void MakeMoments(size_t count) = 0;
+  // Begins what is gathered. The device notes when the stream comes here, in
+  // place of what the moment was before.
+  virtual void NoteMoment(size_t number) = 0;
+  // Returns the device's time between two moments. The stream has come to both:
+  // Sync, or WaitFor of a later mark, has returned.
+  virtual int64_t NanosBetween(size_t from, size_t to) = 0;
 };
 
 }  // namespace sluice::kernels::cuda

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "kernels/cuda/device_host/begun_launches.h"
 #include "kernels/cuda/device_host/open_machine.h"
@@ -124,6 +126,21 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
     if (mark + kMarks < marks_) return;  // another mark took its place
     if (EndOf(mark) > done_) RunAll(EndOf(mark) - done_);
   }
+  void MakeMoments(size_t count) override { moments_.assign(count, kNever); }
+  void NoteMoment(size_t number) override {
+    Submit();
+    moments_[number] = kNever;
+    machine_.Enqueue([this, number] { moments_[number] = Now(); });
+  }
+  // As of CUDA, which refuses an event that the stream has not come to.
+  int64_t NanosBetween(size_t from, size_t to) override {
+    if (moments_[from] == kNever || moments_[to] == kNever) {
+      std::fprintf(stderr, "the stream has not come to moment %zu or %zu\n",
+                   from, to);
+      std::abort();
+    }
+    return moments_[to] - moments_[from];
+  }
 
  private:
   void RunAll(size_t count) {
@@ -174,12 +191,19 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
   LaunchSink sink_;
   uint64_t alike_ = 0;
   static constexpr uint64_t kMarks = 2;  // that are waited for
+  static constexpr int64_t kNever = -1;
+  static int64_t Now() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
   size_t& EndOf(uint64_t mark) { return ends_[mark % kMarks]; }
 
   size_t done_ = 0;           // of what was enqueued
   size_t ends_[kMarks] = {};  // what was enqueued before the last marks
   uint64_t marks_ = 0;
   int asked_ = 0;  // for marks
+  std::vector<int64_t> moments_;
   size_t used_ = 0;
   std::map<void*, size_t> bytes_;  // of what is allocated
 };

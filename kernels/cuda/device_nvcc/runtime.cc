@@ -50,6 +50,7 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
       cudaEventDestroy(stretch.end);
     }
     slices_.Clear();
+    DropMoments();
     cudaStreamDestroy(stream_);
   }
 
@@ -198,6 +199,25 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
     Check(cudaEventSynchronize(Of(mark).end), "running kernels");
     HandOn(Of(mark));
   }
+  void MakeMoments(size_t count) override {
+    Adopt();
+    Submit();
+    DropMoments();
+    moments_.resize(count);
+    for (cudaEvent_t& moment : moments_) {
+      Check(cudaEventCreate(&moment), "making an event");
+    }
+  }
+  void NoteMoment(size_t number) override {
+    Submit();
+    Check(cudaEventRecord(moments_[number], stream_), "noting the time");
+  }
+  int64_t NanosBetween(size_t from, size_t to) override {
+    float milliseconds = 0;
+    Check(cudaEventElapsedTime(&milliseconds, moments_[from], moments_[to]),
+          "reading the time");
+    return static_cast<int64_t>(1e6 * static_cast<double>(milliseconds));
+  }
 
  private:
   // A small copy to the host, which is handed on behind its arrival.
@@ -233,6 +253,12 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
     stretch.arriving.clear();
     stretch.staged_bytes = 0;
   }
+
+  void DropMoments() {
+    for (cudaEvent_t moment : moments_) cudaEventDestroy(moment);
+    moments_.clear();
+  }
+
   // Returns pinned memory until the present stretch is handed on, by which a
   // small copy does not wait for the stream; null: there is none left, or the
   // copy is large.
@@ -316,6 +342,7 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
   Stretch stretches_[kStretches];
   uint64_t marks_ = 0;  // so far: the present stretch's number
   SlicedCopies slices_;
+  std::vector<cudaEvent_t> moments_;
   LaunchGraphs graphs_;
   LaunchSink sink_;
   uint64_t alike_ = 0;
