@@ -12,6 +12,7 @@
 #include "common/base/memory_node.h"
 #include "common/base/status.h"
 #include "common/core/step_trace.h"
+#include "common/device/collective_times.h"
 #include "common/device/layer_spec.h"
 #include "common/device/memory.h"
 #include "common/device/step_inputs.h"
@@ -46,13 +47,6 @@ struct BackendInfo {
   bool overlaps_steps = false;
   // Device addresses are host addresses, so no copies are needed.
   bool shares_host_memory = false;
-};
-
-// One rank's times in collectives, in nanoseconds.
-struct CollectiveTimes {
-  int64_t reduce_ns = 0;  // ReduceTree, Embed
-  int64_t gather_ns = 0;  // the gathering of Logits
-  int64_t wait_ns = 0;    // of both: for the other ranks
 };
 
 struct StepTimes {

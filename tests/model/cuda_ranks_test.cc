@@ -183,7 +183,7 @@ TEST_F(RankedDecodeTest, StepsReplayTheirGathersAndNoRankMeetsAnother) {
     }
     for (const CollectiveTimes& times :
          (*pipeline)->stage(0).collective_times()) {
-      EXPECT_GT(times.reduce_ns, 0);
+      EXPECT_FALSE(times.measured);
       EXPECT_EQ(times.wait_ns, 0);
     }
     // Prompts of known lengths, and graphs: NCCL is called for prompts alone.
@@ -215,11 +215,37 @@ TEST_F(RankedDecodeTest, GathersStandBetweenGraphsUnlessTheyAreAskedFor) {
   }
   for (const CollectiveTimes& times :
        (*pipeline)->stage(0).collective_times()) {
+    EXPECT_TRUE(times.measured);
+    EXPECT_GT(times.reduce_ns, 0);
+    EXPECT_GT(times.gather_ns, 0);
     EXPECT_EQ(times.wait_ns, 0);
   }
   const int gathers = plan_.gathers;
   ExpectSame((*pipeline)->Generate({greedy_, greedy_}), answers);
   EXPECT_EQ(plan_.gathers, 2 * gathers);
+}
+
+// Of steps that overlap, too.
+TEST_F(RankedDecodeTest, TimesInCollectivesAreThoseOfTheLink) {
+  constexpr int64_t kLink = 2'000'000;
+  links_.nccl_in_graphs = false;
+  auto pipeline = Pipeline::Load(options_);
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  (*pipeline)->GenerateAhead({greedy_});
+  plan_.link_ms = kLink / 1'000'000;
+  const int before = plan_.gathers;
+  greedy_.max_tokens = 4;
+  (*pipeline)->GenerateAhead({greedy_});
+  // Of a prompt, and of three tokens, by two ranks.
+  const int64_t each = (plan_.gathers - before) / (4 * 2);
+  EXPECT_GT(each, 1);
+  for (const CollectiveTimes& times :
+       (*pipeline)->stage(0).collective_times()) {
+    EXPECT_TRUE(times.measured);
+    EXPECT_GE(times.reduce_ns, (each - 1) * kLink);
+    EXPECT_GE(times.gather_ns, kLink);
+    EXPECT_EQ(times.wait_ns, 0);
+  }
 }
 
 TEST_F(RankedDecodeTest, StepsThatGoAheadAreReplayedToo) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/concurrency/meeting_point.h"
-#include "common/device/backend.h"
+#include "common/device/collective_times.h"
 #include "common/device/cpu/join_parts.h"
 #include "kernels/views.h"
 

@@ -223,9 +223,10 @@ class CudaBackend final : public Backend {
     in_step_ = false;
     size_t before = 0;
     for (const Submitted& step : submitted_) before += step.batches;
+    communicator_->SubmitStep();
     submitted_.push_back({runtime_->Mark(),
                           sampler_.pending() - before,
-                          {communicator_->TakeTimes(), {sampling_start_ns_}}});
+                          {{}, {sampling_start_ns_}}});
   }
   bool StepIsDone() override {
     return runtime_->HasReached(submitted_.front().end);
@@ -237,6 +238,7 @@ class CudaBackend final : public Backend {
     runtime_->WaitFor(step.end);
     communicator_->OnSynced(/*goes_on=*/!submitted_.empty());
     sampler_.Collect(step.batches);
+    step.times.collectives = communicator_->TakeTimes();
     TraceSpan& sampling = step.times.sampling;
     if (sampling.start_ns != 0) sampling.stop_ns = MonotonicNanos();
     return step.times;

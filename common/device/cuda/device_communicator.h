@@ -1,11 +1,14 @@
 #ifndef SLUICE_COMMON_DEVICE_CUDA_DEVICE_COMMUNICATOR_H_
 #define SLUICE_COMMON_DEVICE_CUDA_DEVICE_COMMUNICATOR_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 
-#include "common/device/backend.h"
+#include "common/device/collective_times.h"
+#include "common/device/cuda/collective_clock.h"
+#include "kernels/cuda/runtime.h"
+#include "kernels/reduction_tree.h"
 #include "kernels/views.h"
 
 namespace sluice {
@@ -48,13 +51,18 @@ class DeviceCommunicator {
   // waits for a device.
   virtual bool overlaps_steps() const = 0;
 
-  // Returns this rank's times since the last call; zero for one rank.
-  CollectiveTimes TakeTimes() {
-    return std::exchange(times_, CollectiveTimes());
-  }
+  // All of the present step is enqueued.
+  void SubmitStep() { clock_.SubmitStep(); }
+  // Returns this rank's times of the oldest step that was submitted and not
+  // taken, and that its stream has done; zero for one rank.
+  CollectiveTimes TakeTimes() { return clock_.TakeTimes(); }
 
  protected:
-  CollectiveTimes times_;
+  // `spans`: as CollectiveClock's.
+  DeviceCommunicator(kernels::cuda::Runtime* runtime, size_t spans)
+      : clock_(runtime, spans) {}
+
+  CollectiveClock clock_;
 };
 
 }  // namespace sluice

@@ -22,6 +22,8 @@ class DeviceExchange {
 
   // Whether AllGather waits for devices.
   virtual bool waits() const = 0;
+  // Whether AllGather has its place in a list of launches that is gathered.
+  virtual bool joins_lists() const { return false; }
 
   // Returns what is wrong between the ranks; empty: nothing. From any thread.
   virtual std::string Fault() { return {}; }

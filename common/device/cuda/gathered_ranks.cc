@@ -17,7 +17,7 @@ void GatheringCommunicator::Meet() {
   runtime_.StepAside();
   const int64_t start = MonotonicNanos();
   ranks_->meeting_.Arrive();
-  times_.wait_ns += MonotonicNanos() - start;
+  clock_.NoteWait(MonotonicNanos() - start);
 }
 
 const GatheringCommunicator::Agreement& GatheringCommunicator::Agree(
@@ -33,6 +33,7 @@ const GatheringCommunicator::Agreement& GatheringCommunicator::Agree(
                         " of a step than it told"),
                     [this] { ranks_->exchange_->Abort(); });
   }
+  BeginTime();
   ranks_->slots_[rank] = {of, own_, rows, copied_};
   Meet();
   if (turn >= agreed_.size()) agreed_.resize(turn + 1);
@@ -50,6 +51,7 @@ const GatheringCommunicator::Agreement& GatheringCommunicator::Agree(
 
 void GatheringCommunicator::Reach(int64_t count) {
   if (count <= count_) return;
+  BeginTime();
   // Every rank comes here, and no device waits for another meanwhile.
   runtime_.Sync();
   send_.AtLeast<float>(count);
@@ -59,8 +61,23 @@ void GatheringCommunicator::Reach(int64_t count) {
 }
 
 void GatheringCommunicator::Exchange(int64_t count) {
+  BeginTime();
   ranks_->exchange_->AllGather(rank_, runtime_, send_.AtLeast<float>(0),
                                receive_.AtLeast<float>(0), count);
+  if (!meets_) clock_.End();
+}
+
+void GatheringCommunicator::Leave() {
+  if (!meets_) return;
+  Meet();
+  clock_.End();
+}
+
+void GatheringCommunicator::BeginTime() {
+  if (ranks_->exchange_->joins_lists() && runtime_.gathers_launches()) {
+    return clock_.Skip();
+  }
+  clock_.Begin(kind_);
 }
 
 void GatheringCommunicator::ReduceTree(int32_t num_leaves,
@@ -68,7 +85,7 @@ void GatheringCommunicator::ReduceTree(int32_t num_leaves,
                                        std::span<const Matrix> parts,
                                        Matrix out) {
   SLUICE_CHECK(nodes.size() == parts.size());
-  const int64_t start = MonotonicNanos();
+  kind_ = &CollectiveTimes::reduce_ns;
   own_ = {};
   own_.nodes.assign(nodes.begin(), nodes.end());
   const Agreement& all = Agree({num_leaves, out.cols}, out.rows);
@@ -100,12 +117,11 @@ void GatheringCommunicator::ReduceTree(int32_t num_leaves,
   SLUICE_CHECK(!parts_.empty() && parts_.back().node.end == num_leaves);
   kernels::cuda::JoinNodes(runtime_.stream(), parts_, 0, out.cols, {&out, 1});
   Leave();
-  times_.reduce_ns += MonotonicNanos() - start;
 }
 
 void GatheringCommunicator::GatherColumns(kernels::ConstMatrix part,
                                           int64_t col_begin, Matrix out) {
-  const int64_t start = MonotonicNanos();
+  kind_ = &CollectiveTimes::gather_ns;
   own_ = {{}, part.cols, col_begin};
   const Agreement& all = Agree({}, part.rows);
   const int64_t count = part.rows * all.most;
@@ -126,7 +142,6 @@ void GatheringCommunicator::GatherColumns(kernels::ConstMatrix part,
     from += count;
   }
   Leave();
-  times_.gather_ns += MonotonicNanos() - start;
 }
 
 }  // namespace sluice

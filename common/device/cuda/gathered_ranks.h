@@ -84,11 +84,16 @@ class GatheredRankTable {
 // which a step's collectives end, or go on with more rows of logits.) A thread
 // that waits for its own device alone waits for collectives that it has
 // enqueued; of all ranks that do so, the one that is furthest behind goes on.
+//
+// A collective's time is that of the exchange on the rank's stream: from where
+// what the rank brings is packed until what all bring is there, so the wait for
+// the slowest device is within. Where threads meet, that is within, too.
 class GatheringCommunicator final : public DeviceCommunicator {
  public:
   GatheringCommunicator(kernels::cuda::Runtime* runtime,
                         std::shared_ptr<GatheredRankTable> ranks, int rank)
-      : runtime_(*runtime),
+      : DeviceCommunicator(runtime, CollectiveClock::kMostSpans),
+        runtime_(*runtime),
         ranks_(std::move(ranks)),
         rank_(rank),
         send_(runtime),
@@ -125,13 +130,15 @@ class GatheringCommunicator final : public DeviceCommunicator {
   // to which this one brings own_. Tells the others where it is not agreed.
   const Agreement& Agree(const Collective& of, int64_t rows);
   // The collective is enqueued.
-  void Leave() {
-    if (meets_) Meet();
-  }
+  void Leave();
   void Meet();
   // Makes place for `count` floats of every rank, the same on each of them.
   void Reach(int64_t count);
   void Exchange(int64_t count);
+  // The collective's time begins here on the stream, if it has not begun. A
+  // graph that has the exchange is replayed before its last times are read: a
+  // list that may become one notes no moments.
+  void BeginTime();
 
   kernels::cuda::Runtime& runtime_;
   const std::shared_ptr<GatheredRankTable> ranks_;
@@ -143,6 +150,7 @@ class GatheringCommunicator final : public DeviceCommunicator {
   size_t turn_ = 0;                             // of the next collective
   bool learns_ = false;                         // the whole step
   bool meets_ = false;                          // in the present collective
+  CollectiveClock::Kind kind_ = nullptr;        // of the present collective
   bool copied_ = false;                         // as Slot's
   bool is_cut_ = false;                         // the step, as far as was told
   Share own_;                                   // to the present collective

@@ -36,6 +36,7 @@ class NcclExchange final : public DeviceExchange {
   void AllGather(int rank, kernels::cuda::Runtime& runtime, const float* send,
                  float* recv, int64_t count) override;
   bool waits() const override { return false; }
+  bool joins_lists() const override { return in_graphs_; }
   std::string Fault() override ABSL_LOCKS_EXCLUDED(mutex_);
   // From a thread for each communicator: it may wait for its device.
   void Abort() override ABSL_LOCKS_EXCLUDED(mutex_);

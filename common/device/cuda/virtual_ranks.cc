@@ -14,7 +14,7 @@ void VirtualCommunicator::Meet() {
   runtime_.Sync();
   const int64_t start = MonotonicNanos();
   ranks_->meeting_.Arrive();
-  times_.wait_ns += MonotonicNanos() - start;
+  clock_.NoteWait(MonotonicNanos() - start);
 }
 
 void VirtualCommunicator::ReduceTree(int32_t num_leaves,
@@ -28,13 +28,13 @@ void VirtualCommunicator::ReduceTree(int32_t num_leaves,
     if (parts.size() == 1 && parts[0].data == out.data) return;
     return JoinColumns(num_leaves, 0, out.cols);
   }
-  const int64_t start = MonotonicNanos();
+  clock_.Begin(&CollectiveTimes::reduce_ns);
   Meet();
   const int64_t world = ranks_->num_ranks();
   JoinColumns(num_leaves, out.cols * rank_ / world,
               out.cols * (rank_ + 1) / world);
   Meet();
-  times_.reduce_ns += MonotonicNanos() - start;
+  clock_.End();
 }
 
 void VirtualCommunicator::JoinColumns(int32_t num_leaves, int64_t begin,
@@ -58,10 +58,12 @@ void VirtualCommunicator::JoinColumns(int32_t num_leaves, int64_t begin,
 
 void VirtualCommunicator::GatherColumns(kernels::ConstMatrix part,
                                         int64_t col_begin, Matrix out) {
-  const int64_t start = MonotonicNanos();
   const bool alone = ranks_->num_ranks() == 1;
   ranks_->slots_[rank_].out = out;
-  if (!alone) Meet();
+  if (!alone) {
+    clock_.Begin(&CollectiveTimes::gather_ns);
+    Meet();
+  }
   const Matrix& to = ranks_->slots_[0].out;
   SLUICE_CHECK(part.rows == to.rows && col_begin + part.cols <= to.cols);
   const Matrix own = {to.data + col_begin, part.rows, part.cols, to.stride};
@@ -70,7 +72,7 @@ void VirtualCommunicator::GatherColumns(kernels::ConstMatrix part,
   }
   if (alone) return;
   Meet();
-  times_.gather_ns += MonotonicNanos() - start;
+  clock_.End();
 }
 
 }  // namespace sluice

@@ -35,12 +35,17 @@ class VirtualRankTable {
 };
 
 // One rank's end of a VirtualRankTable. Ranks meet when their streams have done
-// what comes before; a single rank only enqueues.
+// what comes before; a single rank only enqueues. A collective's time begins
+// when the rank's stream has done that.
 class VirtualCommunicator final : public DeviceCommunicator {
  public:
   VirtualCommunicator(kernels::cuda::Runtime* runtime,
                       std::shared_ptr<VirtualRankTable> ranks, int rank)
-      : runtime_(*runtime), ranks_(std::move(ranks)), rank_(rank) {}
+      : DeviceCommunicator(
+            runtime, ranks->num_ranks() > 1 ? CollectiveClock::kMostSpans : 0),
+        runtime_(*runtime),
+        ranks_(std::move(ranks)),
+        rank_(rank) {}
 
   // Every rank joins a run of the columns of all ranks' nodes, and writes it
   // into every rank's out.

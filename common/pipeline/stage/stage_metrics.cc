@@ -112,7 +112,8 @@ void StageMetrics::AddRankSeries(int32_t ranks) {
   };
   collective_wait_ =
       histogram(names::kStageWaitSeconds, kWaitHelp, {{"for", "collective"}});
-  const char* help = "Rank 0's time in collectives of a step.";
+  const char* help =
+      "Rank 0's time in collectives of a step; on a GPU, of its stream.";
   reduce_seconds_ =
       histogram(names::kStageCollectiveSeconds, help, {{"op", "reduce"}});
   gather_seconds_ =
@@ -168,6 +169,7 @@ void StageMetrics::OnStep(const StepOutput& output) {
     rank_wait_[i].Add(static_cast<double>(times.wait_ns) * kNano);
     if (i > 0) continue;
     collective_wait_.Observe(static_cast<double>(times.wait_ns) * kNano);
+    if (!times.measured) continue;
     reduce_seconds_.Observe(static_cast<double>(times.reduce_ns) * kNano);
     gather_seconds_.Observe(static_cast<double>(times.gather_ns) * kNano);
   }

@@ -107,15 +107,16 @@ def make():
     ranks = [
         row("Tensor-parallel ranks, and steps begun ahead"),
         graph("Collectives of a step", "s",
-              (_per_step("sluice_stage_collective_seconds",
-                         '$C,op="reduce"'), "{{stage}} sums"),
-              (_per_step("sluice_stage_collective_seconds",
-                         '$C,op="gather"'), "{{stage}} logits"),
+              (mean("sluice_stage_collective_seconds", '$C,op="reduce"',
+                    *_STAGE), "{{stage}} sums"),
+              (mean("sluice_stage_collective_seconds", '$C,op="gather"',
+                    *_STAGE), "{{stage}} logits"),
               (_per_step("sluice_stage_wait_seconds",
                          '$C,for="collective"'), "{{stage}} of it waiting"),
               about="Rank 0's time of a step in sums over ranks and in "
                     "collecting logits, which is part of the stage's compute; "
-                    "on GPUs the host's time. With --ranks above 1."),
+                    "on GPUs their streams' time, with the wait for the "
+                    "slowest GPU. With --ranks above 1."),
         graph("What ranks wait for each other", "percentunit",
               ("rate(sluice_stage_rank_wait_seconds_total{$C}$I)",
                "{{stage}} rank {{tp_rank}}"),

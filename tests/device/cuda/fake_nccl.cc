@@ -22,6 +22,10 @@ constexpr int kFaultyGather = 3;
 
 FakeNccl* plan = nullptr;
 
+void Pass(int milliseconds) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+}
+
 // The ranks of one ncclCommInitAll.
 class Group {
  public:
@@ -51,6 +55,8 @@ class Group {
       to += bytes;
     }
     Meet(lock);
+    lock.unlock();
+    Pass(plan->link_ms);
   }
   void Abort() {
     const std::lock_guard<std::mutex> lock(mutex_);

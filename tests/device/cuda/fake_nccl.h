@@ -14,6 +14,9 @@ struct FakeNccl {
   std::function<void(void* stream, std::function<void()> work)> enqueue;
   // Never comes to a gather.
   std::atomic<int> late_rank{-1};
+  // What a gather takes where it runs, on every rank: a stream that it is
+  // handed to has no such time.
+  std::atomic<int> link_ms{0};
   bool init_hangs = false;  // for ever
   int init_result = 0;      // of ncclCommInitAll
   int gather_result = 0;    // of ncclAllGather, from the third on

@@ -126,7 +126,11 @@ class Ranks {
   }
   void NoteCopy(size_t r) { communicators_[r]->NoteCopy(); }
   bool StepIsCut(size_t r) const { return communicators_[r]->step_is_cut(); }
-  CollectiveTimes TakeTimes(size_t r) { return communicators_[r]->TakeTimes(); }
+  // Ends a step: the times since the last call.
+  CollectiveTimes TakeTimes(size_t r) {
+    communicators_[r]->SubmitStep();
+    return communicators_[r]->TakeTimes();
+  }
 
  private:
   void Sync(size_t r, bool goes_on = false) {

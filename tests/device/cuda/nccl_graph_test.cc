@@ -74,6 +74,11 @@ TEST(NcclGraphTest, ListsWithGathersAreCapturedAndReplayed) {
     device->Sync();
     ranks->OnSynced(/*goes_on=*/false);
     EXPECT_EQ(got, want) << step;
+    // A list that may become a graph notes no moments.
+    ranks->SubmitStep();
+    const CollectiveTimes times = ranks->TakeTimes();
+    EXPECT_EQ(times.measured, step == 0) << step;
+    EXPECT_EQ(times.reduce_ns > 0, step == 0) << step;
   }
   EXPECT_EQ(device->graph_counts().started, 1u);
   EXPECT_EQ(device->graph_counts().captured, 1u);

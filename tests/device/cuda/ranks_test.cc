@@ -147,6 +147,36 @@ TEST_P(LinkTest, AStepLikeOneBeforeIsEnqueuedWithoutTheOthers) {
   });
 }
 
+// A thread that enqueues a gather sees nothing of it.
+TEST(GatheredRanksTest, TimesAreThoseOfTheLink) {
+  constexpr int64_t kLink = 10'000'000;
+  CommunicatorOptions options;
+  options.link = "nccl";
+  Ranks group(2, options);
+  const auto leaves = MakeLeaves(2, 1);
+  const auto step = [&](size_t r, bool is_new) {
+    const int rank = static_cast<int>(r);
+    group.BeginStep(r, is_new);
+    group.Reduce(r, 2, {{rank, rank + 1}}, {leaves[r]}, leaves[r].size(),
+                 false);
+    group.Reduce(r, 2, {{rank, rank + 1}}, {leaves[r]}, leaves[r].size(),
+                 false);
+    group.Gather(r, Values(2, 1.0f), rank, 2);
+    return group.TakeTimes(r);
+  };
+  group.Run([&](size_t r) { step(r, /*is_new=*/true); });
+  group.plan().link_ms = kLink / 1'000'000;
+  for (const bool is_new : {false, true}) {
+    group.Run([&](size_t r) {
+      const CollectiveTimes times = step(r, is_new);
+      EXPECT_TRUE(times.measured);
+      EXPECT_GE(times.reduce_ns, 2 * kLink);
+      EXPECT_GE(times.gather_ns, kLink);
+      EXPECT_EQ(times.wait_ns > 0, is_new);
+    });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(, LinkTest,
                          ::testing::Values("nccl", "peer", "staged"),
                          [](const auto& tested) {
