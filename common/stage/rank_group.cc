@@ -72,6 +72,7 @@ void RankGroup::End() {
       AwaitChange(ended.steps, finished_, sleepers_);
       times_[rank] = ended.times[finished_ % kSteps];
     }
+    NoteDeviceWaits(times_);
   }
   ++finished_;
 }

@@ -125,6 +125,8 @@ void LogLists(const std::string& device, const cuda::GraphCounts& lists) {
           lists.replayed, " were replayed");
 }
 
+constexpr kernels::TreeNode kOneLeaf = {0, 1};
+
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(CudaBackendOptions options)
@@ -190,10 +192,7 @@ class CudaBackend final : public Backend {
     runtime_->CopyOut(x.data, rows, RowsOf(x));
     if (!in_step_) runtime_->Sync();
   }
-
-  void ExpectCopies(size_t bytes, int count) override {
-    runtime_->StageCopies(bytes, count);
-  }
+  void ExpectCopies(size_t b, int n) override { runtime_->StageCopies(b, n); }
 
   void BeginStep(const StepInputs& step) override {
     runtime_->Adopt();
@@ -252,9 +251,8 @@ class CudaBackend final : public Backend {
       sampler_.TakeDrawn(inputs_.token_ids(), x.rows);
     }
     products_.Embed(*table, inputs_.token_ids(), View(x));
-    const kernels::TreeNode node = {0, 1};
     const Matrix part = View(x);
-    communicator_->ReduceTree(1, {&node, 1}, {&part, 1}, part);
+    communicator_->ReduceTree(1, {&kOneLeaf, 1}, {&part, 1}, part);
   }
 
   void Norm(DeviceMatrix x, const NormSpec& norm, DeviceMatrix y) override {

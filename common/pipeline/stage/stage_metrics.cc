@@ -166,9 +166,12 @@ void StageMetrics::OnStep(const StepOutput& output) {
   batch_tokens_.Observe(output.plan.num_tokens());
   for (size_t i = 0; i < output.ranks.size() && i < rank_wait_.size(); ++i) {
     const CollectiveTimes& times = output.ranks[i];
-    rank_wait_[i].Add(static_cast<double>(times.wait_ns) * kNano);
+    // While a rank's thread waits for others its device may do the same.
+    const double waited = kNano * static_cast<double>(std::max(
+                                      times.wait_ns, times.device_wait_ns));
+    rank_wait_[i].Add(waited);
     if (i > 0) continue;
-    collective_wait_.Observe(static_cast<double>(times.wait_ns) * kNano);
+    collective_wait_.Observe(waited);
     if (!times.measured) continue;
     reduce_seconds_.Observe(static_cast<double>(times.reduce_ns) * kNano);
     gather_seconds_.Observe(static_cast<double>(times.gather_ns) * kNano);

@@ -28,15 +28,15 @@ OpResults ResultsOn(const BackendFactory& factory, const DeviceOp& op) {
   const auto backend = MakeOne(factory, op);
   return ResultsOf(*backend, *op.prepare(*backend));
 }
-// The same, and that a token's operation, whose launches become a graph, repeats
-// itself; a prompt's are begun one by one.
+// The same, and that a token's operation, whose launches become a graph,
+// repeats itself; a prompt's are begun one by one.
 OpResults RepeatedOn(const BackendFactory& factory, const DeviceOp& op,
                      const OpSizes& sizes) {
   const auto backend = MakeOne(factory, op);
   const auto prepared = op.prepare(*backend);
   OpResults results = ResultsOf(*backend, *prepared);
-  EXPECT_TRUE(
-      RepeatsItself(*backend, *prepared, results, sizes.tokens == 1 || sizes.apart ? 3 : 0));
+  EXPECT_TRUE(RepeatsItself(*backend, *prepared, results,
+                            sizes.tokens == 1 || sizes.apart ? 3 : 0));
   return results;
 }
 

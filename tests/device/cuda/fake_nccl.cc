@@ -78,7 +78,9 @@ class Group {
       ++turn_;
       met_.notify_all();
     }
+    ++plan->waiting;
     met_.wait(lock, [&] { return turn_ != turn || aborted_; });
+    --plan->waiting;
     return !aborted_;
   }
 

@@ -23,7 +23,8 @@ struct FakeNccl {
   int async_error = 0;      // of every communicator, from the third gather on
   // Calls of ncclAllGather: a graph's replays are none.
   std::atomic<int> gathers{0};
-  std::atomic<int> alive{0};  // communicators
+  std::atomic<int> waiting{0};  // ranks, in a gather for others
+  std::atomic<int> alive{0};    // communicators
   // Communicators that went while a graph had gathers of theirs: NCCL waits.
   std::atomic<int> held{0};
 };

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -121,6 +122,13 @@ class Ranks {
     return result;
   }
 
+  // Rank r's device computes until another one has waited so long for it.
+  void EnqueueLateness(size_t r, std::chrono::milliseconds late) {
+    plan_.enqueue(gpus_[r]->stream(), [this, late] {
+      while (plan_.waiting == 0) std::this_thread::yield();
+      std::this_thread::sleep_for(late);
+    });
+  }
   void BeginStep(size_t r, bool is_new) {
     communicators_[r]->BeginStep(is_new);
   }

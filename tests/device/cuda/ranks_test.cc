@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -175,6 +176,45 @@ TEST(GatheredRanksTest, TimesAreThoseOfTheLink) {
       EXPECT_EQ(times.wait_ns > 0, is_new);
     });
   }
+}
+
+TEST(GatheredRanksTest, ADeviceWaitsForTheOneThatComesLast) {
+  CommunicatorOptions options;
+  options.link = "nccl";
+  Ranks group(2, options);
+  constexpr std::chrono::milliseconds kLate(200);
+  std::vector<CollectiveTimes> times(2);
+  for (const bool is_new : {true, false}) {
+    group.Run([&](size_t r) {
+      group.BeginStep(r, is_new);
+      // In a new step threads would meet before.
+      if (r == 1 && !is_new) {
+        group.EnqueueLateness(r, kLate);
+      }
+      group.Gather(r, Values(2, 1.0f), static_cast<int64_t>(r), 2);
+      times[r] = group.TakeTimes(r);
+    });
+  }
+  EXPECT_GE(times[0].gather_ns, std::chrono::nanoseconds(kLate).count());
+  EXPECT_EQ(times[0].wait_ns, 0);
+  NoteDeviceWaits(times);
+  EXPECT_GT(times[0].device_wait_ns, 0);
+  EXPECT_EQ(times[1].device_wait_ns, 0);
+}
+
+TEST(CollectiveTimesTest, AWaitIsWhatIsBeyondTheRankWithTheLeast) {
+  std::vector<CollectiveTimes> ranks = {
+      {.reduce_ns = 50, .gather_ns = 4}, {.reduce_ns = 30, .gather_ns = 5}, {}};
+  ranks[2].reduce_ns = 60;
+  NoteDeviceWaits(ranks);
+  EXPECT_EQ(ranks[0].device_wait_ns, 19);
+  EXPECT_EQ(ranks[1].device_wait_ns, 0);
+  EXPECT_EQ(ranks[2].device_wait_ns, 25);
+  std::vector<CollectiveTimes> unknown = {{.reduce_ns = 50},
+                                          {.measured = false}};
+  NoteDeviceWaits(unknown);
+  EXPECT_EQ(unknown[0].device_wait_ns, 0);
+  NoteDeviceWaits({});
 }
 
 INSTANTIATE_TEST_SUITE_P(, LinkTest,
