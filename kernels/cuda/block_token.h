@@ -33,8 +33,8 @@ struct TokenProduct {
   Matrix y;
 };
 
-// Whether there is a kernel: of aligned rows, normed ones of at most about
-// eight thousand columns.
+// Whether there is a kernel: of aligned rows that fit into a block's shared
+// memory, normed ones with their floats. 99 KB are enough for 4,096 columns.
 bool HasTokenProduct(Stream stream, const TokenProduct& product);
 
 // Starts a product that HasTokenProduct.

@@ -162,7 +162,7 @@ def has_nvml():
     """Whether the library that watches GPUs is there, and starts."""
     try:
         return ctypes.CDLL("libnvidia-ml.so.1").nvmlInit_v2() == 0
-    except OSError:
+    except (OSError, AttributeError):
         return False
 
 

@@ -5,6 +5,7 @@ import pathlib
 import re
 import shutil
 import sys
+import time
 
 import binaries
 import programs
@@ -16,6 +17,9 @@ RUNS = [(tool, what)
         for tool in ("memcheck", "racecheck", "synccheck", "initcheck")
         for what in ("check-small", "check-fast-small")]
 FOUND = 9  # its exit code where it finds something
+# Seconds in which a case ends, even under racecheck: one that an earlier call had
+# begun, too, and takes as many of a call by itself.
+STUCK = 120
 # What it says, but for titles and sums of nothing.
 _SAID = re.compile(r"^=+ (?!COMPUTE|[A-Z ]*SUMMARY: 0\b)(\S.*)$", re.M)
 
@@ -75,6 +79,7 @@ def _run(command, log, end, earlier):
     case that is to be looked at} with what was "said" so far."""
     first = earlier.get("next", 0)
     size = log.stat().st_size if log.exists() else 0
+    start = time.monotonic()
     ended = programs.lines_of([*command, str(first)], log, end,
                               programs.NO_SILENCE)
     text = ""
@@ -87,8 +92,9 @@ def _run(command, log, end, earlier):
     if ended.why and ended.why in (programs.OUT_OF_TIME, programs.stopped()):
         reached = max((line["begin"] for line in ended.lines if "begin" in line),
                       default=first)
-        if ended.why == programs.OUT_OF_TIME and earlier.get("next") == reached:
-            # An earlier call gave the case what time was left, this one all.
+        begun = any(line.get("begin") == reached for line in ended.lines)
+        if begun and earlier.get("next") == reached and \
+                time.monotonic() - start >= STUCK:
             said = said or f"case {reached} does not end"
             reached += 1
         return {"next": reached, **({"said": said} if said else {})}

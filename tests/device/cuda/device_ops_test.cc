@@ -36,7 +36,7 @@ OpResults RepeatedOn(const BackendFactory& factory, const DeviceOp& op,
   const auto prepared = op.prepare(*backend);
   OpResults results = ResultsOf(*backend, *prepared);
   EXPECT_TRUE(RepeatsItself(*backend, *prepared, results,
-                            sizes.tokens == 1 || sizes.apart ? 3 : 0));
+                            sizes.tokens == 1 || sizes.apart ? 3 : 1));
   return results;
 }
 
