@@ -17,7 +17,8 @@ struct Shapes {
   int times = 3;                 // that an operation repeats itself
 };
 
-// Those of a family's smallest cases.
+// Small sizes around which kernels change: one token behind more than a chunk
+// of positions, or several tokens behind few.
 OpSizes Boundaries(int64_t tokens);
 // Llama 3.1 8B's at batch 1 and for a piece of a prompt, but for a quarter of
 // its vocabulary; few experts.
