@@ -76,6 +76,21 @@ struct NothingKernel {
   static SLUICE_DEVICE void Run(Block&, const Args&) {}
 };
 
+struct PassOnKernel {
+  static constexpr int kThreads = kWarpLanes;
+  static constexpr bool kWaitsItself = true;
+  struct Args {
+    const uint32_t* from;
+    uint32_t* to;
+  };
+  static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const int64_t next = (block.index() + 1) % block.count();
+    block.WaitForInputs();
+    a.to[block.index() * kThreads + block.lane()] =
+        a.from[next * kThreads + block.lane()] + 1;
+  }
+};
+
 }  // namespace
 
 void ReadAll(Stream stream, const float* from, int64_t floats, float* sums) {
@@ -93,5 +108,11 @@ void CopyAll(Stream stream, const float* from, int64_t floats, float* to) {
 }
 
 void DoNothing(Stream stream) { Launch<NothingKernel>(stream, 1, 0, {}); }
+
+void PassOn(Stream stream, const uint32_t* from, uint32_t* to, int64_t blocks) {
+  Launch<PassOnKernel>(stream, blocks, 0, {from, to});
+}
+
+int Multiprocessors(Stream stream) { return LimitsOf(stream).multiprocessors; }
 
 }  // namespace sluice::kernels::cuda

@@ -1,6 +1,8 @@
 #include "kernels/cuda/streams.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -40,6 +42,28 @@ TEST(CudaStreamsTest, EveryFloatIsReadAndCopiedOnce) {
     });
     EXPECT_TRUE(SameBits(copied, values));
   }
+}
+
+// Through both places, of one block and of several.
+TEST(CudaStreamsTest, LaunchesPassOnWhatOthersWroteAndOne) {
+  constexpr int kLanes = 32;
+  for (const int64_t blocks : {1, 3}) {
+    const auto passed = BothWays([&](Stream stream) {
+      std::vector<uint32_t> from(static_cast<size_t>(blocks) * kLanes);
+      std::iota(from.begin(), from.end(), 0u);
+      std::vector<uint32_t> to(from.size());
+      PassOn(stream, from.data(), to.data(), blocks);
+      PassOn(stream, to.data(), from.data(), blocks);
+      return std::vector<float>(from.begin(), from.end());
+    });
+    for (size_t i = 0; i < passed.size(); ++i) {
+      EXPECT_EQ(passed[i],
+                static_cast<float>((i + 2 * kLanes) % passed.size() + 2));
+    }
+  }
+  Machine machine(Schedule::kForward);
+  machine.Limit({48 * 1024, 7, false});
+  EXPECT_EQ(Multiprocessors(&machine), 7);
 }
 
 // Aligned rows, and rows that are not, of one and of two pieces.
