@@ -24,8 +24,8 @@ EXPERT = "services/expert/sluice-expert"
 ALL = (CHECK, SPEED, *DEVICES, *TESTS, *SERVICES, EXPERT)
 # Of the parts that ask no model_speed.
 NEEDED = {
-    **dict.fromkeys(("machine", "bandwidth", "check", "check_fast",
-                     "check_wgmma", "time", "time_fast", "sanitizer"),
+    **dict.fromkeys(("machine", "bandwidth", "peaks", "check",
+                     "check_fast", "check_wgmma", "time", "time_fast", "sanitizer"),
                     (CHECK,)),
     "devices": DEVICES, "models": TESTS,
     "services": (*SERVICES, EXPERT),

@@ -2,7 +2,7 @@
 // the CPU's bits, and the time beside what the bandwidth allows. For
 // tests/gpu/run, which reads the JSON that this prints.
 //
-// usage: device_check DEVICE facts | bandwidth | check | check-fast |
+// usage: device_check DEVICE facts | bandwidth | peaks | check | check-fast |
 //                            check-small | check-fast-small | check-groups |
 //                            time | time-fast | try-time [FIRST]
 //   check-fast, time-fast: of what fast numerics compute in their own way; the
@@ -32,6 +32,9 @@
 #include "tests/device/cuda/row_bits.h"
 #include "tests/gpu/bandwidth.h"
 #include "tests/gpu/checked_shapes.h"
+#ifdef SLUICE_CUDA
+#include "tests/gpu/peaks.h"
+#endif
 
 namespace sluice::testing {
 namespace {
@@ -208,6 +211,27 @@ std::vector<Case> TimeCases(const std::string& device,
   return cases;
 }
 
+// The rates of a GPU's matrix units, and what its launches cost; none of a CPU.
+std::vector<Case> PeakCases(const std::string& device) {
+  std::vector<Case> cases;
+#ifdef SLUICE_CUDA
+  const DeviceChoice choice = *ParseDevice(device);
+  if (!choice.cuda) return cases;
+  for (const std::string& peak : PeakNames()) {
+    const Json name = {{"op", peak}};
+    cases.push_back({name, [gpu = choice.gpus[0], peak, name](Json& to) {
+                       const Json found = GpuPeak(gpu, peak);
+                       Add(to, name, found);
+                       return found.contains("left_out") ||
+                              found.at("as_computed").get<bool>();
+                     }});
+  }
+#else
+  (void)device;
+#endif
+  return cases;
+}
+
 // Looks at `cases` from number `first` on. Prints a line of JSON with a case's
 // number as the case begins, one per entry, and one at the end of the list: the
 // reader of an output that breaks off knows which case ended the process, or
@@ -251,6 +275,8 @@ int Main(const std::string& device, const std::string& what, size_t first) {
     std::printf("%s\n", facts.dump().c_str());
   } else if (what == "bandwidth") {
     std::printf("%s\n", BandwidthOf(device).dump().c_str());
+  } else if (what == "peaks") {
+    return Look(PeakCases(device), first) ? 0 : 1;
   } else if (what == "check" || what == "check-small") {
     return Look(CheckCases(device, small), first) ? 0 : 1;
   } else if (what == "check-fast" || what == "check-fast-small") {
@@ -286,7 +312,7 @@ int main(int argc, char** argv) {
     std::fprintf(
         stderr,
         "usage: device_check DEVICE facts | bandwidth\n"
-        "       device_check DEVICE check | check-fast | check-small | "
+        "       device_check DEVICE peaks | check | check-fast | check-small | "
         "check-fast-small | check-groups | time | time-fast | try-time "
         "[FIRST]\n"
         "FIRST: the number of the case to begin with\n"

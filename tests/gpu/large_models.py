@@ -10,6 +10,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "testing"))
 import make_outline  # pylint: disable=wrong-import-position
+import peaks  # pylint: disable=wrong-import-position
 import programs  # pylint: disable=wrong-import-position
 import two_stages  # pylint: disable=wrong-import-position
 
@@ -133,6 +134,28 @@ def prefill_tflops(found):
     return 2e-12 * found["prompt_products"] * prefill["tok_per_s"]
 
 
+def kind_of(name):
+    """Of the matrix units that multiply a model's weights in a prompt: fast
+    numerics widen codes to BF16."""
+    return "int8_tops" if MODELS[name][2] == "canonical" else "bf16_tflops"
+
+
+def matrix_share(found, name, rates):
+    """The prompt's products against the measured rate; None without both."""
+    rate, kind = prefill_tflops(found), kind_of(name)
+    return rate / rates[kind]["rate"] if rate and kind in rates else None
+
+
+def add_matrix_share(found, name, rates):
+    """Adds what the prompt's products come to, and their share."""
+    rate, share = prefill_tflops(found), matrix_share(found, name, rates)
+    if rate is not None:
+        found["prefill"]["products_tflops"] = round(rate, 4)
+    if share is not None:
+        found["prefill"].update(matrix_rate=kind_of(name),
+                                share_of_matrix_rate=round(share, 4))
+
+
 def ratio(results, name, streams):
     """Decode against PyTorch's of the same run; None without both."""
     rates = [decode_rate(results.get(part, {}), streams).get("tok_per_s")
@@ -145,7 +168,7 @@ def goal_rows(results):
     is None for what was not measured, the last then too."""
     gpu = results.get("bandwidth", {}).get("name", "")
     card = next((card for card in ("H200", "H100") if card in gpu), "")
-    peaks = results.get("pytorch", {})
+    rates = peaks.matrix_rates(results)
     for name, (_, _, _, goals) in MODELS.items():
         one = decode_rate(results.get(name, {}), 1)
         for goal in goals.get(card, goals[""]):
@@ -162,14 +185,11 @@ def goal_rows(results):
                   ratio(results, name, streams), goal)
     yield row("two stages over gRPC, times one process",
               results.get("two_stages", {}).get("ratio"), two_stages.LEAST)
-    for name, peak, goal in (("llama8b", "bf16_tflops", 0.5),
-                             ("llama8b_wgmma", "bf16_tflops", 0.5),
-                             ("canonical_q4_0", "int8_tops", 0.15),
-                             ("canonical_q8_0", "int8_tops", 0.15),
-                             ("canonical_q4_k", "int8_tops", 0.15)):
-        rate = prefill_tflops(results.get(name, {}))
-        share = rate / peaks[peak] if rate and peaks.get(peak) else None
-        yield row(f"{name}: prompt of {PREFILL}, share of {peak}", share, goal)
+    for name, goal in (("llama8b", 0.5), ("llama8b_wgmma", 0.5),
+                       ("canonical_q4_0", 0.15), ("canonical_q8_0", 0.15),
+                       ("canonical_q4_k", 0.15)):
+        yield row(f"{name}: prompt of {PREFILL}, share of {kind_of(name)}",
+                  matrix_share(results.get(name, {}), name, rates), goal)
 
 
 def row(what, seen, goal):
@@ -199,8 +219,11 @@ def print_tables(results):
                   + (f" {times:5.2f} x PyTorch" if times else ""))
         rate = prefill_tflops(found)
         if rate is not None:
+            share = found["prefill"].get("share_of_matrix_rate")
             print(f"{name:16} prompt       {found['prefill']['tok_per_s']:10.1f}"
-                  f" tok/s {rate:9.2f} TFLOP/s")
+                  f" tok/s {rate:9.2f} TFLOP/s"
+                  + (f" {100 * share:5.1f} % of {kind_of(name)}" if share
+                     else ""))
     if not any(name in results for name in MODELS):
         return
     print(f"{'goal':52} {'seen':>9} {'wanted':>9}")

@@ -123,6 +123,25 @@ print('{"read_gb_per_s": 1}')
         self.assertIn("KeyError", self.found("check.failed")["why"])
         self.assertEqual(self.found("bandwidth"), {"read_gb_per_s": 1})
 
+    def test_a_peak_that_dies_leaves_the_others(self):
+        self.make("gpu/device_check", """
+import json, os, sys
+if sys.argv[1:3] != ["cuda:0", "peaks"] or os.environ["SLUICE_WGMMA"] != "1":
+    sys.exit("asked for something else")
+for case in range(int(sys.argv[3]), 2):
+    print(json.dumps({"begin": case, "op": f"peak {case}"}), flush=True)
+    if case == 1:
+        os.abort()
+    print('{"op": "peak 0", "tflops": 600}')
+print('{"end": 2}')
+""")
+        module = load()
+        self.out.mkdir()
+        found, why = module.look(self.run_of(module, "cuda:0"), "peaks")
+        self.assertEqual(why, "device_check peaks: peak 1: exit code -6")
+        self.assertEqual(found, [{"op": "peak 0", "tflops": 600},
+                                 {"op": "peak 1", "died": "exit code -6"}])
+
     def test_sys_exit_ends_a_part_alone(self):
         module = load()
         run_of = self.run_of(module)

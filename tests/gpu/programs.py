@@ -214,7 +214,8 @@ def _look_at_cases(command, log, end, silence, env):
         last = begun[-1]
         case = {key: value for key, value in last.items() if key != "begin"}
         shapes = f", {last['shapes']}" if "shapes" in last else ""
-        what = f"{last['op']}{shapes}, {last['tokens']} tokens: {how}"
+        tokens = f", {last['tokens']} tokens" if "tokens" in last else ""
+        what = f"{last['op']}{shapes}{tokens}: {how}"
         if ended.why not in ("", "hangs"):
             return found, f"{wrong}; then {what}" if wrong else what
         found.append({**case, "died": how})

@@ -48,7 +48,7 @@ class RunTest(unittest.TestCase):
         self.assertLess(set(module.large_models.MODELS), set(parts))
         self.assertLess(set(module.summary.CHECKS), set(parts))
         order = [parts.index(part) for part in (
-            "bandwidth", "check", "check_fast", "models", "services",
+            "bandwidth", "peaks", "check", "check_fast", "models", "services",
             "llama8b", "gptoss120b", "ranks", "two_stages", "pytorch", "time",
             "sanitizer")]
         self.assertEqual(order, sorted(order))
@@ -77,8 +77,8 @@ class RunTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as out:
             options = ("--device", "cpu", "--build", build, "--out", out,
                        "--parts",
-                       "machine,bandwidth,check,check_fast,check_wgmma,time,"
-                       "pytorch,sanitizer")
+                       "machine,bandwidth,peaks,check,check_fast,check_wgmma,"
+                       "time,pytorch,sanitizer")
             done = run(*options)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             results = json.loads((pathlib.Path(out) / "all.json").read_text())
@@ -87,6 +87,7 @@ class RunTest(unittest.TestCase):
             self.assertRegex(done.stdout, r"(?m)^cpu: .*\n[0-9]+ CPUs: .*; commit "
                              f"{results['machine']['commit']} ")
             self.assertGreater(results["bandwidth"]["read_gb_per_s"], 0)
+            self.assertIn("are a GPU's", results["peaks"]["skipped"])
             self.assertTrue(all(op["same"] for op in results["check"]))
             self.assertGreater(len(results["check"]), 100)
             for part in ("check_fast", "check_wgmma"):

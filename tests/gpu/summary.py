@@ -2,16 +2,17 @@
 import json
 
 import large_models
+import peaks
 import picture
 
 # Models that pytorch_loop.py times, too.
 LOOPS = ("llama8b", "llama8b_fp8", "llama1b")
 # What tells most comes first: a GPU may be lent for minutes.
-PARTS = ("machine", "bandwidth", "devices", "check", "check_fast", "models",
-         "services", "llama1b", "llama8b", "llama8b_fp8", "gptoss20b", "canonical_q4_0",
-         "canonical_q8_0", "canonical_q4_k", "check_wgmma", "llama8b_wgmma",
-         "llama70b_fp8", "gptoss120b", "glmair_fp8", "glmair_q4", "ranks",
-         "two_stages", "pytorch", *(f"pytorch_{name}" for name in LOOPS),
+PARTS = ("machine", "bandwidth", "peaks", "devices", "check", "check_fast",
+         "models", "services", "llama1b", "llama8b", "llama8b_fp8", "gptoss20b",
+         "canonical_q4_0", "canonical_q8_0", "canonical_q4_k", "check_wgmma",
+         "llama8b_wgmma", "llama70b_fp8", "gptoss120b", "glmair_fp8",
+         "glmair_q4", "ranks", "two_stages", "pytorch", *(f"pytorch_{name}" for name in LOOPS),
          "time", "time_fast", "sanitizer")
 # Those that say yes or no.
 CHECKS = ("devices", "check", "check_fast", "check_wgmma", "models",
@@ -24,6 +25,7 @@ def write(out):
     results = {part: json.loads((out / (part + ".json")).read_text())
                for part in PARTS if (out / (part + ".json")).exists()}
     add_shares(results)
+    add_matrix_shares(results)
     for state in ("failed", "unfinished"):
         why = {part: json.loads(path.read_text())["why"] for part in PARTS
                if (path := out / f"{part}.{state}.json").exists()}
@@ -56,6 +58,15 @@ def add_shares(results):
         large_models.add_shares(results.get(name, {}), read)
 
 
+def add_matrix_shares(results):
+    """Adds the largest rates of matrix units, and prompts' shares of them."""
+    rates = peaks.matrix_rates(results)
+    for name in large_models.MODELS:
+        large_models.add_matrix_share(results.get(name, {}), name, rates)
+    if rates:
+        results["matrix_rates"] = {**rates, "counted": peaks.COUNTED}
+
+
 def state_of(part, results, out):
     earlier = f"; before: {out / (part + '.json')}" if part in results else ""
     for state in ("FAILED", "unfinished"):
@@ -75,6 +86,7 @@ def state_of(part, results, out):
 def print_table(results):
     for name, value in results.get("bandwidth", {}).items():
         print(f"{name:24} {value}")
+    peaks.print_rates(results)
     for part in TIMES:
         for op in results.get(part, []):
             rate = op.get("gb_per_s")

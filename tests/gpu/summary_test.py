@@ -1,11 +1,16 @@
 """What tests/gpu/run tells of results as a GPU would give them."""
+import contextlib
+import io
+import json
 import pathlib
 import sys
+import tempfile
 import unittest
 import xml.etree.ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import large_models  # pylint: disable=wrong-import-position
+import peaks  # pylint: disable=wrong-import-position
 import summary  # pylint: disable=wrong-import-position
 
 
@@ -46,6 +51,63 @@ class GoalsTest(unittest.TestCase):
             "llama8b: prompt of 2048, share of bf16_tflops", 0.5]
         self.assertAlmostEqual(seen, 2e-12 * 7e9 * 20000 / 700)
         self.assertFalse(reached)
+
+    def test_the_larger_rate_is_the_measured_one(self):
+        own = [{"op": "BF16, mma", "tflops": 600.0},
+               {"op": "int8, mma", "tops": 1200.0},
+               {"op": "BF16, wgmma", "tflops": 650.0},
+               {"op": "BF16, none", "left_out": "not of sm_80"}]
+        for torch, rate, of in ((700.0, 700.0, "PyTorch's products"),
+                                (640.0, 650.0, "BF16, wgmma")):
+            found = peaks.matrix_rates({
+                "peaks": own, "pytorch": {"bf16_tflops": torch}})
+            self.assertEqual(found["bf16_tflops"]["rate"], rate)
+            self.assertEqual(found["bf16_tflops"]["of"], of)
+            self.assertEqual(len(found["bf16_tflops"]["all"]), 3)
+            self.assertEqual(found["int8_tops"], {
+                "rate": 1200.0, "of": "int8, mma",
+                "all": {"int8, mma": 1200.0}})
+        self.assertEqual(peaks.matrix_rates({"peaks": {"skipped": "a CPU"}}), {})
+
+    def test_a_prompt_of_every_model_has_its_share(self):
+        model = {"decode": {}, "prompt_products": 7e9,
+                 "prefill": {"tok_per_s": 20000.0}}
+        launches = {"op": "launches", "blocks": 132, "launches": 200,
+                    "eager_us": 2.5, "graph_us": 1.25,
+                    "lists": {"1": {"us": 9.5, "host_us": 3.5}}}
+        said = io.StringIO()
+        with tempfile.TemporaryDirectory() as folder, \
+                contextlib.redirect_stdout(said):
+            out = pathlib.Path(folder)
+            for part, found in {
+                    "peaks": [{"op": "mma", "tflops": 560.0},
+                              {"op": "bytes", "tops": 1120.0},
+                              {"op": "wgmma", "left_out": "not of sm_80"},
+                              launches],
+                    "gptoss20b": model, "canonical_q4_k": model,
+                    "llama70b_fp8": {"skipped": "no room"}}.items():
+                (out / f"{part}.json").write_text(json.dumps(found))
+            summary.write(out)
+            found = json.loads((out / "all.json").read_text())
+        self.assertEqual(found["gptoss20b"]["prefill"]["products_tflops"], 280)
+        self.assertEqual(
+            [found[name]["prefill"][key] for name in
+             ("gptoss20b", "canonical_q4_k")
+             for key in ("matrix_rate", "share_of_matrix_rate")],
+            ["bf16_tflops", 0.5, "int8_tops", 0.25])
+        self.assertEqual(found["matrix_rates"]["bf16_tflops"]["of"], "mma")
+        self.assertIn("attention", found["matrix_rates"]["counted"])
+        said = said.getvalue()
+        self.assertRegex(said, r"bf16_tflops +560.00 TFLOP/s  mma: the measured")
+        self.assertRegex(said, r"int8_tops +1120.00 TOP/s    bytes: the measured")
+        self.assertIn("wgmma: not of sm_80", said)
+        self.assertIn("launches (132): 2.50 us each, 1.25 us each of 200 in a "
+                      "graph\n  a list of 1: 9.50 us, of which 3.50 until", said)
+        self.assertRegex(said, r"gptoss20b +prompt .* 50.0 % of bf16_tflops")
+        self.assertRegex(said, r"canonical_q4_k: prompt of 2048, share of "
+                         r"int8_tops +0.250 +0.150 reached")
+        self.assertRegex(said, r"llama8b: prompt of 2048, share of bf16_tflops "
+                         r"+0.500 not measured")
 
     def test_the_picture_has_each_speed_and_pytorchs(self):
         draw = summary.picture.svg
