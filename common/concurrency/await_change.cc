@@ -25,20 +25,27 @@ static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
 
 }  // namespace
 
+uint32_t SpinForChange(const std::atomic<uint32_t>& word, uint32_t old,
+                       std::chrono::steady_clock::time_point deadline) {
+  do {
+    for (int i = 0; i < 32; ++i) {
+      const uint32_t value = word.load(std::memory_order_acquire);
+      if (value != old) return value;
+      Pause();
+    }
+  } while (std::chrono::steady_clock::now() < deadline);
+  return old;
+}
+
 // The other side changes `word`, then reads `sleepers`; this side does the
 // reverse. All is sequentially consistent, so one of the two sees the other.
 uint32_t AwaitChange(const std::atomic<uint32_t>& word, uint32_t old,
                      std::atomic<uint32_t>& sleepers,
                      std::chrono::microseconds spin) {
   if (spin > std::chrono::microseconds::zero()) {
-    const auto deadline = std::chrono::steady_clock::now() + spin;
-    do {
-      for (int i = 0; i < 32; ++i) {
-        const uint32_t value = word.load(std::memory_order_acquire);
-        if (value != old) return value;
-        Pause();
-      }
-    } while (std::chrono::steady_clock::now() < deadline);
+    const uint32_t value =
+        SpinForChange(word, old, std::chrono::steady_clock::now() + spin);
+    if (value != old) return value;
   }
   sleepers.fetch_add(1);
   uint32_t value = word.load();

@@ -12,6 +12,11 @@ namespace sluice {
 // the same core would notice.
 inline constexpr std::chrono::microseconds kShortSpin{40};
 
+// Returns a value of `word` that differs from `old`, or `old` if there is none
+// until `deadline`. Spins: see AwaitChange.
+uint32_t SpinForChange(const std::atomic<uint32_t>& word, uint32_t old,
+                       std::chrono::steady_clock::time_point deadline);
+
 // Returns the first value of `word` that differs from `old`: spins for `spin`,
 // then sleeps. std::atomic's wait yields before it sleeps, and a yield beside
 // threads that compute costs a whole slice of theirs, some milliseconds on

@@ -19,9 +19,12 @@ bool Overlap(const std::vector<RankGroup::Rank>& ranks) {
 
 }  // namespace
 
-RankGroup::RankGroup(std::vector<Rank> ranks)
+RankGroup::RankGroup(std::vector<Rank> ranks, Duration spin)
     : ranks_(std::move(ranks)),
       overlaps_steps_(Overlap(ranks_)),
+      spin_(std::max(
+          kShortSpin,
+          std::chrono::duration_cast<std::chrono::microseconds>(spin))),
       meeting_(static_cast<int>(ranks_.size())),
       ended_(std::make_unique<Ended[]>(ranks_.size())) {
   SLUICE_CHECK(!ranks_.empty());
@@ -97,7 +100,7 @@ void RankGroup::RunAhead(size_t rank) {
       if (step.inputs == nullptr) return;
       model.Begin(*step.inputs, {.hidden = step.io.hidden});
     } else if (ended == begun) {
-      AwaitChange(begun_, begun, sleepers_);
+      AwaitChange(begun_, begun, sleepers_, spin_);
     } else if (model.IsDone()) {
       own.times[ended % kSteps] = model.End().collectives;
       own.steps = ++ended;

@@ -2,11 +2,13 @@
 #define SLUICE_COMMON_STAGE_RANK_GROUP_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/concurrency/meeting_point.h"
 #include "common/concurrency/named_thread.h"
 #include "common/device/backend.h"
@@ -24,8 +26,10 @@ class RankGroup {
     std::unique_ptr<StageModel> model;
   };
 
-  // Takes the ranks, in order, and starts their threads.
-  explicit RankGroup(std::vector<Rank> ranks);
+  // Takes the ranks, in order, and starts their threads. Threads of ranks that
+  // overlap steps look for the next one for `spin`, at least kShortSpin, before
+  // they sleep.
+  explicit RankGroup(std::vector<Rank> ranks, Duration spin = {});
   ~RankGroup();  // ends what is begun, and joins the ranks' threads
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
@@ -78,6 +82,7 @@ class RankGroup {
 
   std::vector<Rank> ranks_;
   const bool overlaps_steps_;
+  const std::chrono::microseconds spin_;
   MeetingPoint meeting_;  // of steps one by one
   // Rank 0 sets a step before it counts it, and again when all have ended it.
   Step steps_[kSteps];

@@ -56,6 +56,10 @@ struct StageOptions {
   weights::OutlineReads outlines = weights::OutlineReads::kRefuse;
   // Pins each compute thread to its own core if there are enough.
   bool pin_threads = false;
+  // How long the ranks' threads look for the next step before they sleep.
+  // Absent: 5 ms on GPUs if each rank's thread has two CPUs, else 0. (A wake
+  // takes some 25 us, a GPU's step 1 to 5 ms.)
+  std::optional<Duration> spin;
   // The remote experts, which the stage neither loads nor computes; empty:
   // none. `expert_transport` reaches them. The stage's thread calls it, and it
   // must outlive the stage.
@@ -102,6 +106,8 @@ class Stage {
   ~Stage();
 
   const StageInfo& info() const { return info_; }
+  // StageOptions::spin, or what it is if absent.
+  Duration spin() const { return spin_; }
 
   // A sequence's state on this stage, which StageLoop keeps from plans.
   struct SequenceState {
@@ -173,6 +179,7 @@ class Stage {
 
   StageInfo info_;
   Duration step_delay_{};
+  Duration spin_{};
   std::atomic<uint64_t> layers_done_{0};
   bool ran_ = false;  // the last finished step had tokens
   std::vector<SequenceResult> failed_;

@@ -3,12 +3,14 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "common/base/cat.h"
 #include "common/base/clock.h"
+#include "common/base/control_group.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/device/cpu/available_memory.h"
@@ -120,6 +122,13 @@ PackedOptions PackedFor(const StageOptions& options) {
   return options.packed;
 }
 
+Duration SpinOf(const StageOptions& options, const StageInfo& info) {
+  if (options.spin) return *options.spin;
+  const bool has_cpus = UsableCpus() >= 2 * info.ranks;
+  return info.gpus.empty() || !has_cpus ? Duration::zero()
+                                        : std::chrono::milliseconds(5);
+}
+
 // Loads a stage from checked options, one step after another.
 class StageLoader {
  public:
@@ -157,7 +166,8 @@ class StageLoader {
     info.numerics = info.product_numerics;
     if (kv_type_ == ElementType::kBf16) info.numerics += Cat("+", kKvBf16);
     if (kv_type_ == ElementType::kQ8_0) info.numerics += Cat("+", kKvQ8);
-    return std::make_unique<RankGroup>(std::move(ranks));
+    return std::make_unique<RankGroup>(std::move(ranks),
+                                       SpinOf(options_, info));
   }
 
   const StepLimits& limits() const { return limits_; }
@@ -421,6 +431,7 @@ StatusOr<std::unique_ptr<Stage>> Stage::Load(const StageOptions& options) {
   stage->step_delay_ = options.debug_step_delay;
   StageLoader loader(options, *model.file, model.config, info.model_digest);
   SLUICE_ASSIGN_OR_RETURN(stage->ranks_, loader.Load(info));
+  stage->spin_ = SpinOf(options, info);
   stage->MakeFlights(loader.limits());
   info.bytes_read = model.file->bytes_read();
   // Returns to the system the memory of making weights, beside the weights.

@@ -2,6 +2,7 @@
 #include "common/stage/stage_loop.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <map>
@@ -12,6 +13,7 @@
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/concurrency/await_change.h"
 #include "common/concurrency/named_thread.h"
 #include "common/stage/boundary_log.h"
 #include "common/stage/sampled_tokens.h"
@@ -51,6 +53,29 @@ void ReplaceFailed(Results failed, Results& results) {
     }
   }
 }
+
+// What wakes a thread that waits for a change under a mutex, or that looks for
+// one first: a thread that sleeps wakes later than the change is read.
+class Wake {
+ public:
+  void NotifyAll() {
+    ++count_;
+    wake_.NotifyAll();
+  }
+  uint32_t count() const { return count_; }
+  // Returns whether the count changes from `seen` before `deadline`.
+  bool SpinUntil(TimePoint deadline, uint32_t seen) const {
+    return SpinForChange(count_, seen, deadline) != seen;
+  }
+  void WaitUntil(Mutex& mutex, TimePoint deadline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    wake_.WaitUntil(mutex, deadline);
+  }
+
+ private:
+  std::atomic<uint32_t> count_{0};
+  CondVar wake_;
+};
 
 }  // namespace
 
@@ -196,6 +221,16 @@ class StageLoop::Impl {
   // Waits for the next step of the epoch. Returns false when stopping.
   bool Take(Queued& step) {
     const int64_t idle_since = MonotonicNanos();
+    const TimePoint sleep_at = Clock::now() + stage_.spin();
+    bool looks = stage_.spin() > Duration::zero();
+    while (looks) {
+      const uint32_t seen = wake_.count();
+      {
+        MutexLock lock(mutex_);
+        if (stopping_ || NextIsHere()) break;
+      }
+      looks = wake_.SpinUntil(sleep_at, seen);
+    }
     MutexLock lock(mutex_);
     while (!stopping_ && !NextIsHere()) {
       wake_.WaitUntil(mutex_, Clock::now() + kBeat);
@@ -425,7 +460,7 @@ class StageLoop::Impl {
   int64_t last_stop_ns_ = 0;     // likewise
 
   mutable Mutex mutex_;
-  CondVar wake_;
+  Wake wake_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool faulted_ ABSL_GUARDED_BY(mutex_) = false;
   bool forget_ ABSL_GUARDED_BY(mutex_) = false;

@@ -5,10 +5,12 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/stage/stage_loop.h"
 #include "tests/testing/shared_data.h"
@@ -79,6 +81,7 @@ class StageLoopTest : public ::testing::Test {
     options.kv_blocks = 16;
     options.max_sequences = 4;
     options.max_step_tokens = 64;
+    options.spin = spin_;
     auto stage = Stage::Load(options);
     ASSERT_TRUE(stage.ok()) << stage.status();
     stage_ = *std::move(stage);
@@ -143,6 +146,7 @@ class StageLoopTest : public ::testing::Test {
     return hidden;
   }
 
+  std::optional<Duration> spin_;  // of Load
   RecordingSink sink_;
   std::unique_ptr<Stage> stage_;
   std::unique_ptr<StageLoop> loop_;
