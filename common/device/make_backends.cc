@@ -132,6 +132,15 @@ StatusOr<std::vector<FoundDevice>> FindDevices(const std::string& text) {
   return std::vector<FoundDevice>{{"the CPU", AvailableMemory()}};
 }
 
+StatusOr<int32_t> StepTokensOn(const std::string& text) {
+  SLUICE_ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevice(text));
+  if (!choice.cuda) return kStepTokens;
+  SLUICE_ASSIGN_OR_RETURN(const auto gpus, FindGpus(text, choice));
+  const auto least =
+      std::ranges::min_element(gpus, {}, &FoundDevice::available);
+  return StepTokensOfGpu(least->available);
+}
+
 StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(
     const BackendOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const DeviceChoice device,

@@ -96,6 +96,9 @@ class Stage {
   // Returns what StageOptions::ranks is for `ranks` on the device (RanksOn of
   // device_choice.h).
   static StatusOr<int32_t> RanksOn(const std::string& device, int32_t ranks);
+  // Returns what StageOptions::max_step_tokens is on the device, unless
+  // somebody says how many (StepTokensOn of make_backends.h).
+  static StatusOr<int32_t> StepTokensOn(const std::string& device);
   // INVALID_ARGUMENT for StageOptions::numerics that do not exist, or that the
   // device lacks.
   static Status CheckNumerics(const std::string& device,

@@ -400,6 +400,10 @@ StatusOr<int32_t> Stage::RanksOn(const std::string& device, int32_t ranks) {
   return sluice::RanksOn(device, ranks);
 }
 
+StatusOr<int32_t> Stage::StepTokensOn(const std::string& device) {
+  return sluice::StepTokensOn(device);
+}
+
 Status Stage::CheckNumerics(const std::string& device,
                             const std::string& numerics) {
   return sluice::CheckNumerics(device, numerics);

@@ -157,6 +157,15 @@ void FillRequest(const ClusterPlanOptions& options, const ModelConfig& config,
   request.expert_replicas = options.expert_replicas;
 }
 
+// Returns the tokens of a step that stages on the machines choose.
+int32_t StepTokensOf(const ClusterPlanOptions& options,
+                     const std::vector<plan::Machine>& machines) {
+  if (options.machine != "gpus") return LayerLoadOptions().max_step_tokens;
+  const auto least =
+      std::ranges::min_element(machines, {}, &plan::Machine::memory);
+  return StepTokensOfGpu(least->memory);
+}
+
 std::string NameOfModel(const std::string& path) {
   std::filesystem::path of = std::filesystem::path(path).lexically_normal();
   if (of.filename() == "config.json" || !of.has_filename()) {
@@ -262,9 +271,13 @@ Status RunClusterPlan(const PlannedModel& planned,
   FillRequest(options, config, request);
   SLUICE_ASSIGN_OR_RETURN(request.machines,
                           MachinesOf(options, config, *model, loads.weights));
+  if (loads.max_step_tokens == 0) {
+    request.loads.max_step_tokens =
+        StepTokensOf(options, request.machines.machines);
+  }
   SLUICE_ASSIGN_OR_RETURN(const plan::ClusterPlan made,
                           plan::PlanCluster(config, *model, request));
-  const LayerLoads all = LoadsOf(config, *model, loads);
+  const LayerLoads all = LoadsOf(config, *model, request.loads);
   const plan::PlanView view = {
       NameOfModel(planned.path), all.Of({0, all.num_layers()}).weights,
       FormatsOf(config, *model, loads.weights).names(), &request, &made};

@@ -42,7 +42,8 @@ struct PlannedModel {
 void AddClusterPlan(CLI::App& plan, ClusterPlanOptions& options);
 
 // Prints the plan of a cluster on the machines, and writes what is asked for.
-// `stages` 0: one on each machine.
+// `stages` 0: one on each machine. `loads.max_step_tokens` 0: the stages' own
+// choice.
 Status RunClusterPlan(const PlannedModel& model,
                       const ClusterPlanOptions& options,
                       const LayerLoadOptions& loads, int32_t stages);

@@ -29,6 +29,7 @@ struct PlanOptions {
   std::optional<int64_t> replicas, stages;
   std::vector<uint64_t> stage_memory;
   LayerLoadOptions loads;
+  std::optional<int32_t> step_tokens;  // of `loads`, if given
   ClusterPlanOptions cluster;
   bool split() const { return stages || !stage_memory.empty(); }
 };
@@ -121,6 +122,7 @@ StatusOr<std::string> PlanStages(const PlanOptions& options,
                                  const ExpertPlacement& placement) {
   LayerLoadOptions loads = options.loads;
   loads.placement = &placement;
+  loads.max_step_tokens = options.step_tokens.value_or(loads.max_step_tokens);
   SLUICE_RETURN_IF_ERROR(CheckKvType(config, loads.kv_type));
   const int32_t context = std::min(config.max_position_embeddings, kMaxContext);
   if (loads.max_context > context) {
@@ -154,7 +156,9 @@ Status RunMachines(const PlanOptions& options) {
   if (options.stages && stages < 1) {
     return InvalidArgument("--stages: must be positive, got ", stages);
   }
-  return RunClusterPlan(options.model, options.cluster, options.loads,
+  LayerLoadOptions loads = options.loads;
+  loads.max_step_tokens = options.step_tokens.value_or(0);
+  return RunClusterPlan(options.model, options.cluster, loads,
                         static_cast<int32_t>(stages));
 }
 
@@ -230,7 +234,8 @@ void AddStageOptions(CLI::App& plan, PlanOptions& options) {
           ->check(Within(1, kMaxKvBlocks)),
       plan.add_option("--max-context", loads.max_context, "likewise")
           ->check(Within(1, kMaxContext)),
-      plan.add_option("--max-step-tokens", loads.max_step_tokens, "likewise")
+      plan.add_option("--max-step-tokens", options.step_tokens,
+                      "likewise; 512, with --machine gpus what they take")
           ->check(Within(1, kMaxStepTokens)),
       plan.add_option("--ranks", loads.ranks, "likewise")
           ->check(Within(1, INT32_MAX)),

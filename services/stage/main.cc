@@ -64,7 +64,10 @@ ABSL_FLAG(int32_t, kv_blocks, 0,
 ABSL_FLAG(int32_t, max_context, 0,
           "positions of one sequence; 0: the model's, or what the memory of "
           "the KV cache allows");
-ABSL_FLAG(int32_t, max_step_tokens, 512, "tokens of one step");
+ABSL_FLAG(
+    int32_t, max_step_tokens, 0,
+    "tokens of one step; 0: 512, and 2048 on GPUs of 20 GiB and more with "
+    "fast numerics if KV blocks are chosen from the memory, too");
 ABSL_FLAG(
     bool, replay_log, true,
     "keep what the next stage gets, so that a new next stage makes this "
@@ -148,6 +151,23 @@ Status ChooseDevice(StageOptions& stage) {
   return OkStatus();
 }
 
+// `options`: with the device, numerics and KV blocks. A split of layers, which
+// is the same on all stages, does not depend on their devices. Nor does the
+// step of canonical numerics: another kind of device may take the stage's
+// place, and other limits would cost all stages their KV cache.
+Status ChooseStepTokens(StageServerOptions& options) {
+  StageOptions& stage = options.stage;
+  const int32_t given = absl::GetFlag(FLAGS_max_step_tokens);
+  if (given != 0) {
+    options.layers.step_tokens = stage.max_step_tokens = given;
+    return OkStatus();
+  }
+  if (stage.kv_blocks != 0 || stage.numerics == "canonical") return OkStatus();
+  SLUICE_ASSIGN_OR_RETURN(stage.max_step_tokens,
+                          Stage::StepTokensOn(stage.device));
+  return OkStatus();
+}
+
 StatusOr<StageServerOptions> OptionsFromFlags() {
   StageServerOptions options;
   options.listen = absl::GetFlag(FLAGS_listen);
@@ -176,7 +196,7 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
                           ParseKvType(absl::GetFlag(FLAGS_kv_type)));
   stage.kv_blocks = absl::GetFlag(FLAGS_kv_blocks);
   stage.max_context = absl::GetFlag(FLAGS_max_context);
-  stage.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
+  SLUICE_RETURN_IF_ERROR(ChooseStepTokens(options));
   stage.replay_log = absl::GetFlag(FLAGS_replay_log);
   stage.max_sequences = absl::GetFlag(FLAGS_max_sequences);
   const int32_t delay = absl::GetFlag(FLAGS_debug_step_delay_ms);

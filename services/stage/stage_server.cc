@@ -478,7 +478,7 @@ StatusOr<std::unique_ptr<StageServer>> StageServer::Start(
   const LayerLoads loads =
       LoadsOf(config, *model,
               {options.stage.weights, &placement, options.stage.kv_blocks,
-               options.stage.max_context, options.stage.max_step_tokens,
+               options.stage.max_context, options.layers.step_tokens,
                options.stage.ranks, options.stage.kv_type});
   if ((options.layers.assigned || options.layers.assignable) &&
       !options.placement.empty()) {

@@ -23,6 +23,8 @@ struct LayerChoice {
   int32_t index = 0;
   int32_t parts = 0;
   std::vector<uint64_t> memory = {};
+  // Of a step, for the KV cache that each part has at least.
+  int32_t step_tokens = LayerLoadOptions().max_step_tokens;
   bool assigned = false;  // those that a gateway's Assign names, then others
   // These at the start, and then those that a gateway's Assign names.
   bool assignable = false;

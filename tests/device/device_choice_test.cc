@@ -123,6 +123,21 @@ TEST(DeviceChoiceTest, StagesTakeGpusInTurnAndOthersTheFreest) {
   EXPECT_EQ(TakeGpu({}, 0), -1);
 }
 
+TEST(DeviceChoiceTest, ALargeGpuTakesMoreTokensAStep) {
+  const StatusOr<int32_t> on_cpu = StepTokensOn("cpu");
+  ASSERT_TRUE(on_cpu.ok()) << on_cpu.status();
+  EXPECT_EQ(*on_cpu, 512);
+  EXPECT_EQ(StepTokensOfGpu((uint64_t{20} << 30) - 1), 512);
+  EXPECT_EQ(StepTokensOfGpu(uint64_t{20} << 30), 2048);
+  EXPECT_EQ(StepTokensOn("tpu").status().code(), StatusCode::kInvalidArgument);
+  const StatusOr<int32_t> on_gpu = StepTokensOn("cuda:0");
+  if (on_gpu.ok()) {
+    EXPECT_THAT(*on_gpu, ::testing::AnyOf(512, 2048));
+  } else {
+    EXPECT_EQ(on_gpu.status().code(), StatusCode::kFailedPrecondition);
+  }
+}
+
 TEST(DeviceChoiceTest, AHostsMemoryIsFound) {
   const auto found = FindDevices("cpu");
   ASSERT_TRUE(found.ok());
