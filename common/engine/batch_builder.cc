@@ -302,8 +302,8 @@ int32_t BatchBuilder::NextChunkSize(const Sequence& sequence,
   if (sequence.replays()) {
     count = std::min(count, sequence.replay_end - sequence.num_scheduled);
   }
-  if (state_.options.prefill_chunk > 0) {
-    count = std::min(count, state_.options.prefill_chunk);
+  if (const int32_t cap = state_.prompt_chunk(); cap > 0) {
+    count = std::min(count, cap);
   }
   // Logits that were delivered are not wanted again: a recompute's chunk ends
   // where the missing ones begin.

@@ -10,6 +10,19 @@ constexpr int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 }  // namespace
 
+bool PromptsGoAhead(const SchedulerState& state) {
+  constexpr int kPlans = 20;  // of `ahead_within`, for a full plan of prompts
+  const auto has_more = [](const Sequence* sequence) {
+    return sequence->remaining() > 1;
+  };
+  return state.options.max_plans_in_flight == 0 &&
+         state.options.ahead_within > Duration::zero() &&
+         state.sequences.num_decoding() == 0 &&
+         std::ranges::any_of(state.sequences.running(), has_more) &&
+         state.pace.expected(0, state.max_step_tokens()) / kPlans <=
+             state.options.ahead_within;
+}
+
 // N plans must carry decodes to keep N stages busy, each about an Nth of them.
 // Plans with few decodes cost as much as plans with some, so there are no more
 // groups than keep `min_decode_batch` each, and at most that many plans in

@@ -20,15 +20,16 @@ Status Validate(const EngineOptions& options) {
     const char* name;
     int value;
     int low;
-  } numbers[] = {{"max_running", options.max_running, 1},
-                 {"max_queue", options.max_queue, 0},
-                 {"max_running_per_client", options.max_running_per_client, 0},
-                 {"max_queue_per_client", options.max_queue_per_client, 0},
-                 {"max_step_tokens", options.max_step_tokens, 1},
-                 {"prefill_chunk", options.prefill_chunk, 0},
-                 {"max_plans_in_flight", options.max_plans_in_flight, 0},
-                 {"max_replays", options.max_replays, 0},
-                 {"min_decode_batch", options.min_decode_batch, 1}};
+  } numbers[] = {
+      {"max_running", options.max_running, 1},
+      {"max_queue", options.max_queue, 0},
+      {"max_running_per_client", options.max_running_per_client, 0},
+      {"max_queue_per_client", options.max_queue_per_client, 0},
+      {"max_step_tokens", options.max_step_tokens, 1},
+      {"prefill_chunk", options.prefill_chunk, EngineOptions::kHalfStep},
+      {"max_plans_in_flight", options.max_plans_in_flight, 0},
+      {"max_replays", options.max_replays, 0},
+      {"min_decode_batch", options.min_decode_batch, 1}};
   for (const auto& [name, value, low] : numbers) {
     SLUICE_RETURN_IF_ERROR(CheckAtLeast(name, value, low));
   }

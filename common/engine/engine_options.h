@@ -46,13 +46,18 @@ struct EngineOptions {
   // StepPace::kMaxSlowdown times the time without prompts.
   Duration target_itl{};
   int max_step_tokens = 512;  // lowered to the pipeline's limit
-  int prefill_chunk = 256;    // tokens of one prompt per plan; 0: no cap
+  // Tokens of one prompt per plan; 0: no cap; kHalfStep: half of the step's,
+  // at least kLeastChunk.
+  int prefill_chunk = kLeastChunk;
+  static constexpr int kHalfStep = -1;
+  static constexpr int kLeastChunk = 256;
   bool prefix_cache = true;
   int max_plans_in_flight = 0;  // 0: one per stage
-  // Plans go ahead (see BatchPolicy::GoesAhead) while a plan of decodes takes
-  // at most this long from its turn to its result; zero: none does. Going ahead
-  // saves the time from a result to the next plan, some 0.1 ms; a new request
-  // may lose the time of one plan.
+  // Plans go ahead (see BatchPolicy::GoesAhead, PromptsGoAhead) while a plan of
+  // decodes takes at most this long from its turn to its result, and a full
+  // plan of prompts 20 times as long; zero: none does. Going ahead saves the
+  // time from a result to the next plan, some 0.1 ms; a new request may lose
+  // the time of one plan.
   Duration ahead_within{};
   // Decodes are spread over the plans in flight only from this many per plan: a
   // smaller batch costs a stage about as much as this one.

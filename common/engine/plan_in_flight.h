@@ -33,7 +33,8 @@ struct PlanInFlight {
   int32_t prompt_tokens = 0;        // of the others
   bool concurrent_prefill = false;  // see StepPace
   bool is_probe = false;            // see Scheduler::Probe
-  // The plan that samples tokens of this one (see Chunk::sampled_by).
+  // The plan that samples tokens of this one (see Chunk::sampled_by), or, of
+  // one that went ahead with prompts, the oldest in flight.
   std::optional<StepId> follows;
   TimePoint submitted;  // or, if later, the time of the result that it follows
 };

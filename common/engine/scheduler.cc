@@ -49,6 +49,16 @@ void MarkConcurrent(PlanInFlight& earlier, PlanInFlight& later) {
   later.concurrent_prefill |= has_prompts_alone(earlier);
 }
 
+// Notes in `record`, of a new plan, and in the plans in flight what they are to
+// each other.
+void NoteOthers(SchedulerState& state, PlanInFlight& record) {
+  const bool is_ahead = std::ssize(state.in_flight) >= state.max_plans;
+  if (is_ahead && !record.follows) {
+    record.follows = state.in_flight.front().step_id;
+  }
+  for (PlanInFlight& other : state.in_flight) MarkConcurrent(other, record);
+}
+
 Status CheckSequence(const Sequence& sequence, const SchedulerState& state) {
   int carried = 0, sampling = 0;
   for (const PlanInFlight& plan : state.in_flight) {
@@ -302,7 +312,7 @@ std::optional<StepPlan> Scheduler::Plan(TimePoint now) {
   constraints_.Release();
   state_.retries.Release(now);
   if (!attached_ || in_flight > most ||
-      (in_flight == most && !policy_.GoesAhead()) ||
+      (in_flight == most && !policy_.GoesAhead() && !PromptsGoAhead(state_)) ||
       constraints_.HoldsPlan(state_.sequences.running(), now)) {
     return std::nullopt;
   }
@@ -350,7 +360,7 @@ StepPlan Scheduler::Launch(StepPlan plan, int32_t num_decodes, TimePoint now) {
     record.prompt_tokens += record.chunks.back().count;
     if (sequence.request.trace) AddToTrace(chunk, plan);
   }
-  for (PlanInFlight& other : state_.in_flight) MarkConcurrent(other, record);
+  NoteOthers(state_, record);
   state_.in_flight.push_back(std::move(record));
   max_plans_seen_ =
       std::max(max_plans_seen_, static_cast<int>(state_.in_flight.size()));

@@ -46,6 +46,13 @@ struct SchedulerState {
   int32_t max_step_tokens() const {
     return std::min(options.max_step_tokens, limits.max_step_tokens);
   }
+  // The most tokens of one prompt in a plan; 0: no cap.
+  int32_t prompt_chunk() const {
+    if (options.prefill_chunk != EngineOptions::kHalfStep) {
+      return options.prefill_chunk;
+    }
+    return std::max(max_step_tokens() / 2, EngineOptions::kLeastChunk);
+  }
 };
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -103,9 +104,11 @@ ABSL_FLAG(double, max_queue_wait, 30,
 ABSL_FLAG(double, target_itl_ms, 0,
           "milliseconds between the tokens of a stream that others' prompts "
           "may make of it; 0: 1.3 times what it takes without them");
-ABSL_FLAG(int32_t, max_step_tokens, 512, "tokens of one step");
-ABSL_FLAG(int32_t, prefill_chunk, 256,
-          "tokens of one prompt in one step; 0: no limit but the step's");
+ABSL_FLAG(int32_t, max_step_tokens, 0,
+          "tokens of one step; 0: as many as the stages take");
+ABSL_FLAG(int32_t, prefill_chunk, -1,
+          "tokens of one prompt in one step; 0: no limit but the step's; -1: "
+          "half of the step's, at least 256");
 ABSL_FLAG(bool, no_prefix_cache, false, "never reuse computed prompt blocks");
 ABSL_FLAG(int32_t, kv_blocks, 0,
           "KV blocks of 16 tokens to use; 0: all that the stages have, up to "
@@ -113,7 +116,8 @@ ABSL_FLAG(int32_t, kv_blocks, 0,
 ABSL_FLAG(int32_t, max_plans_in_flight, 0, "0: one per stage");
 ABSL_FLAG(double, ahead_ms, 5,
           "a plan leaves before the result of the one before it while plans of "
-          "decodes take at most so many milliseconds; 0: none does");
+          "decodes take at most so many milliseconds, full plans of prompts "
+          "20 times as many; 0: none does");
 ABSL_FLAG(int32_t, http_threads, 2, "event loops");
 ABSL_FLAG(int32_t, text_threads, 0,
           "threads that parse, tokenize and format what is large, in turns "
@@ -459,7 +463,9 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   engine.max_queue_wait = FromSeconds(absl::GetFlag(FLAGS_max_queue_wait));
   engine.target_itl = FromSeconds(absl::GetFlag(FLAGS_target_itl_ms) / 1000);
   engine.ahead_within = FromSeconds(absl::GetFlag(FLAGS_ahead_ms) / 1000);
-  engine.max_step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
+  const int32_t step_tokens = absl::GetFlag(FLAGS_max_step_tokens);
+  engine.max_step_tokens =
+      step_tokens == 0 ? std::numeric_limits<int32_t>::max() : step_tokens;
   engine.prefill_chunk = absl::GetFlag(FLAGS_prefill_chunk);
   engine.prefix_cache = !absl::GetFlag(FLAGS_no_prefix_cache);
   engine.max_plans_in_flight = absl::GetFlag(FLAGS_max_plans_in_flight);
