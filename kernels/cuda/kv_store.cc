@@ -2,7 +2,7 @@
 
 #include "common/base/check.h"
 #include "kernels/block_format.h"
-#include "kernels/cuda/math.h"
+#include "kernels/cuda/kv_elements.h"
 #include "kernels/cuda/own_four.h"
 #include "kernels/cuda/row_ops.h"
 
@@ -10,29 +10,6 @@ namespace sluice::kernels::cuda {
 namespace {
 
 constexpr int kKvThreads = 128;
-
-SLUICE_DEVICE void StoreElement(float x, float* to) { *to = x; }
-// Rounded to nearest even; a NaN stays one.
-SLUICE_DEVICE void StoreElement(float x, uint16_t* to) {
-  const auto bits = BitCast<uint32_t>(x);
-  *to = static_cast<uint16_t>(
-      x != x ? bits >> 16 | 0x40 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
-
-SLUICE_DEVICE void StoreFour(const Quad& x, float* to) { StoreQuad(to, x); }
-SLUICE_DEVICE void StoreFour(const Quad& x, uint16_t* to) {
-  uint16_t halves[4];
-  SLUICE_UNROLL
-  for (int i = 0; i < 4; ++i) StoreElement(x.values[i], &halves[i]);
-  StoreHalfTile(to, {{halves[0] | uint32_t{halves[1]} << 16,
-                      halves[2] | uint32_t{halves[3]} << 16}});
-}
-
-SLUICE_DEVICE void TurnPair(float cos, float sin, float& a, float& b) {
-  const float turned = Fma(a, cos, -(b * sin));
-  b = Fma(b, cos, a * sin);
-  a = turned;
-}
 
 template <typename T>
 struct RopeStoreArgs {
@@ -250,11 +227,10 @@ void RopeStoreAs(Stream stream, Matrix qkv, const RopeStore& rope,
   StartRopeStore<RopeStoreKernel<T>>(stream, args);
 }
 
-// A block per token and head, a warp per 32 elements; attention.h has the
-// layout.
+// A block per token and head, a warp per 32 elements.
 struct StoreKvQ8Kernel {
   static constexpr int kThreads = kKvThreads;
-  static constexpr int kWarps = kThreads / kWarpLanes;
+  using Store = Q8HeadStore<kThreads / kWarpLanes>;
   struct Args {
     ConstMatrix k;
     ConstMatrix v;
@@ -264,63 +240,18 @@ struct StoreKvQ8Kernel {
     int64_t heads;
     int64_t head_dim;
   };
-  static size_t SharedBytes(int64_t head_dim) {
-    const auto blocks = static_cast<size_t>(head_dim / kShortBlock);
-    return (2 * blocks * sizeof(float) + 15) / 16 * 16 + 2 * kWarps * 4;
-  }
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
     const int64_t token = block.index() / a.heads;
     const int64_t head = block.index() % a.heads;
     const int64_t slot = a.slots[token];
-    const int64_t place = slot % kGroupRows;
-    const int64_t blocks = a.head_dim / kShortBlock;
-    const int64_t base =
-        (slot / kGroupRows * a.heads + head) * kGroupRows * blocks * 34;
-    uint8_t* const keys = a.keys + base;
-    uint8_t* const values = a.values + base;
-    const auto scales = block.Allocate<float>(2 * blocks);
-    const auto finite = block.Allocate<int32_t>(2 * kWarps);
-    bool whole_key = true;
-    bool whole_value = true;
-    for (int64_t n = block.warp(); n < 2 * blocks; n += kWarps) {
-      const int64_t b = n % blocks;
-      const bool is_key = n < blocks;
-      const ConstMatrix& x = is_key ? a.k : a.v;
-      const int64_t d = b * kShortBlock + block.lane();
-      const float own = x.data[token * x.stride + head * a.head_dim + d];
-      const EightBits bits = EightBitsOf(LargestOf(block, MagnitudeOf(own)));
-      const auto code = static_cast<uint8_t>(bits.Code(own) & 255);
-      if (is_key) {
-        whole_key = whole_key && bits.finite;
-        // Four elements of a row are together; codes have 128 added.
-        const int64_t four = block.lane() / 4 * kGroupRows + place;
-        keys[b * kGroupRows * 34 + 2 * kGroupRows + 4 * four +
-             block.lane() % 4] = code ^ 128;
-      } else {
-        whole_value = whole_value && bits.finite;
-        values[place * a.head_dim + d] = code;
-      }
-      if (block.lane() == 0) scales.Set(n, bits.scale);
-    }
-    if (block.lane() < 2) {
-      finite.Set(block.warp() * 2 + block.lane(),
-                 (block.lane() == 0 ? whole_key : whole_value) ? 1 : 0);
-    }
-    block.Sync();
-    for (int64_t n = block.thread(); n < 2 * blocks; n += kThreads) {
-      const int side = n < blocks ? 0 : 1;
-      bool all = true;
-      for (int w = 0; w < kWarps; ++w) {
-        all = all && finite.Get(w * 2 + side) != 0;
-      }
-      const uint32_t half = HalfOf(all ? scales.Get(n) : NotANumber());
-      const int64_t b = n % blocks;
-      uint8_t* const to = side == 0 ? keys + b * kGroupRows * 34 + 2 * place
-                                    : values + kGroupRows * a.head_dim +
-                                          2 * (place * blocks + b);
-      to[0] = static_cast<uint8_t>(half & 255u);
-      to[1] = static_cast<uint8_t>(half >> 8);
-    }
+    const int64_t base = (slot / kGroupRows * a.heads + head) * kGroupRows *
+                         (a.head_dim / kShortBlock) * 34;
+    Store::Run(block, Store::MemoryOf(block, a.head_dim),
+               {a.keys + base, a.values + base, slot % kGroupRows, a.head_dim},
+               [&](bool is_key, int64_t d) {
+                 const ConstMatrix& x = is_key ? a.k : a.v;
+                 return x.data[token * x.stride + head * a.head_dim + d];
+               });
   }
 };
 
@@ -334,7 +265,7 @@ void StoreKv(Stream stream, ConstMatrix k, ConstMatrix v, const int64_t* slots,
   SLUICE_CHECK(kv.block_tokens == kGroupRows && kv.head_dim % kShortBlock == 0);
   Launch<StoreKvQ8Kernel>(
       stream, k.rows * kv.num_kv_heads,
-      StoreKvQ8Kernel::SharedBytes(kv.head_dim),
+      StoreKvQ8Kernel::Store::SharedBytes(kv.head_dim),
       {k, v, slots, static_cast<uint8_t*>(kv.keys),
        static_cast<uint8_t*>(kv.values), kv.num_kv_heads, kv.head_dim});
 }
