@@ -71,6 +71,12 @@ struct LogitsOut {
   DeviceMatrix all;
 };
 
+// Norms of every head of q and k, each of which may be none.
+struct HeadNorms {
+  NormSpec q;
+  NormSpec k;
+};
+
 // x += RmsNorm(y + bias): what Add and AddRowParallel do with a layer's y.
 struct ResidualAdd {
   const void* bias = nullptr;  // null: none
@@ -170,6 +176,14 @@ class Backend {
   virtual void Attention(const AttentionSpec& spec, DeviceMatrix qkv,
                          const void* sinks, const LayerKv& kv,
                          DeviceMatrix out) = 0;
+  // RopeStoreKv, and Attention of what that leaves; qkv's contents are then of
+  // no use. A backend may do it at once. Size: two operations'.
+  virtual void RopeAttention(const AttentionSpec& spec, const HeadNorms& norms,
+                             DeviceMatrix qkv, const void* sinks,
+                             const LayerKv& kv, DeviceMatrix out) {
+    RopeStoreKv(spec, norms.q, norms.k, qkv, kv);
+    Attention(spec, qkv, sinks, kv, out);
+  }
   // y[t, i] = act(x[t, i]) * x[t, i + F]; x [T, 2F], y [T, F].
   virtual void Gate(const Activation& activation, DeviceMatrix x,
                     DeviceMatrix y) = 0;

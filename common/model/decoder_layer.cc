@@ -93,9 +93,8 @@ void RunDecoderLayer(const RankContext& rank, const StageLayer& layer,
   // x += W_o attention(rope(W_q n), rope(W_k n), W_v n), n = norm(x)
   device.Linear(x, norm(weights.attention_norm), *weights.qkv,
                 weights.qkv_bias.data(), qkv);
-  device.RopeStoreKv(attention, norm(weights.q_norm), norm(weights.k_norm), qkv,
-                     layer.kv);
-  device.Attention(attention, qkv, weights.sinks.data(), layer.kv, heads);
+  device.RopeAttention(attention, {norm(weights.q_norm), norm(weights.k_norm)},
+                       qkv, weights.sinks.data(), layer.kv, heads);
   const RowShards& o_shards = layer.share.attention;
   device.AddRowParallel(
       heads, *weights.o, o_shards, SumsOf(o_shards, a),

@@ -188,8 +188,7 @@ class AttentionOp final : public OpBase {
     StoreContext();
   }
   void Run() override {
-    backend_.RopeStoreKv(spec_, q_norm_, k_norm_, qkv_, kv_);
-    backend_.Attention(spec_, qkv_, sinks_, kv_, out_);
+    backend_.RopeAttention(spec_, {q_norm_, k_norm_}, qkv_, sinks_, kv_, out_);
   }
 
  private:
