@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/device/cpu/weight_products.h"
-#include "common/device/cuda/attention_pass.h"
+#include "common/device/cuda/cuda_attention.h"
 #include "common/device/cuda/cuda_memory.h"
 #include "common/device/cuda/cuda_products.h"
 #include "common/device/cuda/cuda_sampler.h"
@@ -20,13 +20,11 @@
 #include "common/device/cuda/weight_upload.h"
 #include "common/tensor/weight_format.h"
 #include "kernels/block_pack.h"
-#include "kernels/cuda/attention.h"
 #include "kernels/cuda/experts.h"
 #include "kernels/cuda/gather.h"
 #include "kernels/cuda/norm_route.h"
 #include "kernels/cuda/route.h"
 #include "kernels/cuda/row_ops.h"
-#include "kernels/cuda/tile_attention.h"
 #include "kernels/cuda/tile_norm.h"
 #include "kernels/cuda/weight_tiles.h"
 
@@ -49,16 +47,8 @@ Matrix View(const DeviceMatrix& x) {
 const float* Floats(const void* vector) {
   return static_cast<const float*>(vector);
 }
-Matrix Columns(Matrix x, int64_t begin, int64_t cols) {
-  return {x.data + begin, x.rows, cols, x.stride};
-}
 NormedRow RowOf(const DeviceMatrix& x, const NormSpec& norm) {
   return {View(x), nullptr, Floats(norm.weight), norm.eps};
-}
-void NormHeads(cuda::Stream stream, const AttentionSpec& spec,
-               const NormSpec& norm, Matrix x) {
-  if (norm.weight == nullptr) return;
-  cuda::RmsNormHeads(stream, x, spec.head_dim, Floats(norm.weight), norm.eps);
 }
 
 std::span<const Matrix> View(std::span<const DeviceMatrix> parts,
@@ -131,7 +121,6 @@ class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(CudaBackendOptions options)
       : info_(InfoOf(options)),
-        kv_type_(options.kv_type),
         fast_(options.fast),
         alone_(options.alone),
         runtime_(std::move(options.runtime)),
@@ -142,7 +131,7 @@ class CudaBackend final : public Backend {
         communicator_(std::move(options.communicator)),
         sampler_(runtime_.get()),
         scratch_(runtime_.get()),
-        attention_(runtime_.get()),
+        attention_(runtime_.get(), &inputs_, options.kv_type, fast_),
         experts_(runtime_.get()),
         plans_(runtime_.get()) {}
   ~CudaBackend() override {
@@ -285,68 +274,14 @@ class CudaBackend final : public Backend {
   void RopeStoreKv(const AttentionSpec& spec, const NormSpec& q_norm,
                    const NormSpec& k_norm, DeviceMatrix qkv,
                    const LayerKv& kv) override {
-    const int64_t q_cols = spec.num_heads * spec.head_dim;
-    const int64_t kv_cols = spec.num_kv_heads * spec.head_dim;
-    const Matrix all = View(qkv);
-    const Matrix k = Columns(all, q_cols, kv_cols);
-    NormHeads(stream_, spec, q_norm, Columns(all, 0, q_cols));
-    NormHeads(stream_, spec, k_norm, k);
-    if (kv_type_ != kernels::WeightType::kQ8_0) {
-      return cuda::RopeStoreKv(stream_, all,
-                               {spec.num_heads, inputs_.rope_style(spec.rope),
-                                inputs_.rope(spec.rope), inputs_.positions(),
-                                inputs_.slots(kv.group)},
-                               KvOf(spec, kv));
-    }
-    // q and k are adjacent: all their heads rotate at once.
-    cuda::Rope(stream_, Columns(all, 0, q_cols + kv_cols), spec.head_dim,
-               inputs_.rope_style(spec.rope), inputs_.rope(spec.rope),
-               inputs_.positions());
-    cuda::StoreKv(stream_, k, Columns(all, q_cols + kv_cols, kv_cols),
-                  inputs_.slots(kv.group), KvOf(spec, kv));
+    SLUICE_CHECK(kv.type == info_.kv_type);
+    attention_.RopeStoreKv(spec, {q_norm, k_norm}, View(qkv), kv);
   }
 
   void Attention(const AttentionSpec& spec, DeviceMatrix qkv, const void* sinks,
                  const LayerKv& kv, DeviceMatrix out) override {
-    const int32_t chunks = inputs_.max_chunks();
-    const kernels::KvView view = KvOf(spec, kv);
-    int64_t rows = 0;
-    for (int64_t t = 0; t < out.rows; t += rows) {
-      cuda::AttentionCut cut;
-      int64_t each =
-          cuda::AttentionFloats(1, spec.num_heads, spec.head_dim, chunks);
-      rows = out.rows - t;
-      // A call's tokens are cut alike.
-      const int64_t short_tokens = inputs_.short_tokens() - t;
-      if (short_tokens > 0) rows = std::min(rows, short_tokens);
-      if (fast_) {
-        cut = inputs_.CutOf(spec, static_cast<int32_t>(t));
-        each = cuda::TileAttentionFloats(spec.num_heads, view, cut, chunks);
-      }
-      const AttentionPass pass = PassOf(rows, each);
-      rows = pass.rows;
-      const cuda::AttentionMemory memory = {
-          attention_.AtLeast<float>(pass.floats), chunks,
-          short_tokens > 0 ? 0 : 1};
-      kernels::AttentionQueries queries;
-      queries.q =
-          Columns(View(qkv.Rows(t, rows)), 0, spec.num_heads * spec.head_dim);
-      queries.positions = inputs_.positions() + t;
-      queries.block_tables = inputs_.block_tables(kv.group);
-      queries.table_offsets = inputs_.table_offsets(kv.group) + t;
-      queries.num_heads = spec.num_heads;
-      queries.kv_heads = inputs_.KvHeads(spec);
-      queries.scale = spec.scale;
-      queries.window = spec.window;
-      queries.sinks = Floats(sinks);
-      if (fast_) {
-        cuda::TilePagedAttention(stream_, queries, view, cut, memory,
-                                 View(out.Rows(t, rows)));
-      } else {
-        cuda::PagedAttention(stream_, queries, view, memory,
-                             View(out.Rows(t, rows)));
-      }
-    }
+    SLUICE_CHECK(kv.type == info_.kv_type);
+    attention_.Attention(spec, View(qkv), Floats(sinks), kv, View(out));
   }
 
   void Gate(const Activation& activation, DeviceMatrix x,
@@ -527,11 +462,6 @@ class CudaBackend final : public Backend {
     upload_.Copy(bytes.data(), bytes.size(), packed.data());
     return packed;
   }
-  kernels::KvView KvOf(const AttentionSpec& spec, const LayerKv& kv) const {
-    SLUICE_CHECK(kv.type == info_.kv_type);
-    return {kv.keys,      kv.values,     kv.num_blocks, spec.num_kv_heads,
-            kBlockTokens, spec.head_dim, kv_type_,      nullptr};
-  }
   void RmsNorm(ConstMatrix x, const NormSpec& norm, Matrix y) {
     if (fast_) {
       return cuda::TileRmsNorm(stream_, x, nullptr, Floats(norm.weight),
@@ -554,7 +484,6 @@ class CudaBackend final : public Backend {
   }
 
   const BackendInfo info_;
-  const kernels::WeightType kv_type_;
   const bool fast_;
   const bool alone_;  // no other rank has a part of a sum
   const std::unique_ptr<cuda::Runtime> runtime_;
@@ -565,7 +494,7 @@ class CudaBackend final : public Backend {
   const std::unique_ptr<DeviceCommunicator> communicator_;
   CudaSampler sampler_;
   GrowingMemory scratch_;
-  GrowingMemory attention_;
+  CudaAttention attention_;
   GrowingMemory experts_;
   RoutePlans plans_;
   bool in_step_ = false;
