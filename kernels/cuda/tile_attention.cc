@@ -6,6 +6,7 @@
 
 #include "common/base/check.h"
 #include "kernels/cuda/attention_parts.h"
+#include "kernels/cuda/own_four.h"
 #include "kernels/cuda/tile_attention_parts.h"
 #include "kernels/cuda/tile_attention_readers.h"
 
@@ -296,6 +297,37 @@ void StartChunks(Stream stream, TileAttentionArgs& args) {
   start(TileChunkKernel<Reader, 1>());
 }
 
+void CheckArgs(const TileAttentionArgs& args) {
+  const auto& [queries, kv, memory, out] = args.attention;
+  const AttentionCut& cut = args.cut;
+  SLUICE_CHECK(queries.q.cols == queries.num_heads * kv.head_dim);
+  SLUICE_CHECK(out.rows == queries.q.rows && out.cols == queries.q.cols);
+  SLUICE_CHECK(kv.block_tokens > 0 && kAttentionChunk % kv.block_tokens == 0);
+  SLUICE_CHECK(kv.head_dim % 4 == 0);
+  SLUICE_CHECK(cut.num_runs > 0 && cut.tokens > 0 && cut.most_heads > 0 &&
+               cut.most_heads <= kMostHeads);
+  SLUICE_CHECK(memory.max_chunks > 0 &&
+               memory.max_chunks < 1 << (kMostLevels - 1));
+  if (kv.type == WeightType::kQ8_0) {
+    SLUICE_CHECK(kv.block_tokens == kGroupRows &&
+                 kv.head_dim % kShortBlock == 0);
+  }
+}
+
+// Whether there are rotations, and rows, tables and places of the cache may be
+// read in aligned groups of four.
+bool HasQuads(const RopeQueries& queries, const KvView& kv) {
+  const int64_t half = queries.table.half;
+  if (!AreAligned(queries.all.q) || half == 0 || half % 4 != 0) return false;
+  for (const void* data : {static_cast<const void*>(queries.table.cos),
+                           static_cast<const void*>(queries.table.sin),
+                           static_cast<const void*>(kv.keys),
+                           static_cast<const void*>(kv.values)}) {
+    if (reinterpret_cast<uintptr_t>(data) % 16 != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::vector<HeadRun> HeadRunsOf(std::span<const int32_t> kv_heads) {
@@ -321,19 +353,8 @@ int64_t TileAttentionFloats(int64_t heads, const KvView& kv,
 void TilePagedAttention(Stream stream, const AttentionQueries& queries,
                         const KvView& kv, const AttentionCut& cut,
                         const AttentionMemory& memory, Matrix out) {
-  SLUICE_CHECK(queries.q.cols == queries.num_heads * kv.head_dim);
-  SLUICE_CHECK(out.rows == queries.q.rows && out.cols == queries.q.cols);
-  SLUICE_CHECK(kv.block_tokens > 0 && kAttentionChunk % kv.block_tokens == 0);
-  SLUICE_CHECK(kv.head_dim % 4 == 0);
-  SLUICE_CHECK(cut.num_runs > 0 && cut.tokens > 0 && cut.most_heads > 0 &&
-               cut.most_heads <= kMostHeads);
-  SLUICE_CHECK(memory.max_chunks > 0 &&
-               memory.max_chunks < 1 << (kMostLevels - 1));
-  TileAttentionArgs args = {{queries, kv, memory, out}, cut};
-  if (kv.type == WeightType::kQ8_0) {
-    SLUICE_CHECK(kv.block_tokens == kGroupRows &&
-                 kv.head_dim % kShortBlock == 0);
-  }
+  TileAttentionArgs args = {{queries, kv, memory, out}, cut, {}};
+  CheckArgs(args);
   if (HasLeaves(kv)) return StartLeaves(stream, args);
   switch (kv.type) {
     case WeightType::kF32:
@@ -347,6 +368,27 @@ void TilePagedAttention(Stream stream, const AttentionQueries& queries,
       StartChunks<Q8KvReader>(stream, args);
   }
   Launch<JoinKernel>(stream, out.rows * queries.num_heads, 0, args.attention);
+}
+
+bool TileRopeAttention(Stream stream, const RopeQueries& queries,
+                       const KvView& kv, const AttentionCut& cut,
+                       const AttentionMemory& memory, Matrix out) {
+  // Every block rotates its queries, and a multiprocessor has room for two: in
+  // more than two rounds that may take longer than a launch.
+  constexpr int64_t kMostBlocks = 4;  // of a multiprocessor
+  const int64_t blocks = out.rows * cut.num_runs * memory.max_chunks;
+  if (!HasLeaves(kv) || cut.tokens > 1 || cut.kv_heads != kv.num_kv_heads ||
+      !HasQuads(queries, kv) ||
+      blocks > kMostBlocks * LimitsOf(stream).multiprocessors) {
+    return false;
+  }
+  const RowRope rope = {queries.q_norm, queries.k_norm, queries.table,
+                        queries.style == RopeStyle::kHalfSplit ? 1 : 0};
+  const TileAttentionArgs args = {{queries.all, kv, memory, out}, cut, rope};
+  CheckArgs(args);
+  SLUICE_CHECK(2 * queries.table.half <= kv.head_dim);
+  StartLeaves(stream, args);
+  return true;
 }
 
 }  // namespace sluice::kernels::cuda

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cuda/attention.h"
+#include "kernels/rope.h"
 
 namespace sluice::kernels::cuda {
 
@@ -31,6 +32,7 @@ struct AttentionCut {
   // So many tokens after each other are mostly of one sequence, and read keys
   // and values together.
   int32_t tokens = 1;
+  int32_t kv_heads = 0;  // so many from 0 on are runs', in rising order
 };
 
 // Floats of AttentionMemory that TilePagedAttention needs for a token of
@@ -62,6 +64,31 @@ int64_t TileAttentionFloats(int64_t heads, const KvView& kv,
 void TilePagedAttention(Stream stream, const AttentionQueries& queries,
                         const KvView& kv, const AttentionCut& cut,
                         const AttentionMemory& memory, Matrix out);
+
+// RMS norms of heads; none if `weight` is null.
+struct HeadNorm {
+  const float* weight = nullptr;  // [head_dim]
+  float eps = 0;
+};
+
+// Queries whose rows are [q, k, v] as a product left them, and what is done to
+// those: RmsNormHeads of q and k, and RopeStoreKv (row_ops.h).
+struct RopeQueries {
+  AttentionQueries all;  // q: the first columns of the rows
+  HeadNorm q_norm;
+  HeadNorm k_norm;
+  RopeStyle style = RopeStyle::kHalfSplit;
+  RopeTable table;
+};
+
+// Does that, and TilePagedAttention of what it leaves, with the same bits in
+// the same launch; the rows stay as they are. Every token is of a sequence of
+// its own: no token reads what another one of the call stores. Keys and values
+// of earlier positions are there since the step began. False, and nothing is
+// done, where there is no such kernel or two launches cost less.
+bool TileRopeAttention(Stream stream, const RopeQueries& queries,
+                       const KvView& kv, const AttentionCut& cut,
+                       const AttentionMemory& memory, Matrix out);
 
 }  // namespace sluice::kernels::cuda
 

@@ -11,6 +11,7 @@
 #include "kernels/cuda/math.h"
 #include "kernels/cuda/tile_attention_parts.h"
 #include "kernels/cuda/tile_attention_readers.h"
+#include "kernels/cuda/tile_attention_rope.h"
 
 namespace sluice::kernels::cuda {
 
@@ -18,6 +19,8 @@ namespace sluice::kernels::cuda {
 // 16 elements of all positions' values: all keys and the first values
 // are under way before the first product, the others before its maxima are.
 // Query g of a tile's rows is head g of the run, rows 8 to 15 are empty.
+// Where the launch has the token's row as a product left it, keys and values
+// of earlier positions are on their way before that is there.
 template <typename Reader, int kDim>
 struct LeafDecodeKernel {
   static constexpr int kThreads = kLeafThreads;
@@ -32,9 +35,10 @@ struct LeafDecodeKernel {
   static constexpr int kMaxima = kLeafWarps * kMostHeads;
   static constexpr int kSums = kLeafWarps * kWarpLanes;
   static constexpr int kWeightCells = kPieceSteps * kWarpLanes;
+  using Own = OwnRows<Reader, kDim>;
   static constexpr size_t kSharedBytes =
       (kQueryCells + kWeightCells) * sizeof(TileB) +
-      (kMaxima + kSums) * sizeof(float);
+      (kMaxima + kSums) * sizeof(float) + Own::kSharedBytes;
   static_assert(kDim <= kLeafWarps * kWarpElements && kWarpSteps == 2);
 
   struct Memory {
@@ -42,12 +46,16 @@ struct LeafDecodeKernel {
     Shared<float> maxima;   // [warp][query]
     Shared<float> sums;     // of weights, [warp][lane]
     Shared<TileB> weights;  // operand A's words 0 and 2, [step][lane]
+    typename Own::Memory own;
   };
   struct Place {
     int64_t token;
     int64_t chunk;
     HeadRun run;
     Seen seen;
+    int own;  // the token's position, if the launch stores it; or -1
+    KvView kv;
+    int32_t page;  // of kv's heads, the run's on the lane's page, if seen
 
     SLUICE_DEVICE bool HasStep(int step) const {
       return seen.Meets(step * kStepPositions, (step + 1) * kStepPositions);
@@ -60,6 +68,8 @@ struct LeafDecodeKernel {
   // Steps whose values are asked for with the keys: registers have no room for
   // all beside another block's.
   static constexpr int kFirstSteps = kDim == 64 ? 8 : Reader::kCopies ? 6 : 4;
+  // Those of them that registers have room for beside rows that rotate.
+  static constexpr int kEarlySteps = kDim == 64 ? 8 : 0;
   using Keys = TileA[kWarpSteps][2][kBlocks];
   using Values = uint32_t[kPieceSteps][4];
   struct Factors {
@@ -68,6 +78,50 @@ struct LeafDecodeKernel {
   };
 
   static SLUICE_DEVICE void Run(Block& block, const Args& a) {
+    const AttentionQueries& queries = a.attention.queries;
+    const Place at = PlaceOf(block, a);
+    // The step's lists are there before its first kernel, and so are earlier
+    // keys where the launch stores the step's own; queries are not.
+    const bool ropes = a.rope.table.cos != nullptr;
+    if (!ropes) block.WaitForInputs();
+    if (at.seen.begin >= at.seen.end) {  // the whole block
+      if (ropes) block.WaitForInputs();
+      return;
+    }
+    const Memory memory = {
+        block.Allocate<TileB>(kQueryCells), block.Allocate<float>(kMaxima),
+        block.Allocate<float>(kSums), block.Allocate<TileB>(kWeightCells),
+        Own::MemoryOf(block)};
+    Quad query = {};
+    if (!ropes) query = QueryOf(block, queries, at);
+    Place others = at;
+    if (at.own >= 0) others.seen.end = at.own;
+    Keys keys = {};
+    LoadKeys(block, others, keys);
+    Values values = {};
+    LoadValues(block, others, {0, kEarlySteps}, values);
+    if (ropes) TakeRow(block, a, at, memory, keys, values);
+    LoadValues(block, at, {kEarlySteps, kFirstSteps}, values);
+    if (!ropes && block.thread() < kQueryCells) {
+      memory.q.Set(block.thread(), WordsOf(query, queries.scale * kLog2OfE));
+    }
+    block.Sync();
+    TileC scores[kWarpSteps][2] = {};
+    Score(block, memory, keys, scores);
+    // Where the keys were.
+    LoadValues(block, at, {kFirstSteps, kPieceSteps}, values);
+    KeepMaxima(block, at, scores, memory);
+    block.Sync();
+    const Factors factors = Weigh(block, memory, scores);
+    block.Sync();
+    if (block.warp() * kWarpElements >= kDim) return;  // no barrier follows
+    TileC sums[2] = {};
+    AddValues(block, at, memory, values, factors, sums);
+    Finish(block, a.attention, at,
+           {factors.max, Sum(block, memory, factors), 0}, sums);
+  }
+
+  static SLUICE_DEVICE Place PlaceOf(const Block& block, const Args& a) {
     const AttentionQueries& queries = a.attention.queries;
     Place at;
     const auto index = static_cast<uint32_t>(block.index());
@@ -80,76 +134,80 @@ struct LeafDecodeKernel {
     at.seen = SeenOf(a.attention, at.token, at.chunk);
     const int32_t* const table =
         queries.block_tables + offset + at.chunk * kPieceSteps;
-    const bool has_page =
-        block.lane() < kPieceSteps && at.HasStep(block.lane());
-    const KvView kv = FixedView<kDim>(a.attention.kv);
-    // Of kv's heads, the run's on the lane's page.
-    const int32_t page = (has_page ? table[block.lane()] : 0) *
-                             static_cast<int32_t>(kv.num_kv_heads) +
-                         at.run.kv_head;
-    // The step's lists are there before its first kernel; queries and keys are
-    // not.
-    block.WaitForInputs();
-    if (at.seen.begin >= at.seen.end) return;  // the whole block
-    const Memory memory = {
-        block.Allocate<TileB>(kQueryCells), block.Allocate<float>(kMaxima),
-        block.Allocate<float>(kSums), block.Allocate<TileB>(kWeightCells)};
-    const Quad query = QueryOf(block, queries, at);
-    Keys keys = {};
-    LoadKeys(block, kv, at, page, keys);
-    Values values = {};
-    LoadValues(block, kv, at, page, {0, kFirstSteps}, values);
-    if (block.thread() < kQueryCells) {
-      memory.q.Set(block.thread(), WordsOf(query, queries.scale * kLog2OfE));
-    }
-    block.Sync();
-    TileC scores[kWarpSteps][2] = {};
-    Score(block, memory, keys, scores);
-    // Where the keys were.
-    LoadValues(block, kv, at, page, {kFirstSteps, kPieceSteps}, values);
-    KeepMaxima(block, at, scores, memory);
-    block.Sync();
-    const Factors factors = Weigh(block, memory, scores);
-    block.Sync();
-    if (block.warp() * kWarpElements >= kDim) return;  // no barrier follows
-    TileC sums[2] = {};
-    AddValues(block, at, memory, values, factors, sums);
-    Finish(block, a.attention, at,
-           {factors.max, Sum(block, memory, factors), 0}, sums);
+    const int own = ComputedHere(queries.positions[at.token]) -
+                    static_cast<int>(at.chunk) * kAttentionChunk;
+    const bool stores = a.rope.table.cos != nullptr && own < kAttentionChunk;
+    at.own = stores ? own : -1;
+    at.kv = FixedView<kDim>(a.attention.kv);
+    at.page = (HasPage(block, at) ? table[block.lane()] : 0) *
+                  static_cast<int32_t>(at.kv.num_kv_heads) +
+              at.run.kv_head;
+    return at;
+  }
+  static SLUICE_DEVICE bool HasPage(const Block& block, const Place& at) {
+    return block.lane() < kPieceSteps && at.HasStep(block.lane());
   }
 
-  static SLUICE_DEVICE void LoadKeys(Block& block, const KvView& kv,
-                                     const Place& at, int32_t page,
+  // Sets the queries once inputs are there; stores the token's key and value
+  // if the piece has its position, and loads them.
+  // Size: what Run has.
+  static SLUICE_DEVICE void TakeRow(Block& block, const Args& a,
+                                    const Place& at, const Memory& memory,
+                                    Keys& keys, Values& values) {
+    const AttentionQueries& queries = a.attention.queries;
+    if (block.warp() == 0 && HasPage(block, at)) {
+      Reader::PrefetchValues(block, at.kv, at.page);
+    }
+    block.WaitForInputs();
+    const bool stores = at.own >= 0;
+    const int32_t page =
+        block.Shuffle(at.page, stores ? at.own / kStepPositions : 0);
+    const typename Own::Token token = {
+        queries.q.data + at.token * queries.q.stride,
+        queries.positions[at.token],
+        at.run,
+        stores,
+        {&at.kv, page, at.own % kStepPositions}};
+    Own::Set(block, a, token, memory.own, memory.q);
+    if (!stores) return;
+    block.Sync();
+    Own::Finish(block, token, memory.own);
+    Place own = at;
+    own.seen.begin = at.own;
+    LoadKeys(block, own, keys);
+    LoadValues(block, own, {0, kEarlySteps}, values);
+  }
+
+  static SLUICE_DEVICE void LoadKeys(Block& block, const Place& at,
                                      Keys& keys) {
     const int g = block.lane() / 4;
     SLUICE_UNROLL
     for (int s = 0; s < kWarpSteps; ++s) {
       const int step = block.warp() * kWarpSteps + s;
-      const int32_t head_page = block.Shuffle(page, step);
+      const int32_t head_page = block.Shuffle(at.page, step);
       for (int i = 0; i < 2; ++i) {
         const int place = g / 2 * 4 + i * 2 + g % 2;
         if (!at.seen.Has(step * kStepPositions + place)) continue;
         for (int b = 0; b < kBlocks; ++b) {
-          keys[s][i][b] = Reader::KeyChunk({&kv, head_page, place},
+          keys[s][i][b] = Reader::KeyChunk({&at.kv, head_page, place},
                                            b * 32 + block.lane() % 4 * 8);
         }
       }
     }
   }
-  static SLUICE_DEVICE void LoadValues(Block& block, const KvView& kv,
-                                       const Place& at, int32_t page,
+  static SLUICE_DEVICE void LoadValues(Block& block, const Place& at,
                                        Steps steps, Values& values) {
     const int d = block.warp() * kWarpElements + block.lane() / 4 * 2;
     if (block.warp() * kWarpElements >= kDim) return;
     SLUICE_UNROLL
     for (int step = steps.begin; step < steps.end; ++step) {
       if (!at.HasStep(step)) continue;
-      const int32_t head_page = block.Shuffle(page, step);
+      const int32_t head_page = block.Shuffle(at.page, step);
       SLUICE_UNROLL
       for (int i = 0; i < 4; ++i) {
         const int place = block.lane() % 4 * 4 + i;
         if (at.seen.Has(step * kStepPositions + place)) {
-          values[step][i] = Reader::Value({&kv, head_page, place}, d);
+          values[step][i] = Reader::Value({&at.kv, head_page, place}, d);
         }
       }
     }

@@ -15,9 +15,18 @@ namespace sluice::kernels::cuda {
 
 inline constexpr int kMostHeads = 8;  // of a HeadRun
 
+// What is done to tokens' rows in the launch; see RopeQueries.
+struct RowRope {
+  HeadNorm q_norm;
+  HeadNorm k_norm;
+  RopeTable table;  // no cos: rows are rotated and stored before
+  int32_t half_split = 0;
+};
+
 struct TileAttentionArgs {
   AttentionArgs attention;
   AttentionCut cut;
+  RowRope rope;
 };
 
 // Whether heads are of 64 or 128 elements in pages of 16 positions.

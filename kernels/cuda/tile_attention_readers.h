@@ -45,15 +45,23 @@ struct KeyWords {
 
 // Every reader returns pairs of BF16 numbers: Key four elements, Value the
 // elements d and d + 1 of a value, d even, KeyChunk and ValueChunk eight from d
-// on, a multiple of 8, of heads of whole 32 elements.
+// on, a multiple of 8, of heads of whole 32 elements. PrefetchValues has the
+// values of a head's page come near.
 struct Bf16KvReader {
   static constexpr bool kCopies = true;  // a chunk is what the cache holds
+  using Stored = uint16_t;
 
   static SLUICE_DEVICE const uint16_t* KeyAt(const KvSpot& at, int64_t d) {
     return static_cast<const uint16_t*>(at.kv->keys) + at.Element() + d;
   }
   static SLUICE_DEVICE const uint16_t* ValueAt(const KvSpot& at, int64_t d) {
     return static_cast<const uint16_t*>(at.kv->values) + at.Element() + d;
+  }
+  static SLUICE_DEVICE void PrefetchValues(Block& block, const KvView& kv,
+                                           int32_t head_page) {
+    block.Prefetch(ValueAt({&kv, head_page, 0}, 0),
+                   static_cast<int>(kv.block_tokens * kv.head_dim) *
+                       static_cast<int>(sizeof(Stored)));
   }
   static SLUICE_DEVICE KeyWords Key(const KvSpot& at, int64_t d) {
     const uint16_t* const from = KeyAt(at, d);
@@ -73,12 +81,19 @@ struct Bf16KvReader {
 
 struct F32KvReader {
   static constexpr bool kCopies = false;
+  using Stored = float;
 
   static SLUICE_DEVICE const float* KeyAt(const KvSpot& at, int64_t d) {
     return static_cast<const float*>(at.kv->keys) + at.Element() + d;
   }
   static SLUICE_DEVICE const float* ValueAt(const KvSpot& at, int64_t d) {
     return static_cast<const float*>(at.kv->values) + at.Element() + d;
+  }
+  static SLUICE_DEVICE void PrefetchValues(Block& block, const KvView& kv,
+                                           int32_t head_page) {
+    block.Prefetch(ValueAt({&kv, head_page, 0}, 0),
+                   static_cast<int>(kv.block_tokens * kv.head_dim) *
+                       static_cast<int>(sizeof(Stored)));
   }
   static SLUICE_DEVICE KeyWords Key(const KvSpot& at, int64_t d) {
     const float* const from = KeyAt(at, d);
@@ -108,12 +123,18 @@ struct F32KvReader {
 // says where they stand.
 struct Q8KvReader {
   static constexpr bool kCopies = false;
+  using Stored = uint8_t;                             // codes, and their scales
   static constexpr int kPageBytes = 34 * kGroupRows;  // of 32 elements
 
   static SLUICE_DEVICE const uint8_t* PageAt(const KvSpot& at,
                                              const void* base) {
     return static_cast<const uint8_t*>(base) +
            at.head_page * (at.kv->head_dim / kShortBlock * kPageBytes);
+  }
+  static SLUICE_DEVICE void PrefetchValues(Block& block, const KvView& kv,
+                                           int32_t head_page) {
+    block.Prefetch(PageAt({&kv, head_page, 0}, kv.values),
+                   static_cast<int>(kv.head_dim / kShortBlock) * kPageBytes);
   }
   static SLUICE_DEVICE KeyWords Key(const KvSpot& at, int64_t d) {
     const uint8_t* const block =

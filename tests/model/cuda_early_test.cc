@@ -16,6 +16,7 @@ namespace sluice::testing {
 namespace {
 
 using kernels::BlockFormat;
+using kernels::WeightType;
 
 PipelineOptions EarlyOptions(const std::string& path, WeightsMode weights) {
   PipelineOptions options;
@@ -91,6 +92,27 @@ TEST(CudaEarlyTest, ManySequencesAreWhatFewAre) {
                         .Build()),
           WeightsMode::kAuto),
       10);
+}
+
+// Two sequences rotate and store their heads within attention's launch, for
+// five a GPU of two multiprocessors has launches of their own.
+TEST(CudaEarlyTest, HeadsRotateWithinAttentionAsTheyDoBefore) {
+  SLUICE_REQUIRE_DEVICE();
+  const TempDir dir;
+  PipelineOptions options = EarlyOptions(
+      dir.Write("model.gguf",
+                RandomLlama({BlockFormat::kQ8_0}, -1, /*layers=*/2).Build()),
+      WeightsMode::kAuto);
+  options.stage.make_backends =
+      DeviceBackends(Turns::kForward, Numerics::kFast);
+  const auto asks = ShortAsks(5);
+  Drive few;
+  few.max_running = 2;
+  for (const WeightType type : {WeightType::kBf16, WeightType::kQ8_0}) {
+    options.stage.kv_type = type;
+    ExpectSame(EarlyAnswersOf(options, asks),
+               EarlyAnswersOf(options, asks, few));
+  }
 }
 
 TEST(CudaEarlyTest, ManySequencesThatShareExpertsAreWhatFewAre) {

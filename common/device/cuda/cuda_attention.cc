@@ -17,11 +17,14 @@ Matrix ColumnsOf(Matrix x, int64_t begin, int64_t cols) {
   return {x.data + begin, x.rows, cols, x.stride};
 }
 
+cuda::HeadNorm NormOf(const NormSpec& norm) {
+  return {static_cast<const float*>(norm.weight), norm.eps};
+}
 void NormHeads(cuda::Stream stream, const AttentionSpec& spec,
                const NormSpec& norm, Matrix x) {
-  if (norm.weight == nullptr) return;
-  cuda::RmsNormHeads(stream, x, spec.head_dim,
-                     static_cast<const float*>(norm.weight), norm.eps);
+  const auto [weight, eps] = NormOf(norm);
+  if (weight == nullptr) return;
+  cuda::RmsNormHeads(stream, x, spec.head_dim, weight, eps);
 }
 
 }  // namespace
@@ -66,6 +69,22 @@ void CudaAttention::Attention(const AttentionSpec& spec, ConstMatrix qkv,
       cuda::PagedAttention(stream_, queries, view, pass.memory, own);
     }
   }
+}
+
+bool CudaAttention::RopeAttention(const AttentionSpec& spec,
+                                  const HeadNorms& norms, ConstMatrix qkv,
+                                  const float* sinks, const LayerKv& kv,
+                                  Matrix out) {
+  // Tokens of one sequence read what each other stores.
+  if (!fast_ || !inputs_.is_decode()) return false;
+  const kernels::KvView view = ViewOf(spec, kv);
+  const Pass pass = NextPass(spec, view, 0, out.rows);
+  if (pass.rows < out.rows) return false;
+  return cuda::TileRopeAttention(
+      stream_,
+      {QueriesOf(spec, qkv, sinks, kv.group, {0, out.rows}), NormOf(norms.q),
+       NormOf(norms.k), inputs_.rope_style(spec.rope), inputs_.rope(spec.rope)},
+      view, pass.cut, pass.memory, out);
 }
 
 CudaAttention::Pass CudaAttention::NextPass(const AttentionSpec& spec,

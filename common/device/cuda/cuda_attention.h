@@ -32,6 +32,10 @@ class CudaAttention {
                    kernels::Matrix qkv, const LayerKv& kv);
   void Attention(const AttentionSpec& spec, kernels::ConstMatrix qkv,
                  const float* sinks, const LayerKv& kv, kernels::Matrix out);
+  // False, and nothing is done, where the two are not one launch.
+  bool RopeAttention(const AttentionSpec& spec, const HeadNorms& norms,
+                     kernels::ConstMatrix qkv, const float* sinks,
+                     const LayerKv& kv, kernels::Matrix out);
 
  private:
   // How a call of attention is cut, and its partials' memory.

@@ -284,6 +284,17 @@ class CudaBackend final : public Backend {
     attention_.Attention(spec, View(qkv), Floats(sinks), kv, View(out));
   }
 
+  void RopeAttention(const AttentionSpec& spec, const HeadNorms& norms,
+                     DeviceMatrix qkv, const void* sinks, const LayerKv& kv,
+                     DeviceMatrix out) override {
+    SLUICE_CHECK(kv.type == info_.kv_type);
+    if (attention_.RopeAttention(spec, norms, View(qkv), Floats(sinks), kv,
+                                 View(out))) {
+      return;
+    }
+    Backend::RopeAttention(spec, norms, qkv, sinks, kv, out);
+  }
+
   void Gate(const Activation& activation, DeviceMatrix x,
             DeviceMatrix y) override {
     if (y.cols == 0) return;

@@ -194,6 +194,7 @@ kernels::cuda::AttentionCut StepMemory::CutOf(const AttentionSpec& spec,
   cut.num_runs = static_cast<int32_t>(copied->values.size());
   for (const kernels::cuda::HeadRun& run : copied->values) {
     cut.most_heads = std::max(cut.most_heads, run.count);
+    cut.kv_heads += run.kv_head == cut.kv_heads ? 1 : 0;
   }
   cut.tokens = token < short_tokens_ ? 1 : kTokensOfARun;
   return cut;

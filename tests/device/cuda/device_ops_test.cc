@@ -130,6 +130,16 @@ TEST(DeviceOpsTest, FastNumericsOfOneToken) {
   ExpectFastOps(sizes);
 }
 
+// Heads are rotated, stored and attended to in one launch, a part of which runs
+// before its rows are there.
+TEST(DeviceOpsTest, FastAttentionOfOneToken) {
+  OpSizes sizes;
+  sizes.context = 270;
+  sizes.heads = 8;
+  sizes.head_dim = 128;
+  ExpectFastOps(sizes, "attention");
+}
+
 TEST(DeviceOpsTest, FastNumericsOfAPrompt) {
   OpSizes sizes;
   sizes.tokens = 11;
