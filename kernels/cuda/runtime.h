@@ -66,9 +66,9 @@ class Runtime {
   virtual std::shared_ptr<void> AllocateHost(size_t bytes) = 0;
   // Sets memory of that kind aside, before the first step: large copies of rows
   // that follow each other, up to `count` of up to `bytes` each until the next
-  // mark or Sync, go through it in slices, and wait for no device. Without it,
-  // or where it is too small, they may wait. At most kMostStagedBytes are set
-  // aside.
+  // mark or Sync, and as many behind that mark, go through it in slices, and
+  // wait for no device. Without it, or where it is too small, they may wait. At
+  // most kMostStagedBytes are set aside for either.
   virtual void StageCopies(size_t bytes, int count) = 0;
   static constexpr size_t kMostStagedBytes = size_t{256} << 20;
   // Lets this device's kernels use the memory of device `index`. False if they

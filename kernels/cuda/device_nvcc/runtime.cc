@@ -98,7 +98,7 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
     const size_t whole =
         std::min(static_cast<size_t>(count) * SlicedCopies::Whole(bytes),
                  SlicedCopies::Whole(kMostStagedBytes));
-    slices_.Reserve(AllocateHost(whole), whole);
+    slices_.Reserve(AllocateHost(SlicedCopies::kOwners * whole), whole);
   }
   bool ReachPeer(int index) override {
     Adopt();

@@ -25,8 +25,10 @@ std::vector<std::byte> BytesOf(size_t size, int seed) {
 class SlicedCopiesTest : public ::testing::Test {
  protected:
   void SetUp() override { slices_.Reserve(Memory(kSlices), kSlices * kSlice); }
+  // Of so many slices for each owner.
   static std::shared_ptr<void> Memory(size_t slices) {
-    auto memory = std::make_shared<std::vector<std::byte>>(slices * kSlice);
+    auto memory = std::make_shared<std::vector<std::byte>>(
+        SlicedCopies::kOwners * slices * kSlice);
     void* const data = memory->data();
     return {std::move(memory), data};
   }
@@ -40,6 +42,7 @@ class SlicedCopiesTest : public ::testing::Test {
   SlicedCopies slices_;
   int owner_ = 0;
   int other_ = 0;
+  int third_ = 0;
 };
 
 TEST_F(SlicedCopiesTest, BytesComeAndGoAtEverySize) {
@@ -85,20 +88,54 @@ TEST_F(SlicedCopiesTest, SlicesAreHandedOnAsTheyArrive) {
   EXPECT_EQ(to[0], std::byte{0});
 }
 
-TEST_F(SlicedCopiesTest, OneOwnerHasThemUntilItsEnd) {
+TEST_F(SlicedCopiesTest, TwoOwnersHaveHalfEachUntilTheirEnds) {
   const std::vector<std::byte> from = BytesOf(kSlice, 3);
   std::vector<std::byte> device(kSlice);
   EXPECT_FALSE(slices_.Has(kSlices * kSlice + 1, &owner_));
   ASSERT_TRUE(slices_.Has(kSlice, &owner_));
   slices_.CopyIn(from.data(), device.data(), kSlice, &stream_);
-  EXPECT_FALSE(slices_.Has(1, &other_));
+  EXPECT_FALSE(slices_.Has(kSlices * kSlice + 1, &other_));
+  EXPECT_TRUE(slices_.Has(kSlices * kSlice, &other_));
+  EXPECT_FALSE(slices_.Has(1, &third_));
   EXPECT_TRUE(slices_.Has((kSlices - 1) * kSlice, &owner_));
   EXPECT_FALSE(slices_.Has((kSlices - 1) * kSlice + 1, &owner_));
-  slices_.Release(&other_);
-  EXPECT_FALSE(slices_.Has(1, &other_));
+  slices_.Release(&third_);
+  EXPECT_FALSE(slices_.Has(1, &third_));
   Sync();
   slices_.Release(&owner_);
-  EXPECT_TRUE(slices_.Has(kSlices * kSlice, &other_));
+  EXPECT_TRUE(slices_.Has(kSlices * kSlice, &third_));
+  EXPECT_FALSE(slices_.Has(1, &owner_));
+}
+
+// Each step brings rows, changes them and hands them on; the next one begins
+// before the host has looked at what the one before left.
+TEST_F(SlicedCopiesTest, StepsInFlightHaveSlicesOfTheirOwn) {
+  constexpr size_t kBytes = 2 * kSlice - 5;
+  constexpr int kSteps = 5;
+  std::vector<std::byte> device(kBytes);
+  std::vector<std::vector<std::byte>> rows;
+  for (int step = 0; step < kSteps; ++step)
+    rows.push_back(BytesOf(kBytes, step));
+  int owners[3] = {};
+  for (int step = 0; step <= kSteps; ++step) {
+    if (step < kSteps) {
+      int* const owner = &owners[step % 3];
+      std::byte* const at = rows[static_cast<size_t>(step)].data();
+      ASSERT_TRUE(slices_.Has(kBytes, owner)) << step;
+      slices_.CopyIn(at, device.data(), kBytes, &stream_);
+      stream_.work.push_back([&] {
+        for (std::byte& byte : device) byte ^= std::byte{0x5A};
+      });
+      ASSERT_TRUE(slices_.Has(kBytes, owner)) << step;
+      slices_.CopyOut(device.data(), at, kBytes, &stream_);
+    }
+    if (step == 0) continue;
+    slices_.HandOn(&owners[(step - 1) % 3]);
+    slices_.Release(&owners[(step - 1) % 3]);
+    std::vector<std::byte> want = BytesOf(kBytes, step - 1);
+    for (std::byte& byte : want) byte ^= std::byte{0x5A};
+    EXPECT_EQ(rows[static_cast<size_t>(step - 1)], want) << step;
+  }
 }
 
 TEST_F(SlicedCopiesTest, MemoryGivenAnewIsFree) {
