@@ -31,15 +31,24 @@ Status BoundaryLog::Check(const StepPlan& plan) const {
   return OkStatus();
 }
 
-float* BoundaryLog::At(const Stage::SequenceState& state, int32_t position) {
-  const BlockId block = state.blocks[0][position / kBlockTokens];
-  const auto slot = static_cast<size_t>(block.value()) * kBlockTokens +
-                    static_cast<size_t>(position % kBlockTokens);
-  return rows_.as<float>() + slot * hidden_size_;
+std::vector<size_t> BoundaryLog::SlotsOf(
+    const std::vector<Stage::ChunkInput>& chunks) const {
+  std::vector<size_t> slots;
+  if (rows_.empty()) return slots;
+  for (const Stage::ChunkInput& input : chunks) {
+    const Stage::SequenceState& state = *input.state;
+    for (size_t i = 0; i < input.chunk->tokens.size(); ++i) {
+      const int32_t position = input.chunk->start + static_cast<int32_t>(i);
+      const BlockId block = state.blocks[0][position / kBlockTokens];
+      slots.push_back(static_cast<size_t>(block.value()) * kBlockTokens +
+                      static_cast<size_t>(position % kBlockTokens));
+    }
+  }
+  return slots;
 }
 
 HiddenStates BoundaryLog::HandOn(const StepPlan& plan,
-                                 const std::vector<Stage::ChunkInput>& chunks,
+                                 const std::vector<size_t>& slots,
                                  HiddenStates computed) {
   const bool is_all = plan.replay_at.empty();
   HiddenStates taken;
@@ -49,20 +58,18 @@ HiddenStates BoundaryLog::HandOn(const StepPlan& plan,
   }
   const float* from = computed.values();
   float* to = taken.values();
-  for (const Stage::ChunkInput& input : chunks) {
-    const Chunk& chunk = *input.chunk;
+  auto slot = slots.begin();
+  for (const Chunk& chunk : plan.chunks) {
     const bool computes = plan.Computes(chunk, first_layer_);
     const bool gives = !is_all && plan.Computes(chunk, next_layer_);
     for (size_t i = 0; i < chunk.tokens.size(); ++i) {
-      const int32_t position = chunk.start + static_cast<int32_t>(i);
-      const float* row = nullptr;
+      float* const kept = rows_.empty() ? nullptr : At(*slot++);
+      const float* row = kept;
       if (computes) {
         row = std::exchange(from, from + hidden_size_);
         if (!rows_.empty()) {
-          std::copy_n(row, hidden_size_, At(*input.state, position));
+          std::copy_n(row, hidden_size_, kept);
         }
-      } else if (gives) {
-        row = At(*input.state, position);
       }
       if (gives) to = std::copy_n(row, hidden_size_, to);
     }

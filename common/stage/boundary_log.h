@@ -29,16 +29,22 @@ class BoundaryLog {
   // stage neither computes nor has a log of.
   Status Check(const StepPlan& plan) const;
 
-  // Returns the rows that the next stage takes, in the order of `chunks`, which
-  // are all of the plan's. `computed`: the rows that this stage has computed,
-  // in the same order; the log keeps them. Needs Check.
-  HiddenStates HandOn(const StepPlan& plan,
-                      const std::vector<Stage::ChunkInput>& chunks,
+  // Returns the slots of the chunks' rows, in their order; none without a log.
+  // A step's are asked for when the step begins: the next plan may begin before
+  // HandOn, end a sequence, and give its blocks to another one.
+  std::vector<size_t> SlotsOf(
+      const std::vector<Stage::ChunkInput>& chunks) const;
+
+  // Returns the rows that the next stage takes, in the order of the plan's
+  // chunks, whose slots are `slots`. `computed`: the rows that this stage has
+  // computed, in the same order; the log keeps them. Needs Check, and the plans
+  // in their order: then a replay gets what the steps before have left in its
+  // slots, even if the stage began it before they were done.
+  HiddenStates HandOn(const StepPlan& plan, const std::vector<size_t>& slots,
                       HiddenStates computed);
 
  private:
-  // The row of a position.
-  float* At(const Stage::SequenceState& state, int32_t position);
+  float* At(size_t slot) { return rows_.as<float>() + slot * hidden_size_; }
 
   const int32_t first_layer_;
   const int32_t next_layer_;

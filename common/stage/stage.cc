@@ -93,12 +93,11 @@ void Stage::MakeFlights(const StepLimits& limits) {
   }
 }
 
-bool Stage::overlaps_steps() const {
-  return info_.is_first() && info_.is_last() && ranks_->overlaps_steps();
-}
+bool Stage::overlaps_steps() const { return ranks_->overlaps_steps(); }
 
 bool Stage::Draws(SequenceId sequence) const {
-  return Oldest().sampler->DrawnRow(sequence) >= 0;
+  return info_.is_first() && info_.is_last() &&
+         Oldest().sampler->DrawnRow(sequence) >= 0;
 }
 
 bool Stage::IsDone() const { return !Oldest().ran || ranks_->IsDone(); }

@@ -141,15 +141,17 @@ class Stage {
   }
 
   // Run in two parts. One more step may begin before the first one's Finish,
-  // which is then the first one's, if the stage overlaps steps: one that is
-  // both first and last, on a GPU, or on several that do not wait for each
-  // other on the host. `chunks` stay valid until Finish.
+  // which is then the first one's, if the stage overlaps steps: one on a GPU,
+  // or on several that do not wait for each other on the host, without remote
+  // experts. Each has rows of its own for `in` and `out`, and a device does
+  // what it is handed in order. The chunks, not their states, stay valid until
+  // Finish.
   void Begin(const std::vector<ChunkInput>& chunks, HiddenStates in,
              const StepHeader& header = {});
   void Finish(HiddenStates& out, std::vector<SequenceResult>& results);
   bool overlaps_steps() const;
   // Whether the step in flight draws one token for the sequence, which the next
-  // one may take.
+  // one may take: only where the stage that draws is the one that embeds.
   bool Draws(SequenceId sequence) const;
   // Whether Finish does not wait.
   bool IsDone() const;

@@ -198,8 +198,8 @@ class StageLoop::Impl {
   struct Running {
     Queued step;
     int64_t start = 0;
-    bool is_ahead = false;  // began before the step before was done
-    std::vector<Stage::ChunkInput> chunks;
+    bool takes_drawn = false;   // of the step before, when this one began
+    std::vector<size_t> slots;  // BoundaryLog's
     const StepPlan& plan() const { return step.input.plan; }
   };
 
@@ -290,19 +290,24 @@ class StageLoop::Impl {
   }
 
   // Whether nothing of the plan but single tokens depends on the result of the
-  // step in flight, and the device need not wait for copies of logits.
+  // step in flight, and the device need not wait for copies of logits. Before
+  // the first of several stages takes a plan, the steps that the plan names are
+  // past all stages (NextIsHere): a plan that names the step in flight at one
+  // of them is a peer's fault, and waits. Replays depend on no result, and
+  // BoundaryLog::HandOn has them in order.
   bool CanGoAhead(const StepPlan& plan) const {
+    const bool samples = stage_.info().is_last();
     const auto has_drafts = [](const Chunk& c) {
       return c.num_draft_tokens > 0;
     };
     const auto can_go = [&](const Chunk& c) {
-      return !sequences_.WantsLogits(c.sequence) &&
+      return !(samples && sequences_.WantsLogits(c.sequence)) &&
              (c.sampled_by != InFlight() ||
               (stage_.Draws(c.sequence) &&
                !sequences_.CountsTokens(c.sequence)));
     };
-    const auto wants_logits = [](const StartedSequence& started) {
-      return started.sampling.return_logits;
+    const auto wants_logits = [&](const StartedSequence& started) {
+      return samples && started.sampling.return_logits;
     };
     return std::ranges::none_of(running_.front().plan().chunks, has_drafts) &&
            std::ranges::none_of(plan.chunks, has_drafts) &&
@@ -329,11 +334,15 @@ class StageLoop::Impl {
       if (!running_.empty()) Finish();
       return Fail(planned, applied);
     }
-    Running& running = running_.emplace_back(
-        Running{std::move(queued), start, /*is_ahead=*/!running_.empty(), {}});
+    Running& running =
+        running_.emplace_back(Running{std::move(queued), start, false, {}});
     StepInput& input = running.step.input;
-    running.chunks = sequences_.Inputs(input.plan);
-    stage_.Begin(Computed(running.chunks, input.plan), std::move(input.hidden),
+    // Only until the next plan may change the sequences.
+    const std::vector<Stage::ChunkInput> chunks = sequences_.Inputs(input.plan);
+    running.takes_drawn =
+        std::ranges::any_of(chunks, &Stage::ChunkInput::takes_drawn);
+    if (!stage_.info().is_last()) running.slots = log_.SlotsOf(chunks);
+    stage_.Begin(Computed(chunks, input.plan), std::move(input.hidden),
                  {input.plan.replica, input.plan.epoch, input.plan.step_id});
   }
 
@@ -348,9 +357,9 @@ class StageLoop::Impl {
     running_.pop_front();
     if (!stage_.info().is_last()) {
       output.hidden =
-          log_.HandOn(plan, running.chunks, std::move(output.hidden));
+          log_.HandOn(plan, running.slots, std::move(output.hidden));
     }
-    if (running.is_ahead) ResolveLate(plan, input.failed);
+    if (running.takes_drawn) ResolveLate(plan, input.failed);
     output.failed = std::move(input.failed);
     AddFailures(stage_.failed(), output.failed);
     if (stage_.info().is_last() && !output.failed.empty()) {

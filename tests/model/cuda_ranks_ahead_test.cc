@@ -75,6 +75,25 @@ TEST_F(RanksAheadTest, TokensThatAreStillDrawnAreThoseOfOneStepAtATime) {
   EXPECT_EQ(plan_.held, 0);
 }
 
+TEST_F(RanksAheadTest, StagesOfSeveralRanksGoAhead) {
+  const auto asks = Asks();
+  PipelineOptions options = OptionsOf();
+  const auto want = Load(options)->Generate(asks);
+  options.stages = 2;
+  const auto pipeline = Load(options);
+  ExpectSame(
+      pipeline->GenerateInGroups(asks, {.prefill_chunk = 2, .in_rounds = true}),
+      want);
+  for (int i = 0; i < options.stages; ++i) {
+    EXPECT_GE(pipeline->loop(i).Stats().steps_ahead, 8u) << i;
+    EXPECT_EQ(pipeline->stage(i).collective_times().size(), 2u);
+  }
+  pipeline->Restart(Epoch(1));
+  pipeline->GenerateInGroups(asks, {.results = 3});
+  pipeline->Restart(Epoch(2));
+  ExpectSame(pipeline->GenerateInGroups(asks, {}), want);
+}
+
 // Shapes come first while a step is in flight, and ranks meet meanwhile.
 TEST_F(RanksAheadTest, AStepOfANewShapeGoesAhead) {
   const auto asks = Asks();

@@ -17,32 +17,45 @@ std::vector<TokenId> Answer::ids() const {
 
 class Pipeline::Link final : public StepOutputSink {
  public:
-  Link(Pipeline* pipeline, std::unique_ptr<Stage> owned, Link* following)
-      : stage(std::move(owned)),
-        loop(std::make_unique<StageLoop>(stage.get(), this, 64)),
-        pipeline_(*pipeline),
-        following_(following) {}
-  ~Link() override { loop->Stop(); }
+  Link(Pipeline* pipeline, const StageOptions& its, Link* following)
+      : options(its), pipeline_(*pipeline), following_(following) {}
+  ~Link() override {
+    if (loop != nullptr) loop->Stop();
+  }
+  Status Load() {
+    loop.reset();
+    SLUICE_ASSIGN_OR_RETURN(stage, Stage::Load(options));
+    loop = std::make_unique<StageLoop>(stage.get(), this, 64);
+    return OkStatus();
+  }
 
   void OnStep(StepOutput output) override {
     if (following_ == nullptr) {
+      Link& first = *pipeline_.links_[0];
+      if (&first != this) first.loop->OnSampled(*output.result);
       return pipeline_.Finish(OkStatus(), *std::move(output.result));
     }
-    Status pushed = following_->loop->Push({std::move(output.plan),
-                                            std::move(output.hidden),
-                                            std::move(output.failed)});
-    if (!pushed.ok()) pipeline_.Finish(std::move(pushed));
+    held_.push_back({std::move(output.plan), std::move(output.hidden),
+                     std::move(output.failed)});
+    if (held_.size() < pipeline_.burst_) return;
+    // The oldest last: until it is there none of them begins.
+    for (; !held_.empty(); held_.pop_back()) {
+      Status pushed = following_->loop->Push(std::move(held_.back()));
+      if (!pushed.ok()) pipeline_.Finish(std::move(pushed));
+    }
   }
   void OnStepError(Epoch epoch, StepId step, Status why) override {
     pipeline_.Finish(std::move(why));
   }
 
+  const StageOptions options;
   std::unique_ptr<Stage> stage;
   std::unique_ptr<StageLoop> loop;
 
  private:
   Pipeline& pipeline_;
   Link* const following_;
+  std::vector<StepInput> held_;  // the loop's thread's own
 };
 
 struct Pipeline::Running {
@@ -76,12 +89,12 @@ StatusOr<std::unique_ptr<Pipeline>> Pipeline::Load(
     if (i < static_cast<int32_t>(options.make_backends.size())) {
       stage.make_backends = options.make_backends[static_cast<size_t>(i)];
     }
-    SLUICE_ASSIGN_OR_RETURN(auto loaded, Stage::Load(stage));
-    blocks = std::min(blocks, loaded->info().limits.num_blocks);
     Link* following =
         i + 1 < options.stages ? pipeline->links_[i + 1].get() : nullptr;
-    pipeline->links_[i] =
-        std::make_unique<Link>(pipeline.get(), std::move(loaded), following);
+    auto& link = pipeline->links_[i] =
+        std::make_unique<Link>(pipeline.get(), stage, following);
+    SLUICE_RETURN_IF_ERROR(link->Load());
+    blocks = std::min(blocks, link->stage->info().limits.num_blocks);
   }
   for (int32_t b = 0; b < blocks; ++b) pipeline->free_blocks_.push_back(b);
   std::shuffle(pipeline->free_blocks_.begin(), pipeline->free_blocks_.end(),
@@ -94,8 +107,13 @@ StatusOr<std::unique_ptr<Pipeline>> Pipeline::Load(
 Pipeline::~Pipeline() {
   // First to last: nobody pushes to a link that is gone.
   for (auto& link : links_) {
-    if (link != nullptr) link->loop->Stop();
+    if (link != nullptr && link->loop != nullptr) link->loop->Stop();
   }
+}
+
+void Pipeline::Lose(int index) {
+  SLUICE_CHECK(links_[index]->Load().ok());
+  links_[index]->loop->Start();
 }
 
 const Stage& Pipeline::stage(int index) const { return *links_[index]->stage; }
@@ -117,6 +135,24 @@ Status Pipeline::Send(StepPlan plan) {
   plan.step_id = StepId(next_step_++);
   plan.epoch = epoch_;
   return links_[0]->loop->Push({std::move(plan), {}});
+}
+
+StatusOr<std::vector<StepResult>> Pipeline::RunTogether(
+    std::span<StepPlan> plans) {
+  burst_ = plans.size();
+  next_step_ += plans.size();
+  for (size_t left = plans.size(); left > 0; --left) {
+    StepPlan& plan = plans[left - 1];
+    plan.step_id = StepId(next_step_ - plans.size() + left - 1);
+    plan.epoch = epoch_;
+    SLUICE_RETURN_IF_ERROR(links_[0]->loop->Push({plan, {}}));
+  }
+  std::vector<StepResult> results;
+  while (results.size() < plans.size()) {
+    SLUICE_ASSIGN_OR_RETURN(results.emplace_back(), Await());
+  }
+  burst_ = 1;
+  return results;
 }
 
 StatusOr<StepResult> Pipeline::Await() {
@@ -263,6 +299,88 @@ std::vector<Answer> Pipeline::GenerateAhead(const std::vector<Ask>& asks,
     Take(*result, running);
   }
   for (Running& sequence : running) GiveBack(sequence, /*all=*/true);
+  return answers;
+}
+
+std::vector<StepPlan> Pipeline::PlanGroups(const std::vector<Ask>& asks,
+                                           const Groups& groups,
+                                           std::vector<Answer>& answers,
+                                           std::deque<Running>& running) {
+  const auto count = static_cast<size_t>(groups.count);
+  const Drive drive = {.prefill_chunk = groups.prefill_chunk};
+  std::vector<StepPlan> plans;
+  std::vector<std::vector<Running*>> of(count);
+  std::vector<size_t> next(count);
+  for (size_t g = 0; g < count; ++g) next[g] = g;
+  Running* ending = nullptr;
+  const auto is_over = [&] {
+    for (size_t g = 0; g < count; ++g) {
+      if (!of[g].empty() || next[g] < asks.size()) return false;
+    }
+    return ending == nullptr;
+  };
+  for (size_t g = 0;; g = (g + 1) % count) {
+    if (g == 0 && is_over()) return plans;
+    StepPlan& plan = plans.emplace_back();
+    if (ending != nullptr) {
+      plan.ended.push_back(ending->id);
+      GiveBack(*std::exchange(ending, nullptr), /*all=*/true);
+    }
+    while (std::ssize(of[g]) < groups.places && next[g] < asks.size()) {
+      Start(asks[next[g]], answers[next[g]], plan, running);
+      of[g].push_back(&running.back());
+      next[g] += count;
+    }
+    for (Running* sequence : of[g]) {
+      const bool decodes =
+          sequence->computed == static_cast<int32_t>(sequence->tokens.size());
+      if (decodes) sequence->tokens.push_back(0);
+      Chunk& chunk = plan.chunks.emplace_back(NextChunk(*sequence, drive));
+      if (decodes) {
+        chunk.sampled_by = StepId(next_step_ + plans.size() - 1 - count);
+      }
+    }
+    // The first one that has a row behind its last token.
+    const auto done = std::ranges::find_if(of[g], [](const Running* sequence) {
+      const Ask& ask = *sequence->ask;
+      return sequence->tokens.size() - ask.prompt.size() >=
+             static_cast<size_t>(ask.max_tokens);
+    });
+    if (done == of[g].end()) continue;
+    ending = *done;
+    of[g].erase(done);
+  }
+}
+
+std::vector<Answer> Pipeline::GenerateInGroups(const std::vector<Ask>& asks,
+                                               const Groups& groups) {
+  std::vector<Answer> answers(asks.size());
+  std::deque<Running> running;
+  std::vector<StepPlan> plans = PlanGroups(asks, groups, answers, running);
+  const auto take = [&](StepResult result) {
+    // Of a row behind the last token nothing is told.
+    std::erase_if(result.sequences, [&](const SequenceResult& outcome) {
+      const auto of =
+          std::ranges::find(running, outcome.sequence, &Running::id);
+      return of->done();
+    });
+    Take(result, running);
+  };
+  const auto count = static_cast<size_t>(groups.count);
+  for (size_t begin = 0; groups.in_rounds && begin < plans.size();
+       begin += count) {
+    auto results = RunTogether(std::span(plans).subspan(begin, count));
+    SLUICE_CHECK(results.ok());
+    for (StepResult& result : *results) take(std::move(result));
+  }
+  if (groups.in_rounds) return answers;
+  const size_t results = std::min(groups.results, plans.size());
+  for (StepPlan& plan : plans) SLUICE_CHECK(Send(std::move(plan)).ok());
+  for (size_t i = 0; i < results; ++i) {
+    auto result = Await();
+    SLUICE_CHECK(result.ok());
+    take(*std::move(result));
+  }
   return answers;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,17 @@ struct Drive {
   bool gives_back = true;
 };
 
+// Which sequences share a plan, of several in flight.
+struct Groups {
+  int32_t count = 2;   // ask i is of group i % count
+  int32_t places = 1;  // sequences of a group that run at once
+  int32_t prefill_chunk = 1 << 20;
+  // The groups' plans come to every stage together, and their results before
+  // the next ones leave; else all plans leave at once.
+  bool in_rounds = false;
+  size_t results = SIZE_MAX;  // to await; not in rounds
+};
+
 // Stages chained in this process, as the services chain them over gRPC, and
 // a driver in place of the gateway: no scheduling beyond what Drive says, one
 // plan in flight, blocks in a scattered order.
@@ -67,6 +79,17 @@ class Pipeline {
   std::vector<Answer> GenerateAhead(const std::vector<Ask>& asks,
                                     size_t results = SIZE_MAX);
 
+  // Runs `asks` in groups: rounds of one plan for each, with a chunk of every
+  // sequence that runs. Chunks name the group's plan before, which samples
+  // their token. Every end is found late: its sequence has one row more, and
+  // ends with the next group's plan, where its blocks may be another's.
+  std::vector<Answer> GenerateInGroups(const std::vector<Ask>& asks,
+                                       const Groups& groups);
+
+  // Puts a new process in a stage's place, whose KV cache is empty. Restart
+  // follows.
+  void Lose(int index);
+
   // Begins an epoch: of what was sent and not awaited nothing is left.
   void Restart(Epoch epoch);
 
@@ -74,6 +97,9 @@ class Pipeline {
   StatusOr<StepResult> Run(StepPlan plan);
   // Run in two parts.
   Status Send(StepPlan plan);
+  // Sends plans in their order, which come to every stage together, and awaits
+  // their results.
+  StatusOr<std::vector<StepResult>> RunTogether(std::span<StepPlan> plans);
   StatusOr<StepResult> Await();
 
   const Stage& stage(int index) const;
@@ -95,8 +121,13 @@ class Pipeline {
   Chunk NextChunk(Running& sequence, const Drive& drive);
   void Start(const Ask& ask, Answer& answer, StepPlan& plan,
              std::deque<Running>& running);
+  std::vector<StepPlan> PlanGroups(const std::vector<Ask>& asks,
+                                   const Groups& groups,
+                                   std::vector<Answer>& answers,
+                                   std::deque<Running>& running);
 
   std::vector<std::unique_ptr<Link>> links_;
+  size_t burst_ = 1;   // steps that a link passes on together
   PlanLimits limits_;  // of the first stage
   std::vector<int32_t> free_blocks_;
   uint64_t next_sequence_ = 1;

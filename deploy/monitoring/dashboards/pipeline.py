@@ -127,7 +127,7 @@ def make():
                f"sum {_BY}(rate(sluice_stage_steps_total{{$C}}$I))",
                "{{stage}}"), limits=(0, 1),
               about="The share that was begun before the step before was "
-                    "finished: on GPUs of a replica of one stage."),
+                    "finished: on GPUs."),
     ]
     links = [
         row("Links and states"),
