@@ -60,6 +60,7 @@ class ClusterRun {
     totals_.seeds = 1;
     totals_.seconds = Seconds(world_.now());
     totals_.moves = world_.moves();
+    totals_.ahead = world_.steps_ahead;
     outcome.totals = std::move(totals_);
     return outcome;
   }

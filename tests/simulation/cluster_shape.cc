@@ -103,6 +103,8 @@ class ClusterDraw {
                         : static_cast<int>(random_.Below(rest + 1)));
       stage.info.last_layer = layer;
       cluster_.stages.push_back(stage);
+      // Beside stages whose experts lack hosts, such as overlap steps.
+      if (stage.info.first_layer % 2 == 1) cluster_.stages.back().no_host = 0;
     }
     const int num_spares = OneOf({0, 0, 1, 2});
     for (int i = 0; i < num_spares; ++i) {

@@ -29,6 +29,7 @@ void Totals::Add(const Totals& other) {
   to_ends = std::max(to_ends, other.to_ends);
   moves += other.moves;
   steps += other.steps;
+  ahead += other.ahead;
   tokens += other.tokens;
   clients += other.clients;
   refused += other.refused;
@@ -47,15 +48,16 @@ void Totals::Add(const Totals& other) {
 }
 
 std::string Totals::Text() const {
-  std::string text = Cat(
-      seeds, " seeds: ", seconds / 3600, " hours, ", moves, " moves, ", steps,
-      " steps, ", clients, " clients with ", tokens, " tokens, ", refused,
-      " refused, ", cancelled, " cancelled, ", left, " left by their gateway; ",
-      recoveries, " recoveries, ", suspensions, " suspensions, ", replayed,
-      " tokens replayed, ", kept, " of them on some stages, ", stale,
-      " stale results, ", shrinks, " shrinks, ", growths, " growths, ",
-      takeovers, " takeovers; all ends at most ", to_ends,
-      " s after the last fault; faults:");
+  std::string text =
+      Cat(seeds, " seeds: ", seconds / 3600, " hours, ", moves, " moves, ",
+          steps, " steps, ", ahead, " times ahead at one of several stages, ",
+          clients, " clients with ", tokens, " tokens, ", refused, " refused, ",
+          cancelled, " cancelled, ", left, " left by their gateway; ",
+          recoveries, " recoveries, ", suspensions, " suspensions, ", replayed,
+          " tokens replayed, ", kept, " of them on some stages, ", stale,
+          " stale results, ", shrinks, " shrinks, ", growths, " growths, ",
+          takeovers, " takeovers; all ends at most ", to_ends,
+          " s after the last fault; faults:");
   for (int i = 0; i < kNumFaults; ++i) {
     text += Cat(i == 0 ? " " : ", ", faults[static_cast<size_t>(i)], " ",
                 ToString(static_cast<Fault>(i)));

@@ -33,6 +33,7 @@ struct Totals {
   double to_ends = 0;  // from the last fault until all clients had their end
   uint64_t moves = 0;  // of fibres, and events
   uint64_t steps = 0;
+  uint64_t ahead = 0;   // steps that a stage of several began early
   uint64_t tokens = 0;  // told to clients
   uint64_t clients = 0;
   uint64_t refused = 0;  // requests

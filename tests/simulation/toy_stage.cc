@@ -136,6 +136,8 @@ void Stage::Begin(const std::vector<ChunkInput>& chunks, HiddenStates in,
   simulation::World& world = simulation::World::Get();
   SLUICE_CHECK(flights_.size() < (overlaps_steps() ? 2u : 1u));
   Flight& flight = flights_.emplace_back();
+  const bool is_alone = info_.is_first() && info_.is_last();
+  if (flights_.size() > 1 && !is_alone) ++world.steps_ahead;
   drawn_before_ = std::exchange(drawn_, {});
   size_t num_rows = 0;
   for (const ChunkInput& input : chunks) num_rows += input.chunk->tokens.size();

@@ -102,6 +102,9 @@ class World {
   bool Await(const std::function<bool()>& condition, Duration limit,
              Duration pause = std::chrono::milliseconds(20));
 
+  // Steps that one of several stages began before the step before was done.
+  uint64_t steps_ahead = 0;
+
   // Gets every line that a process logs.
   std::function<void(std::string_view)> on_log;
 

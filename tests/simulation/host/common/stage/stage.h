@@ -48,10 +48,11 @@ class Stage {
   void Begin(const std::vector<ChunkInput>& chunks, HiddenStates in,
              const StepHeader& header = {});
   void Finish(HiddenStates& out, std::vector<SequenceResult>& results);
-  bool overlaps_steps() const {
-    return info_.is_first() && info_.is_last() && no_host_ == 0;
+  // As a GPU without remote experts does.
+  bool overlaps_steps() const { return no_host_ == 0; }
+  bool Draws(SequenceId sequence) const {
+    return info_.is_first() && info_.is_last() && drawn_.contains(sequence);
   }
-  bool Draws(SequenceId sequence) const { return drawn_.contains(sequence); }
   bool IsDone();
   const std::vector<SequenceResult>& failed() const { return failed_; }
   uint64_t layers_done() const { return layers_done_; }
