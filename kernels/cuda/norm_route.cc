@@ -143,9 +143,9 @@ bool NormRoute(Stream stream, const NormRouteCall& call) {
                               call.logits.data,
                               {call.logits, rule, call.correction, call.to},
                               call.arrived};
-  if (cols <= TileNormKernel<128>::kPiece) return StartWith<128>(stream, args);
-  if (cols <= TileNormKernel<256>::kPiece) return StartWith<256>(stream, args);
-  return StartWith<512>(stream, args);
+  return WithNormThreads(cols, [&](auto norm) {
+    return StartWith<decltype(norm)::kThreads>(stream, args);
+  });
 }
 
 }  // namespace sluice::kernels::cuda

@@ -13,17 +13,12 @@ void TileRmsNorm(Stream stream, ConstMatrix x, const int32_t* rows,
   SLUICE_CHECK(x.cols == y.cols && (rows != nullptr || x.rows == y.rows));
   const bool quads =
       HasQuads(x) && HasQuads(y) && HasQuads({weight, 1, x.cols, x.cols});
-  const auto start = [&](auto kernel) {
+  WithNormThreads(x.cols, [&](auto kernel) {
     using Kernel = decltype(kernel);
     Launch<Kernel>(
         stream, y.rows, Kernel::kSharedBytes,
         {x, rows, weight, y, eps, static_cast<int32_t>(x.cols), quads ? 1 : 0});
-  };
-  if (x.cols <= TileNormKernel<128>::kPiece)
-    return start(TileNormKernel<128>());
-  if (x.cols <= TileNormKernel<256>::kPiece)
-    return start(TileNormKernel<256>());
-  start(TileNormKernel<512>());
+  });
 }
 
 }  // namespace sluice::kernels::cuda

@@ -20,6 +20,23 @@ struct TileNormArgs {
   int64_t quads;  // x, weight and y have them
 };
 
+// What elements are multiplied by before the weights are. cols: of the row.
+SLUICE_DEVICE float NormScale(float squares, int32_t cols, float eps) {
+  const float mean = squares / static_cast<float>(cols);
+  return 1.0f / SquareRoot(mean + eps);
+}
+
+// An element: value * scale * weight.
+SLUICE_DEVICE Quad NormedQuad(const Quad& values, const Quad& weights,
+                              float scale) {
+  Quad normed;
+  SLUICE_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    normed.values[i] = values.values[i] * scale * weights.values[i];
+  }
+  return normed;
+}
+
 // A block per row. A thread's elements stay in registers, those of the first
 // piece at least; one barrier is there.
 template <int kBlockThreads>
@@ -62,8 +79,7 @@ struct TileNormKernel {
     }
   }
   static SLUICE_DEVICE float ScaleOf(const Args& a, float squares) {
-    const float mean = squares / static_cast<float>(a.cols);
-    return 1.0f / SquareRoot(mean + a.eps);
+    return NormScale(squares, a.cols, a.eps);
   }
   static SLUICE_DEVICE float AddSquares(const Piece& own, float sum) {
     SLUICE_UNROLL
@@ -118,13 +134,7 @@ struct TileNormKernel {
     float scale;
   };
   static SLUICE_DEVICE Quad ScaledQuad(const Scaled& from, int j) {
-    Quad values;
-    SLUICE_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      values.values[i] =
-          from.own[j].values[i] * from.scale * from.weights[j].values[i];
-    }
-    return values;
+    return NormedQuad(from.own[j], from.weights[j], from.scale);
   }
   static SLUICE_DEVICE void Store(const Block& block, const Args& a,
                                   const Scaled& from, int begin, float* y) {
@@ -144,6 +154,25 @@ struct TileNormKernel {
     }
   }
 };
+
+// Returns the threads of a row's norm, which are the chains of its squares.
+constexpr int NormThreads(int64_t cols) {
+  return cols <= TileNormKernel<128>::kPiece   ? 128
+         : cols <= TileNormKernel<256>::kPiece ? 256
+                                               : 512;
+}
+// Returns start(TileNormKernel<n>()) of that many.
+template <typename Start>
+auto WithNormThreads(int64_t cols, const Start& start) {
+  switch (NormThreads(cols)) {
+    case 128:
+      return start(TileNormKernel<128>());
+    case 256:
+      return start(TileNormKernel<256>());
+    default:
+      return start(TileNormKernel<512>());
+  }
+}
 
 }  // namespace sluice::kernels::cuda
 

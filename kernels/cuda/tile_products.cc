@@ -195,6 +195,22 @@ ShardArgs WholeArgs(const WeightView& w, const Matrix& y) {
       {&y, 1}, /*unit=*/1);
 }
 
+// The product that follows the norm.
+TileArgs ArgsOf(const TileNormedProduct& product) {
+  ConstMatrix row = product.x;
+  row.rows = 1;
+  TileArgs args =
+      ArgsOf(row, product.w, product.bias, WholeArgs(product.w, product.y), {});
+  args.grouped.tile_rows = kStreamTokens;
+  return args;
+}
+StreamEnd EndOf(const TileNormedProduct& product) {
+  StreamEnd end;
+  end.gated = product.gate != nullptr;
+  if (end.gated) end.activation = *product.gate;
+  return end;
+}
+
 }  // namespace
 
 ProductLeaves::ProductLeaves(int64_t cols, int unit) {
@@ -277,6 +293,20 @@ bool TileGatedGroups(Stream stream, ConstMatrix x, const WeightView& like,
   end.activation = activation;
   return StreamInto(stream, ArgsOf(x, like, bias, WholeArgs(like, y), run),
                     like.type, end, run.max_groups);
+}
+
+bool HasNormedProduct(Stream stream, const TileNormedProduct& product) {
+  const WeightView& w = product.w;
+  SLUICE_CHECK(product.norm != nullptr);
+  SLUICE_CHECK(product.y.cols * (product.gate != nullptr ? 2 : 1) == w.rows);
+  return product.y.rows == 1 && w.cols <= kNormedCols &&
+         HasQuads({product.norm, 1, w.cols, w.cols}) &&
+         CanStream(stream, ArgsOf(product), w.type, EndOf(product));
+}
+
+void StartNormedProduct(Stream stream, const TileNormedProduct& product) {
+  StartStream(stream, ArgsOf(product), product.w.type, EndOf(product), 0,
+              {product.norm, product.rows, product.eps});
 }
 
 void TileEmbed(Stream stream, const WeightView& table, const int32_t* ids,

@@ -68,6 +68,26 @@ bool TileAddSharded(Stream stream, ConstMatrix x, const WeightView& w,
 bool TileGatedMatMul(Stream stream, ConstMatrix x, const WeightView& w,
                      const Activation& activation, Matrix y,
                      const TileMemory& memory = {});
+// A product of one token whose row is normed first: what TileRmsNorm and then
+// TileMatMul or, with a gate, TileGatedMatMul do, bit for bit, in one launch.
+struct TileNormedProduct {
+  ConstMatrix x;
+  // x is [.., w.cols], of which rows[0] is taken: as TileRmsNorm's. Null: the
+  // first row.
+  const int32_t* rows = nullptr;
+  const float* norm = nullptr;
+  float eps = 0.0f;
+  WeightView w;
+  const float* bias = nullptr;       // [w.rows] or null
+  const Activation* gate = nullptr;  // y [1, w.rows / 2]; or null
+  Matrix y;
+};
+// Whether there is a kernel: of y of one row, rows of x and norms whose quads
+// are aligned, at most 8,192 columns whose leaves are whole steps and, with a
+// gate, half rows of whole tiles, on devices with the shared memory for it.
+bool HasNormedProduct(Stream stream, const TileNormedProduct& product);
+// Starts a product that HasNormedProduct.
+void StartNormedProduct(Stream stream, const TileNormedProduct& product);
 inline constexpr int kFewTokens = 8;
 // Returns how many rows groups have at most, for `pairs` of a row and one of
 // `experts` experts: 8, kTileGroupRows or kLargeGroupRows.

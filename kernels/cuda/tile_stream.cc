@@ -7,6 +7,7 @@
 #include "common/base/check.h"
 #include "kernels/cuda/gate.h"
 #include "kernels/cuda/tile_stream_blocks.h"
+#include "kernels/cuda/tile_stream_norm.h"
 #include "kernels/cuda/tile_stream_units.h"
 
 namespace sluice::kernels::cuda {
@@ -21,6 +22,7 @@ constexpr int64_t kPrefetchedBytes = int64_t{34} << 20;
 struct StreamArgs {
   TileArgs tile;
   StreamEnd end;
+  StreamedNormArgs norm;
   int64_t group_blocks;  // that share a tile of tokens or a group
   // Whether all leaves of a block's first rows come near while kernels before
   // still run.
@@ -57,13 +59,16 @@ class StreamBlock {
   // A warp may be a tile ahead of others.
   static constexpr int kBuffers = kAlone ? 2 : 1;
   using Stream = typename Unit::template Stream<kTokens>;
+  using Norm = StreamedNorm<kStreamThreads>;
+  static_assert(!kAlone || Norm::kSums <= kBuffers * kCells);
 
   // Leaves' sums of an output, so far apart that lanes use all banks.
-  static constexpr int64_t Pitch(const StreamArgs& a) {
-    return int64_t{a.tile.shards.num_shards} * (a.end.gated ? 2 : 1) | 1;
+  static constexpr int32_t Pitch(const StreamArgs& a) {
+    return a.tile.shards.num_shards * (a.end.gated ? 2 : 1) | 1;
   }
   static size_t SharedBytes(const StreamArgs& a) {
-    return sizeof(float) * static_cast<size_t>(kBuffers * kCells * Pitch(a)) +
+    return sizeof(float) * static_cast<size_t>(kBuffers * kCells * Pitch(a) +
+                                               a.norm.weight_floats) +
            Stream::SharedBytes(kStreamWarps, a.tile.cols);
   }
   SLUICE_DEVICE StreamBlock(Block& block, const StreamArgs& a,
@@ -77,20 +82,22 @@ class StreamBlock {
         out_(static_cast<int32_t>(tile.out)),
         tokens_(kAlone ? 1 : tile.tokens),
         stream_(block, RowOf(block, a, tile), a.tile.cols),
-        partials_(block.Allocate<float>(kBuffers * kCells * Pitch(a))) {}
+        partials_(block.Allocate<float>(kBuffers * kCells * Pitch(a))),
+        norm_weights_(block.Allocate<float>(a.norm.weight_floats)) {}
 
   // `waits`: for what kernels before write, all but the weights.
   SLUICE_DEVICE void Run(bool waits) {
     const auto blocks = static_cast<int32_t>(a_.group_blocks);
     int32_t row_tile = static_cast<int32_t>(block_.index()) % blocks;
     const StreamLeaf first = LeafAt(row_tile, block_.warp());
+    if (IsNormed()) OwnNorm().BringWeights();
     stream_.Begin(first);
     if (waits) {
       stream_.Prefetch(first);
       if (a_.prefetches_all != 0) PrefetchLeaves(row_tile);
       block_.WaitForInputs();
     }
-    stream_.TakeInputs(first);
+    TakeInputs(first);
     for (int buffer = 0; row_tile < RowTiles(); row_tile += blocks) {
       for (int i = block_.warp(); i < Leaves(); i += kStreamWarps) {
         const auto next = [&] {
@@ -116,9 +123,27 @@ class StreamBlock {
   static SLUICE_DEVICE const float* RowOf(const Block& block,
                                           const StreamArgs& a,
                                           const ProductTile& tile) {
+    if (kAlone && a.norm.rows != nullptr) {
+      return a.tile.x.data + a.norm.rows[0] * a.tile.x.stride;
+    }
     const int token = block.lane() / 4;
     return a.tile.x.data +
            tile.In(token < tile.tokens ? token : 0) * a.tile.x.stride;
+  }
+  SLUICE_DEVICE bool IsNormed() const {
+    return kAlone && a_.norm.weight != nullptr;
+  }
+  SLUICE_DEVICE Norm OwnNorm() { return {block_, a_.norm, norm_weights_}; }
+  SLUICE_DEVICE void TakeInputs(const StreamLeaf& first) {
+    if constexpr (kAlone) {
+      if (IsNormed()) {
+        block_.template WaitCopies<Stream::kBegunGroups - 1>();
+        Norm norm = OwnNorm();
+        // Leaves' sums come later.
+        return stream_.inputs().TakeNormed(norm, partials_);
+      }
+    }
+    stream_.TakeInputs(first);
   }
   SLUICE_DEVICE int32_t RowTiles() const {
     return static_cast<int32_t>(RowTiles(a_));
@@ -152,13 +177,14 @@ class StreamBlock {
     }
   }
   // Where an output's sums of leaves begin. A cell: token, then row.
-  SLUICE_DEVICE int64_t PartialsAt(int buffer, int cell) const {
-    return (int64_t{buffer} * kCells + cell) * Pitch(a_);
+  SLUICE_DEVICE int32_t PartialsAt(int buffer, int cell) const {
+    return (buffer * kCells + cell) * Pitch(a_);
   }
   SLUICE_DEVICE void Keep(int buffer, int leaf, const TileC& sum) {
+    const int lane = ComputedHere(block_.thread()) % kWarpLanes;
     for (int v = 0; v < 4; ++v) {
-      const int row = block_.lane() / 4 + v / 2 * 8;
-      const int token = block_.lane() % 4 * 2 + v % 2;
+      const int row = lane / 4 + v / 2 * 8;
+      const int token = lane % 4 * 2 + v % 2;
       if (token >= kTokens) continue;
       partials_.Set(PartialsAt(buffer, token * kTileSide + row) + leaf,
                     sum.values[v]);
@@ -189,7 +215,8 @@ class StreamBlock {
   // Joins the leaves of a row tile's outputs, and stores those. A warp has
   // kOwnCells cells, a lane at most one.
   SLUICE_DEVICE void Finish(int32_t row_tile, int buffer) {
-    const int begin = block_.warp() * kOwnCells;
+    // Fewer registers, as in Keep.
+    const int begin = ComputedHere(block_.thread()) / kWarpLanes * kOwnCells;
     const int cell = begin + block_.lane();
     const int row = row_tile * kTileSide + cell % kTileSide;
     const int token = cell / kTileSide;
@@ -214,7 +241,7 @@ class StreamBlock {
   SLUICE_DEVICE float OwnSum(int buffer, int begin, int32_t o, int from) {
     float own = 0.0f;
     for (int i = 0; i < kOwnCells; ++i) {
-      const int64_t at = PartialsAt(buffer, begin + i) + from;
+      const int32_t at = PartialsAt(buffer, begin + i) + from;
       const float sum = block_.Shuffle(
           SumOfLeaves(block_, a_.tile.shards.nodes[o],
                       [&](int32_t leaf) { return partials_.Get(at + leaf); }),
@@ -246,6 +273,7 @@ class StreamBlock {
   const int tokens_;
   Stream stream_;  // first, so that its places are constants
   const Shared<float> partials_;
+  const Shared<float> norm_weights_;
 };
 
 // kTokens: of a tile, at most.
@@ -301,12 +329,23 @@ void StartUnits(Stream stream, StreamArgs args, int64_t max_groups) {
           ? max_groups
           : (args.tile.x.rows + kStreamTokens - 1) / kStreamTokens;
   if (groups == 0) return;
-  const size_t bytes = Kernel::Tile::SharedBytes(args);
   const DeviceLimits limits = LimitsOf(stream);
-  // A block's reserve is a kilobyte.
-  int64_t blocks = std::clamp<int64_t>(
-      static_cast<int64_t>((limits.shared_bytes + 1024) / (bytes + 1024)), 1,
-      Kernel::kLeastBlocks);
+  const auto blocks_of = [&] {
+    // A block's reserve is a kilobyte.
+    return std::clamp<int64_t>(
+        static_cast<int64_t>((limits.shared_bytes + 1024) /
+                             (Kernel::Tile::SharedBytes(args) + 1024)),
+        1, Kernel::kLeastBlocks);
+  };
+  int64_t blocks = blocks_of();
+  if (args.norm.weight != nullptr) {
+    args.norm.weight_floats = args.norm.columns;
+    if (blocks_of() < blocks ||
+        Kernel::Tile::SharedBytes(args) > limits.shared_bytes) {
+      args.norm.weight_floats = 0;
+    }
+  }
+  const size_t bytes = Kernel::Tile::SharedBytes(args);
   blocks *= limits.multiprocessors;
   // Of several tokens' groups there may be far fewer.
   if (kTokens > 1 && args.tile.grouped.groups != nullptr) blocks *= 4;
@@ -349,15 +388,24 @@ bool CanStream(Stream stream, const TileArgs& args, WeightType type,
            using Unit = decltype(unit);
            // Of any count of tokens: it chooses no other path.
            return HasWholeUnits<Unit>(args.shards) &&
-                  MostSharedBytes<Unit>({args, end, 0, 0}) <=
+                  MostSharedBytes<Unit>({args, end, {}, 0, 0}) <=
                       LimitsOf(stream).shared_bytes;
          });
 }
 
 void StartStream(Stream stream, const TileArgs& args, WeightType type,
-                 const StreamEnd& end, int64_t max_groups) {
+                 const StreamEnd& end, int64_t max_groups,
+                 const StreamNorm& norm) {
   SLUICE_CHECK(!end.adds || args.shards.num_outputs == 1);
-  const StreamArgs all = {args, end, 0, 0};
+  SLUICE_CHECK(norm.weight == nullptr ||
+               (args.grouped.groups == nullptr && args.x.rows == 1 &&
+                args.cols <= kNormedCols));
+  const StreamArgs all = {
+      args,
+      end,
+      {norm.weight, norm.rows, norm.eps, static_cast<int32_t>(args.cols), 0},
+      0,
+      0};
   const bool alone = args.grouped.groups != nullptr
                          ? args.grouped.tile_rows == 1
                          : args.x.rows == 1;

@@ -26,15 +26,26 @@ struct StreamEnd {
   Activation activation;
 };
 
+// The norm of a token alone before its product.
+struct StreamNorm {
+  const float* weight = nullptr;  // 16-byte aligned; null: none
+  // x's row is rows[0]: as TileRmsNorm's. Null: the first.
+  const int32_t* rows = nullptr;
+  float eps = 0.0f;
+};
+inline constexpr int kNormedCols = 8192;  // at most
+
 // Whether the weight's leaves are whole steps of its tiles, and gated rows
 // whole tiles, and the device has enough shared memory: what the kernels take.
 bool CanStream(Stream stream, const TileArgs& args, WeightType type,
                const StreamEnd& end);
 
 // Starts the product, in tiles of kStreamTokens tokens or, with groups of
-// experts, at most `max_groups` of them.
+// experts, at most `max_groups` of them. With a norm: of one token and at most
+// kNormedCols columns, without groups. Size: a product, its beginning and end.
 void StartStream(Stream stream, const TileArgs& args, WeightType type,
-                 const StreamEnd& end, int64_t max_groups);
+                 const StreamEnd& end, int64_t max_groups,
+                 const StreamNorm& norm = {});
 
 }  // namespace sluice::kernels::cuda
 

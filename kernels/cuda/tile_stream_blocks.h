@@ -39,6 +39,7 @@ class BlockStream {
   // Of several tokens, so many runs' activations are on their way.
   static constexpr int kInputStages = 4;
   using Inputs = StageInputs<BlockRun, kTokens, kAlone ? 8 : kInputStages>;
+  static constexpr int kBegunGroups = kStages;  // of copies
   static constexpr int kWeightWords = kStages * Math::kUnitWords;
   // A unit's copies are waited for before its first run's activations are.
   static_assert(kAlone || kStages * kRuns >= kInputStages + kRuns - 1);
@@ -72,6 +73,7 @@ class BlockStream {
     block_.Prefetch(next_, more * kUnitBytes);
   }
   SLUICE_DEVICE void TakeInputs(const StreamLeaf&) { inputs_.Take(); }
+  SLUICE_DEVICE Inputs& inputs() { return inputs_; }
   template <typename Next>
   SLUICE_DEVICE void Multiply(const StreamLeaf& leaf, const Next& next,
                               TileC& sum) {

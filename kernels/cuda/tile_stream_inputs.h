@@ -110,6 +110,14 @@ class StageInputs<Unit, 1, kStages> {
     }
     block_.Sync();
   }
+  // The same of what a norm makes of the row: StreamedNorm::Run.
+  template <typename Norm>
+  SLUICE_DEVICE void TakeNormed(Norm& norm, const Shared<float>& room) {
+    norm.Run(row_, room, [&](int column, int more, const Quad& quad) {
+      SetAt(AtOf(column) + more / 2, PackQuad(quad));
+    });
+    block_.Sync();
+  }
   SLUICE_DEVICE void Turn(int64_t) {}
   SLUICE_DEVICE void Advance() {}
   SLUICE_DEVICE void Copy(int) {}
@@ -131,10 +139,14 @@ class StageInputs<Unit, 1, kStages> {
  private:
   // Puts four columns where lanes read: [unit][lane of four][quad].
   SLUICE_DEVICE void Set(int column, const TileB& quad) const {
+    SetAt(AtOf(column), quad);
+  }
+  static SLUICE_DEVICE int AtOf(int column) {
     const int in_unit = column % Unit::kColumns;
-    const int at = column / Unit::kColumns * kUnitWords +
-                   in_unit % kTileSide / 4 * kLaneWords +
-                   in_unit / kTileSide * 2;
+    return column / Unit::kColumns * kUnitWords +
+           in_unit % kTileSide / 4 * kLaneWords + in_unit / kTileSide * 2;
+  }
+  SLUICE_DEVICE void SetAt(int at, const TileB& quad) const {
     words_.Set(at, quad.words[0]);
     words_.Set(at + 1, quad.words[1]);
   }

@@ -155,6 +155,7 @@ class UnitStream {
       kStages * kUnitWords +
       kStages / Unit::kGroup * Unit::kHeadWords * kWarpLanes;
   using Inputs = StageInputs<Unit, kTokens, kStages>;
+  static constexpr int kBegunGroups = kStages / kAtOnce;  // of copies
 
   // `columns`: of the weight.
   static size_t SharedBytes(int warps, int64_t columns) {
@@ -199,6 +200,8 @@ class UnitStream {
       block_.CommitCopies();
     }
   }
+  // What takes them in another way.
+  SLUICE_DEVICE Inputs& inputs() { return inputs_; }
   // Adds the chains of `leaf`, which has begun, to `sum`; begins the leaf that
   // next() says.
   template <typename Next>
