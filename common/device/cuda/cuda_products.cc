@@ -89,6 +89,24 @@ bool CudaProducts::TakesToken(const WeightPart& part, int64_t cols,
   return kernels::cuda::HasTokenProduct(runtime_.stream(), product);
 }
 
+bool CudaProducts::TakesNormed(const WeightPart& part, int64_t cols,
+                               kernels::cuda::TokenProduct& product,
+                               bool starts) {
+  if (product.norm == nullptr || !HasTiles(part.type)) {
+    if (!TakesToken(part, cols, product)) return false;
+    if (starts) kernels::cuda::StartTokenProduct(runtime_.stream(), product);
+    return true;
+  }
+  kernels::WeightView tiles = TileView(part, cols);
+  tiles.rows = product.y.cols * (product.gate == nullptr ? 1 : 2);
+  const kernels::cuda::TileNormedProduct normed = {
+      product.x, product.rows, product.norm, product.eps,
+      tiles,     product.bias, product.gate, product.y};
+  if (!kernels::cuda::HasNormedProduct(runtime_.stream(), normed)) return false;
+  if (starts) kernels::cuda::StartNormedProduct(runtime_.stream(), normed);
+  return true;
+}
+
 bool CudaProducts::MultiplyNormed(const NormedRow& x, const Weight& w,
                                   const float* bias, Matrix y) {
   for (const bool starts : {false, true}) {
@@ -104,8 +122,7 @@ bool CudaProducts::MultiplyNormed(const NormedRow& x, const Weight& w,
       if (bias != nullptr) product.bias = bias + begin;
       product.y = {y.data + begin, y.rows, rows, y.stride};
       begin += rows;
-      if (!TakesToken(part, w.cols, product)) return false;
-      if (starts) kernels::cuda::StartTokenProduct(runtime_.stream(), product);
+      if (!TakesNormed(part, w.cols, product, starts)) return false;
     }
   }
   return true;
@@ -121,9 +138,7 @@ bool CudaProducts::MultiplyNormedGated(const NormedRow& x, const Weight& w,
   product.eps = x.eps;
   product.gate = &activation;
   product.y = y;
-  if (!TakesToken(w.parts[0], w.cols, product)) return false;
-  kernels::cuda::StartTokenProduct(runtime_.stream(), product);
-  return true;
+  return TakesNormed(w.parts[0], w.cols, product, /*starts=*/true);
 }
 
 void CudaProducts::MultiplySharded(ConstMatrix x, const Weight& w,

@@ -77,6 +77,10 @@ class CudaProducts {
   // for a token alone; that product, of as many rows as y has columns.
   bool TakesToken(const WeightPart& part, int64_t cols,
                   kernels::cuda::TokenProduct& product) const;
+  // Starts, or only tells whether there is a kernel for, `product` with the
+  // part of a weight of `cols` columns: normed tiles or what TakesToken.
+  bool TakesNormed(const WeightPart& part, int64_t cols,
+                   kernels::cuda::TokenProduct& product, bool starts);
   // MultiplySharded of a token alone, a launch per node. False, and nothing is
   // done, where a node has no such kernel.
   bool MultiplyTokenSharded(kernels::ConstMatrix x, const Weight& w,

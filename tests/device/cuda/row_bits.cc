@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -93,31 +94,50 @@ class RowOp {
   const DeviceMemory y_;
 };
 
+// A norm's weights, or none.
+class RowNorm {
+ public:
+  RowNorm(Backend& backend, int64_t cols, bool is_there) {
+    if (!is_there) return;
+    memory_ = backend.Allocate(static_cast<size_t>(cols) * 4);
+    const std::vector<float> weights = RandomFloats(31, cols, 2.0f);
+    backend.CopyIn(weights.data(), {memory_.data(), 1, cols, cols});
+  }
+  NormSpec spec() const { return {memory_.data(), 1e-5f}; }
+
+ private:
+  DeviceMemory memory_;
+};
+
 class ProductOp final : public RowOp {
  public:
-  ProductOp(Backend& backend, int64_t tokens, HostWeight weight)
+  ProductOp(Backend& backend, int64_t tokens, HostWeight weight, bool normed)
       : RowOp(backend, tokens, weight.cols, weight.rows),
+        norm_(backend, weight.cols, normed),
         weight_(Pack(backend, std::move(weight))) {}
 
  private:
   void Run(DeviceMatrix x, DeviceMatrix y) override {
-    backend_.Linear(x, {}, *weight_, nullptr, y);
+    backend_.Linear(x, norm_.spec(), *weight_, nullptr, y);
   }
+  const RowNorm norm_;
   const std::unique_ptr<Weight> weight_;
 };
 
 class GatedOp final : public RowOp {
  public:
-  GatedOp(Backend& backend, int64_t tokens, HostWeight weight)
+  GatedOp(Backend& backend, int64_t tokens, HostWeight weight, bool normed)
       : RowOp(backend, tokens, weight.cols, weight.rows / 2),
+        norm_(backend, weight.cols, normed),
         both_(backend.Allocate(static_cast<size_t>(tokens * weight.rows) * 4)),
         weight_(Pack(backend, std::move(weight))) {}
 
  private:
   void Run(DeviceMatrix x, DeviceMatrix y) override {
-    backend_.GatedLinear(x, {}, *weight_, {},
+    backend_.GatedLinear(x, norm_.spec(), *weight_, {},
                          {both_.data(), x.rows, 2 * rows(), 2 * rows()}, y);
   }
+  const RowNorm norm_;
   const DeviceMemory both_;  // [tokens, 2 * rows]
   const std::unique_ptr<Weight> weight_;
 };
@@ -244,13 +264,18 @@ bool RowsHaveTheirOwnBits(Backend& backend, const RowBitsSizes& sizes,
         return plain ? WideBf16(11, sizes.rows, cols)
                      : RandomWeight(type, 11, sizes.rows, cols);
       };
-      const auto compare = [&](RowOp&& op, const char* what) {
+      const auto compare = [&](RowOp&& op, const std::string& what) {
         const Json entry = {{"op", Cat(name, " ", what, ", rows alone")},
                             {"cols", cols}};
         all = Compare(op, sizes.tokens, entry, to) && all;
       };
-      compare(ProductOp(backend, most, weight()), "product");
-      compare(GatedOp(backend, most, weight()), "gated product");
+      for (const bool normed : {false, true}) {
+        const char* const norm = normed ? "norm, " : "";
+        compare(ProductOp(backend, most, weight(), normed),
+                Cat(norm, "product"));
+        compare(GatedOp(backend, most, weight(), normed),
+                Cat(norm, "gated product"));
+      }
       if (cols % ExpertOp::kInner != 0) continue;
       compare(ExpertOp(backend, most, type, cols, sizes.experts), "experts");
     }

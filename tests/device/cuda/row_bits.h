@@ -26,9 +26,10 @@ RowBitsSizes LargeRowBits();
 
 // Whether rows of steps of many tokens have the bits that they have alone:
 // whatever kernels and instructions multiply them sum in one order. Products
-// with weights of every type, gated ones, and a norm with its router and the
-// experts that it chooses. Activations are of many magnitudes, and pairs of
-// them cancel. Adds an entry per operation, shape and number of tokens to `to`.
+// with weights of every type and gated ones, without a norm and behind one, and
+// a norm with its router and the experts that it chooses. Activations are of
+// many magnitudes, and pairs of them cancel. Adds an entry per operation, shape
+// and number of tokens to `to`.
 bool RowsHaveTheirOwnBits(Backend& backend, const RowBitsSizes& sizes,
                           Json& to);
 
