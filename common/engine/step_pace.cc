@@ -34,6 +34,7 @@ void StepPace::OnResult(const Step& step) {
   if (step.decodes + step.prompt_tokens == 0) return;
   typical_ = Learn(typical_, Seconds(step.latency), 0.1);
   if (step.decodes > 0) LearnLatency(step);
+  if (step.decodes == 0) LearnPrompts(step.prompt_tokens, Seconds(step.busy));
   LearnCosts(step.decodes, step.prompt_tokens, Seconds(step.busy));
 }
 
@@ -106,6 +107,21 @@ void StepPace::LearnCosts(int32_t decodes, int32_t prompt_tokens, double busy) {
     learn(decode_s_, decode_s_ * ratio);
     learn(prompt_s_, prompt_s_ * ratio);
   }
+}
+
+// Small plans are mostly what a plan costs whatever its size.
+void StepPace::LearnPrompts(int32_t tokens, double busy) {
+  if (busy <= 0 || tokens < large_prompt_ / 2) return;
+  if (tokens > 2 * large_prompt_) large_prompt_s_ = -1;
+  large_prompt_ = std::max(large_prompt_, tokens);
+  large_prompt_s_ = Learn(large_prompt_s_, busy / tokens, 0.3);
+}
+
+Duration StepPace::prompt_plan(int32_t tokens) const {
+  const bool known = large_prompt_s_ > 0 && large_prompt_ >= tokens / 2;
+  const double each = known ? large_prompt_s_ : prompt_s_;
+  return std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double>(each * tokens));
 }
 
 void StepPace::OnEnd(int32_t completion_tokens) {

@@ -68,6 +68,11 @@ class StepPace {
   double decode_seconds() const { return decode_s_; }
   double completion_tokens() const { return completion_; }  // mean
 
+  // Returns the time that a full plan of `tokens` of prompts takes of the
+  // pipeline, by the plans of prompts alone that had half as many or more; zero
+  // before the first result, and by all plans before there was such a one.
+  Duration prompt_plan(int32_t tokens) const;
+
   // Returns the time that a plan of that size should take, from its turn to its
   // result: by the rates above, and at least the typical time of a plan. A
   // pause of the pipeline hardly moves it. Zero before the first result.
@@ -79,6 +84,7 @@ class StepPace {
   // Seconds; `short_prompts`: what they weigh, from 1 to kMaxShortPrompts.
   double target(double short_prompts) const;
   void LearnCosts(int32_t decodes, int32_t prompt_tokens, double busy);
+  void LearnPrompts(int32_t tokens, double busy);
 
   const Duration target_itl_;
   // A plan with decodes: seconds without prompts, seconds per prompt token,
@@ -91,7 +97,9 @@ class StepPace {
   int32_t mixed_since_decode_only_ = 0;
   int32_t alone_since_concurrent_ = 0;
   double prompt_s_ = 0, decode_s_ = 0, completion_ = 0;
-  double typical_ = -1;  // seconds from submission to result
+  double large_prompt_s_ = -1;  // seconds a token, of the largest such plans
+  int32_t large_prompt_ = 0;    // and their tokens
+  double typical_ = -1;         // seconds from submission to result
 };
 
 }  // namespace sluice

@@ -302,6 +302,25 @@ TEST(ConstraintTest, ConstrainedSequencesDoNotGoAhead) {
   }
 }
 
+// Its token would come a plan later.
+TEST(ConstraintTest, NoPromptsGoAheadBesideASequenceThatWaitsForAMask) {
+  for (const bool waits : {false, true}) {
+    EngineOptions options;
+    options.ahead_within = kAlwaysAhead;
+    options.max_step_tokens = 16;
+    SchedulerHarness harness(options, TestLimits(100), /*num_stages=*/2);
+    GenerateRequest request = Constrained({}, harness.held_steps(), 5);
+    if (!waits) request.constraint = nullptr;
+    if (!waits) request.max_tokens = 1;
+    harness.Add(std::move(request));
+    harness.RunUntilNothingIsPlanned();
+    harness.Add(TestRequest(16 * 6, 1, 2));
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(harness.Plan());
+    EXPECT_EQ(harness.Plan().has_value(), !waits);
+    harness.RunToEnd();
+  }
+}
+
 // Steps come from another thread, late; at the end one comes to an engine that
 // is gone.
 TEST(ConstraintTest, TheEngineWakesUpForAStep) {

@@ -181,6 +181,14 @@ class SchedulerHarness {
     return true;
   }
 
+  // Plans as much as may be in flight, commits one, until nothing is in flight.
+  void RunUntilNothingIsPlanned() {
+    do {
+      while (Plan()) {
+      }
+    } while (Commit());
+  }
+
   // Plans as much as may be in flight, commits one, until all is quiet and no
   // step of a constraint is held.
   void RunToEnd() {

@@ -109,27 +109,61 @@ TEST(SchedulerPromptAheadTest, NoChunkGoesAheadWhereAPlanTakesLong) {
 
 // A decode would wait for it.
 TEST(SchedulerPromptAheadTest, NoChunkGoesAheadBesideADecode) {
-  SchedulerHarness harness(Options(milliseconds(5)), TestLimits(100));
+  SchedulerHarness harness(Options(milliseconds(5)), TestLimits(100),
+                           /*num_stages=*/2);
   const SequenceId first = harness.Add(TestRequest(kChunk, 30, 1));
   ASSERT_TRUE(harness.Plan());
+  ASSERT_TRUE(harness.Commit());
   harness.Add(TestRequest(kChunk * kChunks, 1, 2));
-  std::optional<StepPlan> plan = harness.Plan();
-  ASSERT_TRUE(plan.has_value());
-  EXPECT_EQ(plan->chunks[0].sequence, first) << "the decode goes ahead";
-  EXPECT_EQ(plan->chunks[0].sampled_by, StepId(0));
+  int in_flight = 0;
+  while (harness.outcome(first).ends.empty()) {
+    while (harness.Plan()) EXPECT_LE(++in_flight, 2);
+    ASSERT_TRUE(harness.Commit());
+    --in_flight;
+  }
+  harness.RunToEnd();
+}
+
+// A stage alone waits for no hop.
+TEST(SchedulerPromptAheadTest, OnePlanGoesAheadWhereThereAreSeveralStages) {
+  for (const int stages : {1, 2, 3}) {
+    SchedulerHarness harness(Options(milliseconds(5)), TestLimits(100), stages);
+    harness.Add(TestRequest(kChunk * kChunks, 5));
+    for (int i = 0; i < stages; ++i) ASSERT_TRUE(harness.Plan());
+    EXPECT_EQ(harness.Plan().has_value(), stages > 1);
+    EXPECT_FALSE(harness.Plan());
+    harness.RunToEnd();
+  }
+}
+
+TEST(SchedulerPromptAheadTest, NoneGoesBeyondTheOption) {
+  EngineOptions options = Options(milliseconds(5));
+  options.max_plans_in_flight = 2;
+  SchedulerHarness harness(options, TestLimits(100), /*num_stages=*/2);
+  harness.Add(TestRequest(kChunk * kChunks, 5));
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(harness.Plan());
   EXPECT_FALSE(harness.Plan());
   harness.RunToEnd();
 }
 
-TEST(SchedulerPromptAheadTest, OnePlanGoesAheadAtMostAndNoneBeyondTheOption) {
-  for (const int most : {0, 1}) {
-    EngineOptions options = Options(milliseconds(5));
-    options.max_plans_in_flight = most;
-    SchedulerHarness harness(options, TestLimits(100));
-    harness.Add(TestRequest(kChunk * 4, 5));
-    ASSERT_TRUE(harness.Plan());
-    EXPECT_EQ(harness.Plan().has_value(), most == 0);
-    EXPECT_FALSE(harness.Plan());
+// Ten chunks have a block each, and there are eleven; another sequence has
+// some.
+TEST(SchedulerPromptAheadTest, NoChunkGoesAheadThatTakesOthersBlocks) {
+  for (const int blocks : {11, 40}) {
+    SchedulerHarness harness(Options(milliseconds(5)), TestLimits(blocks),
+                             /*num_stages=*/2);
+    harness.Add(TestRequest(kChunk * kChunks, 1, 1));
+    harness.Add(TestRequest(kChunk * kChunks, 1, 2));
+    size_t most = 0, in_flight = 0;
+    do {
+      while (harness.Plan()) ++in_flight;
+      most = std::max(most, in_flight);
+      if (in_flight == 3) {
+        EXPECT_EQ(harness.counters().preemptions, 0u);
+      }
+      if (in_flight > 0) --in_flight;
+    } while (harness.Commit());
+    EXPECT_EQ(most, 3u) << blocks;
     harness.RunToEnd();
   }
 }

@@ -169,6 +169,28 @@ TEST(StepPaceTest, DecodesBesideOthersAreBoundedByWhatTheyCost) {
   EXPECT_NEAR(pace.decode_limit(8), 17, 1) << "it is not forgotten";
 }
 
+// 8 ms for 30 tokens say little of 1,000: small plans are mostly what any
+// takes.
+TEST(StepPaceTest, AFullPlanOfPromptsIsJudgedByTheLargest) {
+  StepPace pace{Duration::zero()};
+  EXPECT_EQ(pace.prompt_plan(2000), Duration::zero());
+  for (int i = 0; i < 50; ++i) {
+    pace.OnResult(Of(0, 30, milliseconds(8), milliseconds(8)));
+  }
+  EXPECT_NEAR(Seconds(pace.prompt_plan(2000)), 0.533, 0.01);
+  pace.OnResult(Of(0, 1000, milliseconds(40), milliseconds(40)));
+  EXPECT_NEAR(Seconds(pace.prompt_plan(2000)), 0.080, 1e-6);
+  for (int i = 0; i < 50; ++i) {
+    pace.OnResult(Of(0, 30, milliseconds(8), milliseconds(8)));
+    pace.OnResult(Of(8, 1000, milliseconds(90), milliseconds(90)));
+  }
+  EXPECT_NEAR(Seconds(pace.prompt_plan(2000)), 0.080, 1e-6);
+  for (int i = 0; i < 50; ++i) {
+    pace.OnResult(Of(0, 800, milliseconds(64), milliseconds(64)));
+  }
+  EXPECT_NEAR(Seconds(pace.prompt_plan(2000)), 0.160, 0.001);
+}
+
 TEST(StepPaceTest, WhereDecodesCostNothingManyMayComeAlong) {
   StepPace pace{Duration::zero()};
   for (int i = 0; i < 20; ++i) {
