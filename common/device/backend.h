@@ -177,7 +177,7 @@ class Backend {
                          const void* sinks, const LayerKv& kv,
                          DeviceMatrix out) = 0;
   // RopeStoreKv, and Attention of what that leaves; qkv's contents are then of
-  // no use. A backend may do it at once. Size: two operations'.
+  // no use. A backend may do both in one launch. Size: two operations'.
   virtual void RopeAttention(const AttentionSpec& spec, const HeadNorms& norms,
                              DeviceMatrix qkv, const void* sinks,
                              const LayerKv& kv, DeviceMatrix out) {

@@ -373,8 +373,8 @@ void TilePagedAttention(Stream stream, const AttentionQueries& queries,
 bool TileRopeAttention(Stream stream, const RopeQueries& queries,
                        const KvView& kv, const AttentionCut& cut,
                        const AttentionMemory& memory, Matrix out) {
-  // Every block rotates its queries, and a multiprocessor has room for two: in
-  // more than two rounds that may take longer than a launch.
+  // Every block rotates its queries. Where blocks come in many rounds that may
+  // take longer than a launch; how many, no GPU has told.
   constexpr int64_t kMostBlocks = 4;  // of a multiprocessor
   const int64_t blocks = out.rows * cut.num_runs * memory.max_chunks;
   if (!HasLeaves(kv) || cut.tokens > 1 || cut.kv_heads != kv.num_kv_heads ||

@@ -32,7 +32,7 @@ struct AttentionCut {
   // So many tokens after each other are mostly of one sequence, and read keys
   // and values together.
   int32_t tokens = 1;
-  int32_t kv_heads = 0;  // so many from 0 on are runs', in rising order
+  int32_t kv_heads = 0;  // kv heads 0 to kv_heads - 1 have a run each, or more
 };
 
 // Floats of AttentionMemory that TilePagedAttention needs for a token of

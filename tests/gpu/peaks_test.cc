@@ -52,7 +52,8 @@ TEST(PeaksTest, ListsThatAreNotReplayedAreNotAsTheyMustBe) {
 TEST(PeaksDeathTest, SumsThatAreNotExactAreRefused) {
   PeakSizes sizes = kSmall;
   sizes.times = (1 << 15) + 1;
-  EXPECT_DEATH(PeakOf(*OpenGpu("0"), "BF16 products, mma.sync", sizes), "");
+  EXPECT_DEATH(PeakOf(*OpenGpu("0"), "BF16 products, mma.sync", sizes),
+               "kMostRateTimes");
 }
 
 }  // namespace

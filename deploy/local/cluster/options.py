@@ -215,9 +215,11 @@ def up_parser(name):
                         help="what keys and values are kept in (default: f32)")
     passed.add_argument("--kv-blocks", type=positive, metavar="N")
     passed.add_argument("--max-step-tokens", type=positive, metavar="N",
-                        help="tokens of one step of a stage")
+                        help="tokens of one step of a stage (default: 512; "
+                        "2048 on large GPUs with fast numerics)")
     passed.add_argument("--prefill-chunk", type=not_negative, metavar="N",
-                        help="tokens of a prompt per step; 0: all")
+                        help="tokens of a prompt per step; 0: all (default: half "
+                        "of the step's, at least 256)")
     passed.add_argument("--no-prefix-cache", action="store_true")
     passed.add_argument("--max-running", type=positive, metavar="N")
     passed.add_argument("--max-queue", type=not_negative, metavar="N")
