@@ -132,13 +132,14 @@ StatusOr<std::vector<FoundDevice>> FindDevices(const std::string& text) {
   return std::vector<FoundDevice>{{"the CPU", AvailableMemory()}};
 }
 
-StatusOr<int32_t> StepTokensOn(const std::string& text) {
+StatusOr<int32_t> StepTokensOn(const std::string& text, int32_t ranks) {
   SLUICE_ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevice(text));
   if (!choice.cuda) return kStepTokens;
   SLUICE_ASSIGN_OR_RETURN(const auto gpus, FindGpus(text, choice));
   const auto least =
       std::ranges::min_element(gpus, {}, &FoundDevice::available);
-  return StepTokensOfGpu(least->available);
+  const auto on_each = static_cast<uint64_t>(ranks) / gpus.size();
+  return StepTokensOfGpu(least->available / std::max<uint64_t>(on_each, 1));
 }
 
 StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(

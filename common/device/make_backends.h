@@ -45,17 +45,20 @@ struct FoundDevice {
 // process until it ends.
 StatusOr<std::vector<FoundDevice>> FindDevices(const std::string& text);
 
-// Tokens of a step, unless somebody says how many: a prompt's products fill a
-// large GPU from some 1,000 on, and a step's buffers take what is left beside
-// weights and KV cache, a tenth of a GPU's memory.
+// Tokens of a step, unless --max-step-tokens gives them. A prompt's products
+// fill a large GPU from some 1,000 on; a step's buffers take the tenth of a
+// GPU's memory that weights and KV cache leave: 2,048 tokens of the largest
+// models take 2.2 GB.
 inline constexpr int32_t kStepTokens = 512;
 inline constexpr int32_t kGpuStepTokens = 2048;
+// `available`: a rank's bytes of weights and KV cache.
 constexpr int32_t StepTokensOfGpu(uint64_t available) {
-  return available >= uint64_t{20} << 30 ? kGpuStepTokens : kStepTokens;
+  return available >= uint64_t{32} << 30 ? kGpuStepTokens : kStepTokens;
 }
-// Returns the tokens of a step on ParseDevice's `text`: those of the GPU with
-// the least memory. Errors and cost as FindDevices'.
-StatusOr<int32_t> StepTokensOn(const std::string& text);
+// Returns the tokens of a step of `ranks` ranks on ParseDevice's `text`: those
+// of the GPU with the least memory for each rank. Errors and cost as
+// FindDevices'.
+StatusOr<int32_t> StepTokensOn(const std::string& text, int32_t ranks);
 
 // Returns the number of GPUs that the process sees, at least 1;
 // FAILED_PRECONDITION if there is none, or if this build has no CUDA.

@@ -1,6 +1,7 @@
 #include "common/stage/stage.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <span>
 #include <thread>
@@ -21,6 +22,11 @@ struct Stage::Flight {
   std::optional<StepSampler> sampler;
   bool ran = false;  // has tokens
 };
+
+Duration UsualSpin(bool on_gpus, int32_t ranks, int cpus) {
+  return on_gpus && cpus >= 2 * ranks ? Duration(std::chrono::milliseconds(5))
+                                      : Duration::zero();
+}
 
 Stage::Stage() = default;
 Stage::~Stage() = default;

@@ -56,9 +56,8 @@ struct StageOptions {
   weights::OutlineReads outlines = weights::OutlineReads::kRefuse;
   // Pins each compute thread to its own core if there are enough.
   bool pin_threads = false;
-  // How long the ranks' threads look for the next step before they sleep.
-  // Absent: 5 ms on GPUs if each rank's thread has two CPUs, else 0. (A wake
-  // takes some 25 us, a GPU's step 1 to 5 ms.)
+  // How long the ranks' threads look for the next step before they sleep;
+  // absent: UsualSpin.
   std::optional<Duration> spin;
   // The remote experts, which the stage neither loads nor computes; empty:
   // none. `expert_transport` reaches them. The stage's thread calls it, and it
@@ -78,6 +77,10 @@ struct StageOptions {
   std::function<void(uint64_t done, uint64_t total)> progress;
 };
 
+// Returns 5 ms on GPUs if there are two CPUs for each rank's thread, else 0. A
+// wake takes some 25 us, a GPU's step 1 to 5 ms.
+Duration UsualSpin(bool on_gpus, int32_t ranks, int cpus);
+
 // One stage's weights, KV cache and ranks. Not thread-safe: one StageLoop owns
 // the calls to Run; info() is const after Load.
 class Stage {
@@ -96,9 +99,10 @@ class Stage {
   // Returns what StageOptions::ranks is for `ranks` on the device (RanksOn of
   // device_choice.h).
   static StatusOr<int32_t> RanksOn(const std::string& device, int32_t ranks);
-  // Returns what StageOptions::max_step_tokens is on the device, unless
-  // somebody says how many (StepTokensOn of make_backends.h).
-  static StatusOr<int32_t> StepTokensOn(const std::string& device);
+  // Returns what StageOptions::max_step_tokens is for the ranks on the device,
+  // unless it is given (StepTokensOn of make_backends.h).
+  static StatusOr<int32_t> StepTokensOn(const std::string& device,
+                                        int32_t ranks);
   // INVALID_ARGUMENT for StageOptions::numerics that do not exist, or that the
   // device lacks.
   static Status CheckNumerics(const std::string& device,

@@ -123,10 +123,8 @@ PackedOptions PackedFor(const StageOptions& options) {
 }
 
 Duration SpinOf(const StageOptions& options, const StageInfo& info) {
-  if (options.spin) return *options.spin;
-  const bool has_cpus = UsableCpus() >= 2 * info.ranks;
-  return info.gpus.empty() || !has_cpus ? Duration::zero()
-                                        : std::chrono::milliseconds(5);
+  return options.spin.value_or(
+      UsualSpin(!info.gpus.empty(), info.ranks, UsableCpus()));
 }
 
 // Loads a stage from checked options, one step after another.
@@ -400,8 +398,9 @@ StatusOr<int32_t> Stage::RanksOn(const std::string& device, int32_t ranks) {
   return sluice::RanksOn(device, ranks);
 }
 
-StatusOr<int32_t> Stage::StepTokensOn(const std::string& device) {
-  return sluice::StepTokensOn(device);
+StatusOr<int32_t> Stage::StepTokensOn(const std::string& device,
+                                      int32_t ranks) {
+  return sluice::StepTokensOn(device, ranks);
 }
 
 Status Stage::CheckNumerics(const std::string& device,

@@ -58,6 +58,7 @@ void ReplaceFailed(Results failed, Results& results) {
 // one first: a thread that sleeps wakes later than the change is read.
 class Wake {
  public:
+  // Behind the change, without the mutex: a thread that looks takes that next.
   void NotifyAll() {
     ++count_;
     wake_.NotifyAll();
@@ -73,8 +74,8 @@ class Wake {
   }
 
  private:
-  std::atomic<uint32_t> count_{0};
-  CondVar wake_;
+  alignas(64) std::atomic<uint32_t> count_{0};
+  alignas(64) CondVar wake_;
 };
 
 }  // namespace
@@ -108,21 +109,10 @@ class StageLoop::Impl {
 
   Status Push(StepInput input) {
     SLUICE_RETURN_IF_ERROR(Check(input));
-    const StepPlan& plan = input.plan;
-    const uint64_t id = plan.step_id.value();
-    MutexLock lock(mutex_);
-    if (stopping_ || faulted_ || plan.epoch != epoch_) return OkStatus();
-    if (id < next_step_ || queue_.count(id) != 0) {
-      return InvalidArgument("step ", id, " of epoch ", epoch_,
-                             " came before; the next one is ", next_step_);
+    {
+      MutexLock lock(mutex_);
+      SLUICE_RETURN_IF_ERROR(Queue(std::move(input)));
     }
-    // Only ids of this window are queued, so the next step always finds room.
-    if (id - next_step_ >= max_queued_steps_) {
-      return ResourceExhausted("step ", id, " is ", id - next_step_,
-                               " ahead of step ", next_step_, ", limit ",
-                               max_queued_steps_ - 1);
-    }
-    queue_.emplace(id, Queued{std::move(input), MonotonicNanos()});
     wake_.NotifyAll();
     return OkStatus();
   }
@@ -139,9 +129,11 @@ class StageLoop::Impl {
   }
 
   void OnSampled(const StepResult& result) {
-    MutexLock lock(mutex_);
-    if (result.epoch != epoch_) return;
-    sampled_.Add(result.step_id, result.sequences);
+    {
+      MutexLock lock(mutex_);
+      if (result.epoch != epoch_) return;
+      sampled_.Add(result.step_id, result.sequences);
+    }
     wake_.NotifyAll();
   }
 
@@ -160,6 +152,25 @@ class StageLoop::Impl {
     int64_t arrival_ns = 0;
     Status resolved = OkStatus();  // see SampledTokens::Resolve
   };
+
+  // Drops a step of another epoch.
+  Status Queue(StepInput input) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const StepPlan& plan = input.plan;
+    const uint64_t id = plan.step_id.value();
+    if (stopping_ || faulted_ || plan.epoch != epoch_) return OkStatus();
+    if (id < next_step_ || queue_.count(id) != 0) {
+      return InvalidArgument("step ", id, " of epoch ", epoch_,
+                             " came before; the next one is ", next_step_);
+    }
+    // Only ids of this window are queued, so the next step always finds room.
+    if (id - next_step_ >= max_queued_steps_) {
+      return ResourceExhausted("step ", id, " is ", id - next_step_,
+                               " ahead of step ", next_step_, ", limit ",
+                               max_queued_steps_ - 1);
+    }
+    queue_.emplace(id, Queued{std::move(input), MonotonicNanos()});
+    return OkStatus();
+  }
 
   // Checks the step without the sequences.
   Status Check(const StepInput& input) const {

@@ -273,7 +273,8 @@ Status RunClusterPlan(const PlannedModel& planned,
                           MachinesOf(options, config, *model, loads.weights));
   if (loads.max_step_tokens == 0) {
     request.loads.max_step_tokens =
-        StepTokensOf(options, request.machines.machines);
+        loads.kv_blocks > 0 ? LayerLoadOptions().max_step_tokens
+                            : StepTokensOf(options, request.machines.machines);
   }
   SLUICE_ASSIGN_OR_RETURN(const plan::ClusterPlan made,
                           plan::PlanCluster(config, *model, request));

@@ -64,10 +64,14 @@ ABSL_FLAG(int32_t, kv_blocks, 0,
 ABSL_FLAG(int32_t, max_context, 0,
           "positions of one sequence; 0: the model's, or what the memory of "
           "the KV cache allows");
+ABSL_FLAG(double, spin_ms, -1,
+          "milliseconds for which threads look for the next step before they "
+          "sleep; -1: 5 on GPUs if each rank has two CPUs, else 0");
 ABSL_FLAG(
     int32_t, max_step_tokens, 0,
-    "tokens of one step; 0: 512, and 2048 on GPUs of 20 GiB and more with "
-    "fast numerics if KV blocks are chosen from the memory, too");
+    "tokens of one step; 0: 512, and 2048 with fast numerics on GPUs that "
+    "give each rank 32 GiB or more, unless --kv-blocks, --max-context or "
+    "--stage-memory are given");
 ABSL_FLAG(
     bool, replay_log, true,
     "keep what the next stage gets, so that a new next stage makes this "
@@ -151,10 +155,12 @@ Status ChooseDevice(StageOptions& stage) {
   return OkStatus();
 }
 
-// `options`: with the device, numerics and KV blocks. A split of layers, which
-// is the same on all stages, does not depend on their devices. Nor does the
-// step of canonical numerics: another kind of device may take the stage's
-// place, and other limits would cost all stages their KV cache.
+// `options`: with the device, ranks, numerics, and what limits the memory. A
+// split of layers, which is the same on all stages, does not depend on their
+// devices; a step that is larger than the split's goes with memory that the
+// stage chooses. Nor does the step of canonical numerics depend on them:
+// another kind of device may take the stage's place, and other limits would
+// cost all stages their KV cache.
 Status ChooseStepTokens(StageServerOptions& options) {
   StageOptions& stage = options.stage;
   const int32_t given = absl::GetFlag(FLAGS_max_step_tokens);
@@ -162,9 +168,24 @@ Status ChooseStepTokens(StageServerOptions& options) {
     options.layers.step_tokens = stage.max_step_tokens = given;
     return OkStatus();
   }
-  if (stage.kv_blocks != 0 || stage.numerics == "canonical") return OkStatus();
+  if (stage.kv_blocks != 0 || stage.max_context != 0 ||
+      !options.layers.memory.empty() || stage.numerics == "canonical") {
+    return OkStatus();
+  }
   SLUICE_ASSIGN_OR_RETURN(stage.max_step_tokens,
-                          Stage::StepTokensOn(stage.device));
+                          Stage::StepTokensOn(stage.device, stage.ranks));
+  return OkStatus();
+}
+
+Status SetSpin(StageOptions& stage) {
+  const double spin_ms = absl::GetFlag(FLAGS_spin_ms);
+  if (spin_ms == -1) return OkStatus();
+  if (!(spin_ms >= 0 && spin_ms <= 1000)) {
+    return InvalidArgument("--spin-ms must be between 0 and 1000, or -1, got ",
+                           spin_ms);
+  }
+  stage.spin = std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double, std::milli>(spin_ms));
   return OkStatus();
 }
 
@@ -197,6 +218,7 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
   stage.kv_blocks = absl::GetFlag(FLAGS_kv_blocks);
   stage.max_context = absl::GetFlag(FLAGS_max_context);
   SLUICE_RETURN_IF_ERROR(ChooseStepTokens(options));
+  SLUICE_RETURN_IF_ERROR(SetSpin(stage));
   stage.replay_log = absl::GetFlag(FLAGS_replay_log);
   stage.max_sequences = absl::GetFlag(FLAGS_max_sequences);
   const int32_t delay = absl::GetFlag(FLAGS_debug_step_delay_ms);

@@ -124,15 +124,19 @@ TEST(DeviceChoiceTest, StagesTakeGpusInTurnAndOthersTheFreest) {
 }
 
 TEST(DeviceChoiceTest, ALargeGpuTakesMoreTokensAStep) {
-  const StatusOr<int32_t> on_cpu = StepTokensOn("cpu");
+  const StatusOr<int32_t> on_cpu = StepTokensOn("cpu", 1);
   ASSERT_TRUE(on_cpu.ok()) << on_cpu.status();
   EXPECT_EQ(*on_cpu, 512);
-  EXPECT_EQ(StepTokensOfGpu((uint64_t{20} << 30) - 1), 512);
-  EXPECT_EQ(StepTokensOfGpu(uint64_t{20} << 30), 2048);
-  EXPECT_EQ(StepTokensOn("tpu").status().code(), StatusCode::kInvalidArgument);
-  const StatusOr<int32_t> on_gpu = StepTokensOn("cuda:0");
+  EXPECT_EQ(StepTokensOfGpu((uint64_t{32} << 30) - 1), 512);
+  EXPECT_EQ(StepTokensOfGpu(uint64_t{32} << 30), 2048);
+  EXPECT_EQ(StepTokensOn("tpu", 1).status().code(),
+            StatusCode::kInvalidArgument);
+  const StatusOr<int32_t> on_gpu = StepTokensOn("cuda:0", 1);
   if (on_gpu.ok()) {
-    EXPECT_THAT(*on_gpu, ::testing::AnyOf(512, 2048));
+    const auto found = FindDevices("cuda:0");
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(*on_gpu, StepTokensOfGpu((*found)[0].available));
+    EXPECT_EQ(*StepTokensOn("cuda:0", 64), 512);
   } else {
     EXPECT_EQ(on_gpu.status().code(), StatusCode::kFailedPrecondition);
   }

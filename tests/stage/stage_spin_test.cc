@@ -11,6 +11,15 @@ namespace {
 
 using StageSpinTest = StageLoopTest;
 
+TEST(UsualSpinTest, IsOfGpusWithTwoCpusForEachRank) {
+  const Duration some = std::chrono::milliseconds(5);
+  EXPECT_EQ(UsualSpin(/*on_gpus=*/true, /*ranks=*/1, /*cpus=*/2), some);
+  EXPECT_EQ(UsualSpin(true, 4, 8), some);
+  EXPECT_EQ(UsualSpin(true, 1, 1), Duration::zero());
+  EXPECT_EQ(UsualSpin(true, 4, 7), Duration::zero());
+  EXPECT_EQ(UsualSpin(false, 1, 64), Duration::zero());
+}
+
 TEST_F(StageSpinTest, AStageOnACpuSleepsAtOnce) {
   EXPECT_EQ(stage_->spin(), Duration::zero());
 }
