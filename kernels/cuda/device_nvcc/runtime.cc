@@ -98,7 +98,13 @@ class GpuRuntime final : public Runtime, LaunchGraphs::Device {
     const size_t whole =
         std::min(static_cast<size_t>(count) * SlicedCopies::Whole(bytes),
                  SlicedCopies::Whole(kMostStagedBytes));
-    slices_.Reserve(AllocateHost(SlicedCopies::kOwners * whole), whole);
+    // Where memory is short, one step of two has slices.
+    for (size_t owners = SlicedCopies::kOwners; owners > 0; --owners) {
+      std::shared_ptr<void> memory = AllocateHost(owners * whole);
+      if (memory == nullptr) continue;
+      return slices_.Reserve(std::move(memory), whole, owners);
+    }
+    slices_.Reserve(nullptr, 0);
   }
   bool ReachPeer(int index) override {
     Adopt();

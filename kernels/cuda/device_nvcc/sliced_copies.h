@@ -36,14 +36,16 @@ class SlicedCopies {
   static size_t Whole(size_t bytes) {
     return (bytes + kSliceBytes - 1) / kSliceBytes * kSliceBytes;
   }
-  // Takes pinned memory of whole slices, `bytes` for each owner; null: there
-  // are none. Nothing is on its way.
-  void Reserve(std::shared_ptr<void> memory, size_t bytes) {
+  // Takes pinned memory of whole slices, `bytes` for each of `owners` owners;
+  // null: there are none. Nothing is on its way.
+  void Reserve(std::shared_ptr<void> memory, size_t bytes,
+               size_t owners = kOwners) {
     Clear();
     if (memory == nullptr) return;
     memory_ = std::move(memory);
     each_ = bytes / kSliceBytes;
-    arrived_.resize(kOwners * each_);
+    owners_ = owners;
+    arrived_.resize(owners_ * each_);
     for (cudaEvent_t& event : arrived_) {
       Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
             "making an event");
@@ -61,8 +63,8 @@ class SlicedCopies {
   // them follows.
   bool Has(size_t bytes, const void* owner) {
     size_t share = IndexOf(owner);
-    if (share == kOwners) share = IndexOf(nullptr);
-    if (share == kOwners) return false;
+    if (share == owners_) share = IndexOf(nullptr);
+    if (share == owners_) return false;
     const size_t left = each_ - shares_[share].used;
     if (Whole(bytes) / kSliceBytes > left) return false;
     shares_[share].owner = owner;
@@ -95,7 +97,7 @@ class SlicedCopies {
   // Hands the owner's slices on as they arrive.
   void HandOn(const void* owner) {
     const size_t share = IndexOf(owner);
-    if (share == kOwners) return;
+    if (share == owners_) return;
     for (const Arriving& one : shares_[share].arriving) {
       Check(cudaEventSynchronize(arrived_[one.slice]), "running kernels");
       std::memcpy(one.to, SliceAt(one.slice), one.bytes);
@@ -105,7 +107,7 @@ class SlicedCopies {
   // Behind HandOn, when all of the owner's copies are done.
   void Release(const void* owner) {
     const size_t share = IndexOf(owner);
-    if (share < kOwners) shares_[share] = {};
+    if (share < owners_) shares_[share] = {};
   }
 
  private:
@@ -120,10 +122,10 @@ class SlicedCopies {
     std::vector<Arriving> arriving;
   };
 
-  // Returns the owner's share, kOwners: none; of null, one that is free.
+  // Returns the owner's share, owners_: none; of null, one that is free.
   size_t IndexOf(const void* owner) const {
     size_t i = 0;
-    while (i < kOwners && shares_[i].owner != owner) ++i;
+    while (i < owners_ && shares_[i].owner != owner) ++i;
     return i;
   }
   // Of the present share.
@@ -133,6 +135,7 @@ class SlicedCopies {
   }
 
   std::shared_ptr<void> memory_;
+  size_t owners_ = kOwners;
   size_t each_ = 0;                   // slices of a share
   std::vector<cudaEvent_t> arrived_;  // a slice each
   Share shares_[kOwners];

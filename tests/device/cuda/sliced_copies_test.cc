@@ -45,6 +45,15 @@ class SlicedCopiesTest : public ::testing::Test {
   int third_ = 0;
 };
 
+TEST_F(SlicedCopiesTest, WhereMemoryIsShortOneOwnerHasIt) {
+  slices_.Reserve(Memory(kSlices), kSlices * kSlice, /*owners=*/1);
+  EXPECT_TRUE(slices_.Has(kSlices * kSlice, &owner_));
+  EXPECT_FALSE(slices_.Has(1, &other_));
+  slices_.Release(&other_);
+  slices_.Release(&owner_);
+  EXPECT_TRUE(slices_.Has(1, &other_));
+}
+
 TEST_F(SlicedCopiesTest, BytesComeAndGoAtEverySize) {
   for (const size_t size :
        {size_t{1}, kSlice - 1, kSlice, kSlice + 1, 2 * kSlice}) {
