@@ -268,8 +268,13 @@ class StageLoop::Impl {
         if (stopping_ || forget_) return false;
         if (NextIsHere()) {
           const StepPlan& plan = queue_.begin()->second.input.plan;
-          // To enqueue a prompt takes long: a result goes first.
-          if (HasPrompt(plan) && stage_.IsDone()) return false;
+          // To enqueue a prompt takes long, and where its rows come in, they
+          // are copied: a result goes first, there also one that is near.
+          if (HasPrompt(plan) &&
+              (stage_.IsDone() || (!stage_.info().is_first() &&
+                                   !HasPrompt(running_.front().plan())))) {
+            return false;
+          }
           if (!CanGoAhead(plan)) return false;
           TakeNext(step);
           ++stats_.steps_ahead;
