@@ -139,7 +139,7 @@ def model_name(url):
 def prompt_ids(rng, count, end=40000):
     """Fresh ids below `end` every time, so that no prefix is found in the
     cache."""
-    return [rng.randrange(1000, end) for _ in range(count)]
+    return [rng.randrange(min(1000, end // 2), end) for _ in range(count)]
 
 
 class MemoryWatch:
