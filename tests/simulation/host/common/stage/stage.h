@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/core/step_plan.h"
 #include "common/core/step_trace.h"
 #include "common/sampling/token_counts.h"
@@ -43,6 +44,8 @@ class Stage {
   Stage(StageInfo info, Duration step_time, int no_host);
 
   const StageInfo& info() const { return info_; }
+  // A fibre that spins lets no other one go on.
+  Duration spin() const { return Duration::zero(); }
   // Computes the step at once, as a device does in the order of its stream;
   // time passes until Finish.
   void Begin(const std::vector<ChunkInput>& chunks, HiddenStates in,
