@@ -18,8 +18,9 @@ MUTANTS = [
     ("a lost pipeline's result is taken", "engine/scheduler_commit.cc",
      "if (!attached_ || result.epoch != epoch_) {", "if (!attached_) {"),
     ("a lost pipeline takes a told token back", "engine/sequence_store.cc",
-     "sequence->is_replay = true;",
-     "sequence->is_replay = true, sequence->tokens.pop_back();"),
+     "sequence->is_replay = sequence->was_lost = true;",
+     "sequence->is_replay = sequence->was_lost = true, "
+     "sequence->tokens.pop_back();"),
     ("logits are told again after a replay", "engine/sequence_store.cc",
      "  sequence.num_told = 0;\n",
      "  sequence.num_told = 0;\n  sequence.logits_done = 0;\n"),

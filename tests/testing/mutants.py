@@ -32,6 +32,9 @@ class Mutants:
 
     @classmethod
     def setUpClass(cls):
+        for name, file, there, *_ in cls.MUTANTS:
+            count = (ROOT / "common" / file).read_text().count(there)
+            assert count == 1, f"{name}: {file} has {there!r} {count} times"
         if not os.environ.get("SLUICE_LONG"):
             raise unittest.SkipTest(
                 f"builds {len(cls.MUTANTS)} times (SLUICE_LONG=1)")
