@@ -68,7 +68,8 @@ struct LeafDecodeKernel {
   // Steps whose values are asked for with the keys: registers have no room for
   // all beside another block's.
   static constexpr int kFirstSteps = kDim == 64 ? 8 : Reader::kCopies ? 6 : 4;
-  // Those of them that registers have room for beside rows that rotate.
+  // Steps whose values are asked for before the row is there: registers hold no
+  // more beside a row that rotates.
   static constexpr int kEarlySteps = kDim == 64 ? 8 : 0;
   using Keys = TileA[kWarpSteps][2][kBlocks];
   using Values = uint32_t[kPieceSteps][4];
