@@ -12,26 +12,21 @@ constexpr int CeilDiv(int a, int b) { return (a + b - 1) / b; }
 
 bool PromptsGoAhead(const SchedulerState& state) {
   constexpr int kPlans = 20;  // of `ahead_within`, for a full plan of prompts
-  const SequenceStore& sequences = state.sequences;
-  const int32_t most = state.max_step_tokens();
+  const Duration plan = state.pace.prompt_plan(state.max_step_tokens());
   if (state.max_plans < 2 || state.options.max_plans_in_flight > 0 ||
       state.options.ahead_within == Duration::zero() ||
-      sequences.num_decoding() > 0 ||
-      state.pace.prompt_plan(most) / kPlans > state.options.ahead_within) {
+      plan / kPlans > state.options.ahead_within) {
     return false;
   }
-  bool has_more = false;
-  int32_t needed = 0;
-  for (const Sequence* sequence : sequences.running()) {
-    // It decodes, once its mask is there.
-    if (sequence->remaining() == 1 && sequence->awaits_mask()) return false;
-    if (sequence->remaining() < 2) continue;
-    has_more = true;
-    needed += sequences.blocks().Needed(
-        sequence->tables,
-        std::min(sequence->num_tokens(), sequence->num_scheduled + most));
-  }
-  return has_more && needed <= sequences.blocks().num_free();
+  const std::vector<Sequence*>& running = state.sequences.running();
+  const auto decodes = [](const Sequence* sequence) {
+    return sequence->is_decoding() || sequence->remaining() == 1;
+  };
+  const auto has_more = [](const Sequence* sequence) {
+    return sequence->remaining() > 1;
+  };
+  return std::ranges::none_of(running, decodes) &&
+         std::ranges::any_of(running, has_more);
 }
 
 // N plans must carry decodes to keep N stages busy, each about an Nth of them.

@@ -13,12 +13,11 @@
 namespace sluice {
 
 // Whether a plan with more of the prompts that are being computed, and maybe
-// new ones, may go ahead, in addition to max_plans, while nothing decodes: a
-// stage that hands on a chunk has the next one at hand then, while hidden
-// states and results are on their way. A new request waits for one plan more.
-// Not where the options say how many plans are in flight: stages that share a
-// machine would compute side by side. Nor where blocks are short: one would be
-// taken for it.
+// new ones, may go ahead, in addition to max_plans, while nothing decodes or
+// waits for a mask to do so: a stage that hands on a chunk has the next one at
+// hand then, while hidden states and results are on their way. A new request
+// waits for one plan more. Not where the options say how many plans are in
+// flight: stages that share a machine would compute side by side.
 bool PromptsGoAhead(const SchedulerState& state);
 
 // Decides which sequence comes next, and how much of a plan each kind of work

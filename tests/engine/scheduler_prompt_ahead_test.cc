@@ -146,28 +146,6 @@ TEST(SchedulerPromptAheadTest, NoneGoesBeyondTheOption) {
   harness.RunToEnd();
 }
 
-// Ten chunks have a block each, and there are eleven; another sequence has
-// some.
-TEST(SchedulerPromptAheadTest, NoChunkGoesAheadThatTakesOthersBlocks) {
-  for (const int blocks : {11, 40}) {
-    SchedulerHarness harness(Options(milliseconds(5)), TestLimits(blocks),
-                             /*num_stages=*/2);
-    harness.Add(TestRequest(kChunk * kChunks, 1, 1));
-    harness.Add(TestRequest(kChunk * kChunks, 1, 2));
-    size_t most = 0, in_flight = 0;
-    do {
-      while (harness.Plan()) ++in_flight;
-      most = std::max(most, in_flight);
-      if (in_flight == 3) {
-        EXPECT_EQ(harness.counters().preemptions, 0u);
-      }
-      if (in_flight > 0) --in_flight;
-    } while (harness.Commit());
-    EXPECT_EQ(most, 3u) << blocks;
-    harness.RunToEnd();
-  }
-}
-
 // Half of a step is a prompt's, whatever the stages take, but 256 tokens.
 TEST(SchedulerPromptAheadTest, AChunkIsHalfAStep) {
   for (const auto& [step, chunk] : {std::pair{512, 256}, std::pair{2048, 1024},
