@@ -74,14 +74,20 @@ StatusOr<std::vector<std::unique_ptr<Backend>>> MakeCudaBackends(
   constexpr int32_t kMaxRanks = 16;  // what a join of nodes takes
   SLUICE_ASSIGN_OR_RETURN(const int32_t ranks,
                           RanksOn(options.device, options.ranks));
-  if (ranks > kMaxRanks) {
-    return InvalidArgument("device ", options.device, ": ", ranks,
+  SLUICE_RETURN_IF_ERROR(
+      CheckOwnRanks(options.first_rank, ranks, options.all_ranks));
+  if (const int32_t all = std::max(ranks, options.all_ranks); all > kMaxRanks) {
+    return InvalidArgument("device ", options.device, ": ", all,
                            " ranks, at most ", kMaxRanks, " there can be");
   }
   SLUICE_ASSIGN_OR_RETURN(Runtimes runtimes,
                           OpenGpus(options.device, choice, ranks));
+  CommunicatorOptions links;
+  links.first_rank = options.first_rank;
+  links.all_ranks = options.all_ranks;
+  links.share_id = options.share_id;
   return MakeCudaRanks(std::move(runtimes), options.kv_type,
-                       numerics == Numerics::kFast);
+                       numerics == Numerics::kFast, links);
 }
 
 StatusOr<std::vector<FoundDevice>> FindGpus(const std::string& device,
@@ -149,6 +155,11 @@ StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(
   SLUICE_ASSIGN_OR_RETURN(const Numerics numerics,
                           ParseNumerics(options.numerics, device));
   if (device.cuda) return MakeCudaBackends(options, device, numerics);
+  if (options.first_rank != 0 ||
+      (options.all_ranks != 0 && options.all_ranks != options.ranks)) {
+    return InvalidArgument("ranks of several processes need GPUs, device is ",
+                           options.device);
+  }
   SLUICE_ASSIGN_OR_RETURN(const CpuIsa isa, ParseIsa(options.isa));
   const std::vector<int> cpus = AvailableCpus();
   const int32_t threads = options.threads == 0 ? UsableCpus() : options.threads;

@@ -29,6 +29,15 @@ struct BackendOptions {
   // have no meaning there.
   std::string device = "cpu";
   std::string numerics = "auto";  // see ParseNumerics in device_choice.h
+  // Of a stage whose ranks are of several processes: this one has ranks
+  // [first_rank, first_rank + ranks) of all_ranks; 0: it has all. They need
+  // GPUs, one for each rank, and NCCL.
+  int32_t first_rank = 0;
+  int32_t all_ranks = 0;
+  // Returns, on every process, the id by which the ranks' devices connect: the
+  // process of rank 0 passes what NCCL made, others pass nothing and wait for
+  // it.
+  std::function<StatusOr<std::string>(std::string own)> share_id;
 };
 
 // One memory that a stage's ranks compute in.
@@ -71,8 +80,10 @@ using BackendFactory =
 
 // Makes backends of this machine's devices. INVALID_ARGUMENT for an isa that
 // does not exist or that this machine lacks, and for a device or numerics that
-// do not exist, or do not go together; FAILED_PRECONDITION for a GPU that is
-// not there, that is too old, or that this build has no code for.
+// do not exist, or do not go together, and for ranks that a process cannot
+// have; FAILED_PRECONDITION for a GPU that is not there, that is too old, or
+// that this build has no code for; UNAVAILABLE for ranks of several processes
+// that NCCL does not connect.
 StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(
     const BackendOptions& options);
 

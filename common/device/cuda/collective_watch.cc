@@ -15,11 +15,13 @@ constexpr Duration kLateLook = std::chrono::seconds(1);
 
 }  // namespace
 
-CollectiveWatch::CollectiveWatch(int num_ranks, DeviceExchange* exchange,
+CollectiveWatch::CollectiveWatch(const OwnRanks& ranks,
+                                 DeviceExchange* exchange,
                                  const CollectiveLimits& limits)
-    : exchange_(*exchange),
+    : ranks_(ranks),
+      exchange_(*exchange),
       limits_(limits),
-      turns_(static_cast<size_t>(num_ranks)),
+      turns_(static_cast<size_t>(ranks.count)),
       thread_("rank-watch", [this] { Watch(); }) {}
 
 CollectiveWatch::~CollectiveWatch() {
@@ -59,7 +61,7 @@ void CollectiveWatch::Watch() {
       const bool waits_on = turn % 2 == 1 && turn == ranks[r].turn;
       ranks[r] = {turn, waits_on ? ranks[r].time + passed : Duration::zero()};
       if (ranks[r].time < limits_.deadline) continue;
-      end(Cat("rank ", r, " of ", ranks.size(), " has waited ",
+      end(Cat(ranks_.TextOf(static_cast<int>(r)), " has waited ",
               Seconds(ranks[r].time), " s for the others"));
     }
   }

@@ -10,6 +10,7 @@
 #include "common/base/mutex.h"
 #include "common/concurrency/named_thread.h"
 #include "common/device/cuda/device_exchange.h"
+#include "common/device/cuda/own_ranks.h"
 
 namespace sluice {
 
@@ -24,26 +25,27 @@ struct CollectiveLimits {
 // Ends the process (EndToBeReplaced) when ranks that wait for each other will
 // wait for ever: when the exchange has a fault, or a rank has waited beyond the
 // deadline. A rank's device cannot go on alone, and what others have of the
-// step is not known. Begin and End are of the rank's thread.
+// step is not known. Begin and End are of the rank's thread, by its index
+// within the process.
 class CollectiveWatch {
  public:
   // Looks from the thread "rank-watch" until it is destroyed, before
   // `exchange`.
-  CollectiveWatch(int num_ranks, DeviceExchange* exchange,
+  CollectiveWatch(const OwnRanks& ranks, DeviceExchange* exchange,
                   const CollectiveLimits& limits);
   ~CollectiveWatch();
   CollectiveWatch(const CollectiveWatch&) = delete;
   CollectiveWatch& operator=(const CollectiveWatch&) = delete;
 
   // The rank depends on the others from here on, if it did not.
-  void Begin(int rank) {
-    std::atomic<uint64_t>& turn = turns_[static_cast<size_t>(rank)].value;
+  void Begin(int index) {
+    std::atomic<uint64_t>& turn = turns_[static_cast<size_t>(index)].value;
     const uint64_t now = turn.load(std::memory_order_relaxed);
     if (now % 2 == 0) turn.store(now + 1, std::memory_order_relaxed);
   }
   // What it waited for is there.
-  void End(int rank) {
-    std::atomic<uint64_t>& turn = turns_[static_cast<size_t>(rank)].value;
+  void End(int index) {
+    std::atomic<uint64_t>& turn = turns_[static_cast<size_t>(index)].value;
     const uint64_t now = turn.load(std::memory_order_relaxed);
     if (now % 2 == 1) turn.store(now + 1, std::memory_order_relaxed);
   }
@@ -56,6 +58,7 @@ class CollectiveWatch {
   bool WaitToLook() ABSL_LOCKS_EXCLUDED(mutex_);
   void Watch();
 
+  const OwnRanks ranks_;
   DeviceExchange& exchange_;
   const CollectiveLimits limits_;
   std::vector<Turn> turns_;

@@ -14,11 +14,17 @@ class DeviceExchange {
  public:
   virtual ~DeviceExchange() = default;
 
-  // Enqueues on `runtime`, of rank `rank`: every rank's `send` [count] arrives
-  // in `recv` [ranks, count]. By every rank's thread, in the same order, with
-  // the same count; both buffers stay until the stream has passed.
-  virtual void AllGather(int rank, kernels::cuda::Runtime& runtime,
+  // Enqueues on `runtime`, of this process's rank `index`: every rank's `send`
+  // [count] arrives in `recv` [ranks, count]. By every rank's thread, in the
+  // same order, with the same count; both buffers stay until the stream has
+  // passed.
+  virtual void AllGather(int index, kernels::cuda::Runtime& runtime,
                          const float* send, float* recv, int64_t count) = 0;
+  // The same behind what is gathered, and in no list of launches.
+  virtual void AllGatherAtOnce(int index, kernels::cuda::Runtime& runtime,
+                               const float* send, float* recv, int64_t count) {
+    AllGather(index, runtime, send, recv, count);
+  }
 
   // Whether AllGather waits for devices.
   virtual bool waits() const = 0;

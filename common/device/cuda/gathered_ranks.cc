@@ -13,6 +13,20 @@ using kernels::Matrix;
 using kernels::cuda::NodeRows;
 using kernels::cuda::TakeRows;
 
+GatheringCommunicator::GatheringCommunicator(
+    kernels::cuda::Runtime* runtime, std::shared_ptr<GatheredRankTable> ranks,
+    int index)
+    : DeviceCommunicator(runtime, CollectiveClock::kMostSpans),
+      runtime_(*runtime),
+      ranks_(std::move(ranks)),
+      index_(index),
+      rank_(ranks_->of().NumberOf(index)),
+      send_(runtime),
+      receive_(runtime) {
+  if (!ranks_->of().has_others()) return;
+  telling_ = std::make_unique<TellingExchange>(runtime, ranks_->of(), index);
+}
+
 void GatheringCommunicator::Meet() {
   runtime_.StepAside();
   const int64_t start = MonotonicNanos();
@@ -20,30 +34,50 @@ void GatheringCommunicator::Meet() {
   clock_.NoteWait(MonotonicNanos() - start);
 }
 
+std::vector<RankTelling> GatheringCommunicator::Tell(const RankTelling& own) {
+  std::vector<RankTelling> told;
+  if (telling_ != nullptr) {
+    Meet();
+    runtime_.Sync();  // what is before is no wait for others
+    const int64_t start = MonotonicNanos();
+    told = telling_->Tell(own, *ranks_->exchange_);
+    clock_.NoteWait(MonotonicNanos() - start);
+    return told;
+  }
+  ranks_->slots_[static_cast<size_t>(index_)].told = own;
+  Meet();
+  for (const auto& slot : ranks_->slots_) told.push_back(slot.told);
+  return told;
+}
+
 const GatheringCommunicator::Agreement& GatheringCommunicator::Agree(
     const Collective& of, int64_t rows) {
-  ranks_->watch_.Begin(rank_);
+  ranks_->watch_.Begin(index_);
   const size_t turn = turn_++;
   meets_ = learns_ || turn >= agreed_.size() || agreed_[turn].of != of;
   const auto rank = static_cast<size_t>(rank_);
   if (!meets_) {
     if (agreed_[turn].shares[rank] == own_) return agreed_[turn];
-    EndToBeReplaced(Cat("rank ", rank_, " of ", ranks_->num_ranks(),
-                        " brings other parts to collective ", turn,
-                        " of a step than it told"),
-                    [this] { ranks_->exchange_->Abort(); });
+    EndToBeReplaced(
+        Cat(ranks_->of().TextOf(index_), " brings other parts to collective ",
+            turn, " of a step than it told"),
+        [this] { ranks_->exchange_->Abort(); });
   }
   BeginTime();
-  ranks_->slots_[rank] = {of, own_, rows, copied_};
-  Meet();
+  const auto told = Tell({of, own_, rows, copied_});
   if (turn >= agreed_.size()) agreed_.resize(turn + 1);
   Agreement& all = agreed_[turn];
   all = {of, {}, 0};
-  for (const auto& slot : ranks_->slots_) {
-    SLUICE_CHECK(slot.of == of && slot.rows == rows);
-    all.shares.push_back(slot.share);
-    is_cut_ = is_cut_ || slot.copied;
-    const Share& share = slot.share;
+  for (const RankTelling& one : told) {
+    if (one.of != of || one.rows != rows) {
+      EndToBeReplaced(
+          Cat(ranks_->of().TextOf(index_), " has come to another collective ",
+              turn, " of a step than rank ", all.shares.size()),
+          [this] { ranks_->exchange_->Abort(); });
+    }
+    const RankShare& share = one.share;
+    all.shares.push_back(share);
+    is_cut_ = is_cut_ || one.copied;
     all.most = std::max({all.most, share.cols, std::ssize(share.nodes)});
   }
   return all;
@@ -55,14 +89,14 @@ void GatheringCommunicator::Reach(int64_t count) {
   // Every rank comes here, and no device waits for another meanwhile.
   runtime_.Sync();
   send_.AtLeast<float>(count);
-  receive_.AtLeast<float>(count * ranks_->num_ranks());
+  receive_.AtLeast<float>(count * ranks_->of().all);
   count_ = count;
   Meet();
 }
 
 void GatheringCommunicator::Exchange(int64_t count) {
   BeginTime();
-  ranks_->exchange_->AllGather(rank_, runtime_, send_.AtLeast<float>(0),
+  ranks_->exchange_->AllGather(index_, runtime_, send_.AtLeast<float>(0),
                                receive_.AtLeast<float>(0), count);
   if (!meets_) clock_.End();
 }
@@ -101,7 +135,7 @@ void GatheringCommunicator::ReduceTree(int32_t num_leaves,
   Exchange(count);
   parts_.clear();
   const float* from = receive_.AtLeast<float>(0);
-  for (const Share& share : all.shares) {
+  for (const RankShare& share : all.shares) {
     for (size_t i = 0; i < share.nodes.size(); ++i) {
       parts_.push_back({share.nodes[i],
                         {from + each * static_cast<int64_t>(i), out.rows,
@@ -132,7 +166,7 @@ void GatheringCommunicator::GatherColumns(kernels::ConstMatrix part,
   }
   Exchange(count);
   const float* from = receive_.AtLeast<float>(0);
-  for (const Share& share : all.shares) {
+  for (const RankShare& share : all.shares) {
     if (rank_ == 0 && share.cols > 0) {
       SLUICE_CHECK(share.col_begin + share.cols <= out.cols);
       TakeRows(runtime_.stream(), {from, part.rows, share.cols, share.cols},

@@ -13,43 +13,32 @@
 #include "common/device/cuda/cuda_memory.h"
 #include "common/device/cuda/device_communicator.h"
 #include "common/device/cuda/device_exchange.h"
+#include "common/device/cuda/own_ranks.h"
+#include "common/device/cuda/rank_telling.h"
 #include "kernels/cuda/gather.h"
 
 namespace sluice {
 
-// What the ranks of one stage, threads with a device each, tell each other of
-// a collective, and how their devices' values reach each other.
+// What the ranks of one process, threads with a device each, tell each other of
+// a collective, and how the devices' values of all ranks reach each other.
 class GatheredRankTable {
  public:
-  GatheredRankTable(int num_ranks, std::unique_ptr<DeviceExchange> exchange,
+  GatheredRankTable(const OwnRanks& ranks,
+                    std::unique_ptr<DeviceExchange> exchange,
                     const CollectiveLimits& limits = {})
-      : meeting_(num_ranks),
-        slots_(static_cast<size_t>(num_ranks)),
+      : of_(ranks),
+        meeting_(ranks.count),
+        slots_(static_cast<size_t>(ranks.count)),
         exchange_(std::move(exchange)),
-        watch_(num_ranks, exchange_.get(), limits) {}
-  int num_ranks() const { return static_cast<int>(slots_.size()); }
+        watch_(ranks, exchange_.get(), limits) {}
+  const OwnRanks& of() const { return of_; }
 
  private:
   friend class GatheringCommunicator;
-  // What a collective is for every rank alike.
-  struct Collective {
-    int32_t num_leaves = 0;  // of a sum; 0: columns are gathered
-    int64_t cols = 0;        // of a sum
-    bool operator==(const Collective&) const = default;
-  };
-  // What one rank brings to it.
-  struct Share {
-    std::vector<kernels::TreeNode> nodes;  // of a sum
-    int64_t cols = 0;                      // of gathered columns
-    int64_t col_begin = 0;
-    bool operator==(const Share&) const = default;
-  };
   struct alignas(64) Slot {
-    Collective of;
-    Share share;
-    int64_t rows = 0;
-    bool copied = false;  // since its step's first collective
+    RankTelling told;
   };
+  const OwnRanks of_;
   MeetingPoint meeting_;
   std::vector<Slot> slots_;
   const std::unique_ptr<DeviceExchange> exchange_;
@@ -85,19 +74,27 @@ class GatheredRankTable {
 // that waits for its own device alone waits for collectives that it has
 // enqueued; of all ranks that do so, the one that is furthest behind goes on.
 //
+// Threads of several processes meet by their devices (TellingExchange): a rank
+// whose stream has done that exchange knows that all have enqueued it, and what
+// each brings. The threads of one process meet at its MeetingPoint before they
+// enqueue it: an allocation may wait for all devices of the process, so none of
+// them may wait for the telling of a rank that still allocates. An allocation
+// waits for no device of another process. So where a collective ends, or memory
+// has grown, the process's own threads meet alone: what their devices wait for,
+// the other processes enqueue by themselves, since none of them waits for more
+// than the telling that is done. A rank that alone comes to another collective
+// sends its telling where others send values: it ends its process as soon as it
+// reads those, and if it is left waiting, the watch does. What the others read
+// until their watch or NCCL ends them is undefined, as of a device that fails.
+//
 // A collective's time is that of the exchange on the rank's stream: from where
 // what the rank brings is packed until what all bring is there, so the wait for
 // the slowest device is within. Where threads meet, that is within, too.
 class GatheringCommunicator final : public DeviceCommunicator {
  public:
+  // `index`: the rank's within the process.
   GatheringCommunicator(kernels::cuda::Runtime* runtime,
-                        std::shared_ptr<GatheredRankTable> ranks, int rank)
-      : DeviceCommunicator(runtime, CollectiveClock::kMostSpans),
-        runtime_(*runtime),
-        ranks_(std::move(ranks)),
-        rank_(rank),
-        send_(runtime),
-        receive_(runtime) {}
+                        std::shared_ptr<GatheredRankTable> ranks, int index);
 
   void BeginStep(bool is_new) override {
     turn_ = 0;
@@ -112,25 +109,27 @@ class GatheringCommunicator final : public DeviceCommunicator {
   void GatherColumns(kernels::ConstMatrix part, int64_t col_begin,
                      kernels::Matrix out) override;
   void OnSynced(bool goes_on) override {
-    ranks_->watch_.End(rank_);
-    if (goes_on) ranks_->watch_.Begin(rank_);
+    ranks_->watch_.End(index_);
+    if (goes_on) ranks_->watch_.Begin(index_);
   }
   bool overlaps_steps() const override { return !ranks_->exchange_->waits(); }
 
  private:
-  using Collective = GatheredRankTable::Collective;
-  using Share = GatheredRankTable::Share;
   struct Agreement {
     Collective of;
-    std::vector<Share> shares;  // by rank
-    int64_t most = 0;           // nodes or columns that a rank brings
+    std::vector<RankShare> shares;  // by rank
+    int64_t most = 0;               // nodes or columns that a rank brings
   };
 
   // Returns what all ranks bring to the step's next collective, of `rows` rows,
   // to which this one brings own_. Tells the others where it is not agreed.
   const Agreement& Agree(const Collective& of, int64_t rows);
+  // Returns what every rank tells of its next collective, this one `own`, when
+  // all have come to it.
+  std::vector<RankTelling> Tell(const RankTelling& own);
   // The collective is enqueued.
   void Leave();
+  // Waits for the process's other ranks.
   void Meet();
   // Makes place for `count` floats of every rank, the same on each of them.
   void Reach(int64_t count);
@@ -142,7 +141,8 @@ class GatheringCommunicator final : public DeviceCommunicator {
 
   kernels::cuda::Runtime& runtime_;
   const std::shared_ptr<GatheredRankTable> ranks_;
-  const int rank_;
+  const int index_;                             // within the process
+  const int rank_;                              // its number
   GrowingMemory send_;                          // [count]
   GrowingMemory receive_;                       // [ranks, count]
   int64_t count_ = 0;                           // that both have place for
@@ -153,8 +153,9 @@ class GatheringCommunicator final : public DeviceCommunicator {
   CollectiveClock::Kind kind_ = nullptr;        // of the present collective
   bool copied_ = false;                         // as Slot's
   bool is_cut_ = false;                         // the step, as far as was told
-  Share own_;                                   // to the present collective
+  RankShare own_;                               // to the present collective
   std::vector<kernels::cuda::NodeRows> parts_;  // scratch of ReduceTree
+  std::unique_ptr<TellingExchange> telling_;    // to other processes, if any
 };
 
 }  // namespace sluice

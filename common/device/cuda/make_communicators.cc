@@ -1,5 +1,6 @@
 #include "common/device/cuda/make_communicators.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/device/cuda/gathered_ranks.h"
 #include "common/device/cuda/nccl_exchange.h"
+#include "common/device/cuda/own_ranks.h"
 #include "common/device/cuda/staged_exchange.h"
 #include "common/device/cuda/virtual_ranks.h"
 
@@ -69,17 +71,63 @@ Communicators Virtual(Runtimes runtimes) {
   return made;
 }
 
-Communicators Gathering(Runtimes runtimes,
+Communicators Gathering(Runtimes runtimes, const OwnRanks& ranks,
                         std::unique_ptr<DeviceExchange> exchange,
                         const CollectiveLimits& limits) {
-  const auto table = std::make_shared<GatheredRankTable>(
-      static_cast<int>(runtimes.size()), std::move(exchange), limits);
+  const auto table =
+      std::make_shared<GatheredRankTable>(ranks, std::move(exchange), limits);
   Communicators made;
   for (size_t r = 0; r < runtimes.size(); ++r) {
     made.push_back(std::make_unique<GatheringCommunicator>(
         runtimes[r], table, static_cast<int>(r)));
   }
   return made;
+}
+
+// The process of rank 0 makes the id, when it has NCCL.
+StatusOr<std::unique_ptr<DeviceExchange>> JoinByNccl(
+    Runtimes runtimes, const OwnRanks& ranks,
+    const CommunicatorOptions& options) {
+  auto loaded = NcclLibrary::Load(options.nccl);
+  if (!loaded.ok()) {
+    return Unavailable(ranks.Text(), ": ranks of several processes need NCCL: ",
+                       Message(loaded.status()));
+  }
+  const std::string version = loaded->version;
+  std::string id;
+  if (ranks.first == 0) {
+    SLUICE_ASSIGN_OR_RETURN(id, loaded->MakeId());
+  }
+  SLUICE_ASSIGN_OR_RETURN(id, options.share_id(std::move(id)));
+  SLUICE_ASSIGN_OR_RETURN(
+      std::unique_ptr<DeviceExchange> exchange,
+      NcclExchange::Join(*std::move(loaded), runtimes, ranks, id,
+                         options.limits.deadline,
+                         options.nccl_in_graphs || AsksForGraphs()));
+  LogInfo(ranks.Text(), ", of several processes, gather by NCCL ", version);
+  return exchange;
+}
+
+// Of a stage with other processes.
+StatusOr<Communicators> MakeWithOthers(Runtimes runtimes, const OwnRanks& ranks,
+                                       const CommunicatorOptions& options) {
+  if (options.link != "auto" && options.link != "nccl") {
+    return InvalidArgument("ranks of several processes reach each other by ",
+                           "nccl alone, got the link '", options.link, "'");
+  }
+  std::vector<int> devices = DevicesOf(runtimes);
+  std::ranges::sort(devices);
+  const auto twice = std::ranges::adjacent_find(devices);
+  if (twice != devices.end()) {
+    return InvalidArgument("ranks of several processes need a GPU each, but ",
+                           "GPU ", *twice, " has several of ", ranks.Text());
+  }
+  if (!options.share_id) {
+    return InvalidArgument(ranks.Text(), ": ranks of several processes have ",
+                           "no way to share NCCL's id");
+  }
+  SLUICE_ASSIGN_OR_RETURN(auto exchange, JoinByNccl(runtimes, ranks, options));
+  return Gathering(runtimes, ranks, std::move(exchange), options.limits);
 }
 
 bool IsOneDevice(Runtimes runtimes) {
@@ -91,6 +139,15 @@ bool IsOneDevice(Runtimes runtimes) {
 
 }  // namespace
 
+Status CheckOwnRanks(int32_t first, int32_t count, int32_t all) {
+  const int64_t end = int64_t{first} + count;
+  if (first >= 0 && count > 0 && end <= (all == 0 ? count : all)) {
+    return OkStatus();
+  }
+  return InvalidArgument("a process cannot have ", count, " ranks from rank ",
+                         first, " on of ", all == 0 ? count : all, " ranks");
+}
+
 StatusOr<Communicators> MakeCommunicators(Runtimes runtimes,
                                           const CommunicatorOptions& options) {
   const std::string& link = options.link;
@@ -98,11 +155,17 @@ StatusOr<Communicators> MakeCommunicators(Runtimes runtimes,
     return InvalidArgument("the link of ranks must be auto, nccl, peer or ",
                            "staged, got '", link, "'");
   }
+  const int count = static_cast<int>(runtimes.size());
+  SLUICE_RETURN_IF_ERROR(
+      CheckOwnRanks(options.first_rank, count, options.all_ranks));
+  const OwnRanks ranks = {options.first_rank, count,
+                          std::max(options.all_ranks, count)};
+  if (ranks.has_others()) return MakeWithOthers(runtimes, ranks, options);
   if (IsOneDevice(runtimes)) return Virtual(runtimes);
   if (link == "auto" || link == "nccl") {
     auto exchange = ConnectByNccl(runtimes, options);
     if (exchange.ok()) {
-      return Gathering(runtimes, *std::move(exchange), options.limits);
+      return Gathering(runtimes, ranks, *std::move(exchange), options.limits);
     }
     if (link == "nccl") return Unavailable(Message(exchange.status()));
     LogWarning("no NCCL: ", Message(exchange.status()));
@@ -114,8 +177,7 @@ StatusOr<Communicators> MakeCommunicators(Runtimes runtimes,
     LogWarning(Message(reached));
   }
   LogInfo(runtimes.size(), " GPUs: ranks copy through the host's memory");
-  const int count = static_cast<int>(runtimes.size());
-  return Gathering(runtimes, std::make_unique<StagedExchange>(count),
+  return Gathering(runtimes, ranks, std::make_unique<StagedExchange>(count),
                    options.limits);
 }
 

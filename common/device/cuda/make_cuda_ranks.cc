@@ -35,12 +35,13 @@ StatusOr<std::vector<std::unique_ptr<Backend>>> MakeCudaRanks(
         first.architecture, ", ", NameOf(device), " of ", device.architecture);
   }
   SLUICE_ASSIGN_OR_RETURN(auto communicators, MakeCommunicators(all, options));
+  const bool alone = all.size() == 1 && options.all_ranks <= 1;
   std::vector<std::unique_ptr<Backend>> backends;
   for (size_t r = 0; r < runtimes.size(); ++r) {
     const bool shared = all[r]->facts().index == first.index;
     backends.push_back(MakeCudaBackend(
         {std::move(runtimes[r]), kv_type, std::move(communicators[r]),
-         shared ? 0 : static_cast<int>(r), fast, all.size() == 1}));
+         shared ? 0 : static_cast<int>(r), fast, alone}));
   }
   return backends;
 }

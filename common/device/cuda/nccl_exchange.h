@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,15 +13,16 @@
 #include "common/base/status.h"
 #include "common/device/cuda/device_exchange.h"
 #include "common/device/cuda/nccl_library.h"
+#include "common/device/cuda/own_ranks.h"
 
 namespace sluice {
 
-// All-gathers of NCCL: one process, a communicator per device, each used by
-// its rank's thread. With `in_graphs` a gather is part of a gathered list of
-// launches, and of its graph: runtimes drop their graphs before the exchange is
-// destroyed, since NCCL waits for them then, and all ranks capture and replay a
-// gather alike, as NCCL asks. Otherwise a gather ends the list. What NCCL
-// refuses ends the process: other ranks wait.
+// All-gathers of NCCL: a communicator for each of this process's ranks, which
+// has a device, used by the rank's thread. With `in_graphs` a gather is part of
+// a gathered list of launches, and of its graph: runtimes drop their graphs
+// before the exchange is destroyed, since NCCL waits for them then, and all
+// ranks capture and replay a gather alike, as NCCL asks. Otherwise a gather
+// ends the list. What NCCL refuses ends the process: other ranks wait.
 class NcclExchange final : public DeviceExchange {
  public:
   // `devices`: each rank's, none twice. UNAVAILABLE, with NCCL's words, if they
@@ -29,12 +31,22 @@ class NcclExchange final : public DeviceExchange {
                                                       std::vector<int> devices,
                                                       Duration deadline,
                                                       bool in_graphs);
+  // Of ranks of several processes: this one has `ranks`, on a runtime each.
+  // `id`: of NcclLibrary::MakeId, by one of the processes. Returns when all of
+  // them have come; errors as Make's, and INVALID_ARGUMENT for an id of another
+  // size.
+  static StatusOr<std::unique_ptr<NcclExchange>> Join(
+      NcclLibrary nccl, std::span<kernels::cuda::Runtime* const> runtimes,
+      const OwnRanks& ranks, const std::string& id, Duration deadline,
+      bool in_graphs);
   ~NcclExchange() override;
   NcclExchange(const NcclExchange&) = delete;
   NcclExchange& operator=(const NcclExchange&) = delete;
 
-  void AllGather(int rank, kernels::cuda::Runtime& runtime, const float* send,
+  void AllGather(int index, kernels::cuda::Runtime& runtime, const float* send,
                  float* recv, int64_t count) override;
+  void AllGatherAtOnce(int index, kernels::cuda::Runtime& runtime,
+                       const float* send, float* recv, int64_t count) override;
   bool waits() const override { return false; }
   bool joins_lists() const override { return in_graphs_; }
   std::string Fault() override ABSL_LOCKS_EXCLUDED(mutex_);
@@ -45,20 +57,25 @@ class NcclExchange final : public DeviceExchange {
   // A rank's all-gather.
   struct Gather {
     NcclExchange* exchange;
-    size_t rank;
+    size_t index;  // the rank's
     const float* send;
     float* recv;
     size_t count;
   };
 
-  NcclExchange(NcclLibrary nccl, bool in_graphs)
-      : nccl_(std::move(nccl)), in_graphs_(in_graphs) {}
+  NcclExchange(NcclLibrary nccl, const OwnRanks& ranks, bool in_graphs);
+  // Connects by `connect(comms)`, which returns NCCL's result.
+  template <typename Function>
+  Status Connect(Duration deadline, const Function& connect);
+  int JoinOthers(std::span<kernels::cuda::Runtime* const> runtimes,
+                 const NcclLibrary::UniqueId& id, NcclLibrary::Comm* comms);
   // Hands `stream` the Gather `args`: a kernels::cuda::WorkOfOthers.
   static void HandOn(void* stream, const void* args);
 
   const NcclLibrary nccl_;
+  const OwnRanks ranks_;
   const bool in_graphs_;
-  std::vector<NcclLibrary::Comm> comms_;
+  std::vector<NcclLibrary::Comm> comms_;  // by own rank
   // Held while communicators are asked: an abort frees them.
   Mutex mutex_;
   bool aborted_ ABSL_GUARDED_BY(mutex_) = false;

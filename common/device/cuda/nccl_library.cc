@@ -30,6 +30,10 @@ StatusOr<NcclLibrary> NcclLibrary::Load(const std::string& name) {
   };
   find("ncclGetVersion", nccl.get_version);
   find("ncclCommInitAll", nccl.comm_init_all);
+  find("ncclGetUniqueId", nccl.get_unique_id);
+  find("ncclCommInitRank", nccl.comm_init_rank);
+  find("ncclGroupStart", nccl.group_start);
+  find("ncclGroupEnd", nccl.group_end);
   find("ncclAllGather", nccl.all_gather);
   find("ncclCommGetAsyncError", nccl.comm_get_async_error);
   find("ncclCommAbort", nccl.comm_abort);
@@ -45,6 +49,15 @@ StatusOr<NcclLibrary> NcclLibrary::Load(const std::string& name) {
   }
   nccl.version = VersionText(version);
   return nccl;
+}
+
+StatusOr<std::string> NcclLibrary::MakeId() const {
+  UniqueId id = {};
+  if (const int result = get_unique_id(&id); result != kSuccess) {
+    return Unavailable("NCCL ", version, " makes no id for ranks of several ",
+                       "processes: ", ErrorText(result));
+  }
+  return std::string(id.bytes, sizeof(id.bytes));
 }
 
 std::string NcclLibrary::ErrorText(int result) const {

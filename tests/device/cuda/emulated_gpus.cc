@@ -48,6 +48,9 @@ BackendFactory RankedBackends(CommunicatorOptions options,
   if (memory.empty()) memory = {MachineOptions().memory};
   return [=](const BackendOptions& backends) mutable {
     memory.resize(static_cast<size_t>(backends.ranks), memory.back());
+    options.first_rank = backends.first_rank;
+    options.all_ranks = backends.all_ranks;
+    options.share_id = backends.share_id;
     return MakeCudaRanks(EmulatedGpus(memory), backends.kv_type,
                          numerics == Numerics::kFast, options);
   };

@@ -25,6 +25,9 @@ std::vector<std::unique_ptr<kernels::cuda::Runtime>> EmulatedGpus(
 
 // Backends with an emulated GPU for each rank, connected as `options` say. GPUs
 // have `memory` bytes, the last of them for all further ranks; none: enough.
+// Of ranks of several processes (BackendOptions::all_ranks) each call makes one
+// process's, in a process of its own or on a thread of this one, with GPUs that
+// are numbered from 0.
 BackendFactory RankedBackends(CommunicatorOptions options,
                               std::vector<uint64_t> memory = {},
                               Numerics numerics = Numerics::kCanonical);

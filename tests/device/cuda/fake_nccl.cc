@@ -1,16 +1,24 @@
 // A library with the calls of NCCL that NcclLibrary names. Its ranks are
-// threads over emulated devices: see fake_nccl.h.
+// threads over emulated devices, of one process or of several: see fake_nccl.h.
 #include "tests/device/cuda/fake_nccl.h"
 
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
-#include <condition_variable>
+#include <climits>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <memory>
-#include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace sluice::testing {
@@ -26,79 +34,179 @@ void Pass(int milliseconds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
 }
 
-// The ranks of one ncclCommInitAll.
+// Memory that ranks of several processes share, as it is made: full of zeros.
+struct Shared {
+  static constexpr int kMostRanks = 16;
+  static constexpr size_t kMostBytes = size_t{64} << 20;  // that a rank sends
+  struct Send {
+    int call;
+    size_t bytes;
+  };
+  std::atomic<int> ranks;   // of the group; 0: none has come
+  std::atomic<int> joined;  // of those
+  std::atomic<bool> here[kMostRanks];
+  std::atomic<int> arrived;  // at the present meeting
+  std::atomic<int> turn;     // of meetings
+  Send sends[kMostRanks];
+
+  std::byte* DataOf(int rank) {
+    return reinterpret_cast<std::byte*>(this) + kHeaderBytes +
+           static_cast<size_t>(rank) * kMostBytes;
+  }
+  static constexpr size_t kHeaderBytes = 4096;
+  static constexpr size_t kBytes = kHeaderBytes + kMostRanks * kMostBytes;
+};
+static_assert(sizeof(Shared) <= Shared::kHeaderBytes);
+static_assert(std::atomic<int>::is_always_lock_free);
+
+// An id: a file without a name, which lasts while a process has it.
+struct Id {
+  pid_t process;
+  int file;
+};
+
+Id MakeId() {
+  const int file = ::memfd_create("fake-nccl", 0);
+  if (file < 0 || ::ftruncate(file, Shared::kBytes) != 0) {
+    std::perror("fake-nccl");
+    std::abort();
+  }
+  return {::getpid(), file};
+}
+
+// One rank's end of the ranks of an id, threads of this process or of others.
 class Group {
  public:
-  explicit Group(int ranks) : sends_(static_cast<size_t>(ranks)) {}
+  explicit Group(const Id& id) {
+    char path[64];
+    std::snprintf(path, sizeof(path), "/proc/%d/fd/%d",
+                  static_cast<int>(id.process), id.file);
+    const int file = ::open(path, O_RDWR | O_CLOEXEC);
+    if (file < 0) return;
+    void* const data = ::mmap(nullptr, Shared::kBytes, PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_NORESERVE, file, 0);
+    ::close(file);
+    if (data != MAP_FAILED) shared_ = static_cast<Shared*>(data);
+  }
+  ~Group() {
+    if (shared_ != nullptr) ::munmap(shared_, Shared::kBytes);
+  }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  // Takes a place among `ranks`. False if there is no such place, or no id.
+  bool Join(int ranks, int rank) {
+    if (shared_ == nullptr || ranks > Shared::kMostRanks) return false;
+    int told = 0;
+    shared_->ranks.compare_exchange_strong(told, ranks);
+    if (shared_->ranks != ranks || rank < 0 || rank >= ranks) return false;
+    if (shared_->here[rank].exchange(true)) return false;
+    rank_ = rank;
+    ++shared_->joined;
+    Wake(shared_->joined);
+    return true;
+  }
+  void WaitForAll() {
+    for (int joined = 0; (joined = shared_->joined) != shared_->ranks;) {
+      SleepWhile(shared_->joined, joined);
+    }
+  }
 
   // Returns when all ranks have brought as many bytes and taken all. What a
   // graph has of ranks' call n of NCCL meets call n alone: all ranks capture
-  // and replay alike, as NCCL asks.
-  void Gather(int rank, int call, const void* send, void* receive,
-              size_t bytes) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (rank == plan->late_rank) {
-      met_.wait(lock, [this] { return aborted_; });
-      return;
-    }
-    sends_[static_cast<size_t>(rank)] = {call, send, bytes};
-    if (!Meet(lock)) return;
+  // and replay alike, as NCCL asks. Ranks that bring other numbers of bytes
+  // wait for ever, which NCCL leaves undefined.
+  void Gather(int call, const void* send, void* receive, size_t bytes) {
+    if (rank_ == plan->late_rank) return WaitForAbort();
+    if (bytes > Shared::kMostBytes) std::abort();
+    shared_->sends[rank_] = {call, bytes};
+    if (bytes > 0) std::memcpy(shared_->DataOf(rank_), send, bytes);
+    if (!Meet()) return;
     auto* to = static_cast<std::byte*>(receive);
-    for (const Send& from : sends_) {
-      if (from.bytes != bytes) std::fprintf(stderr, "ranks differ in bytes\n");
+    for (int r = 0; r < shared_->ranks; ++r) {
+      const Shared::Send& from = shared_->sends[r];
+      if (from.bytes != bytes) {
+        std::fprintf(stderr, "ranks differ in bytes\n");
+        return WaitForAbort();
+      }
       if (from.call != call) {
         std::fprintf(stderr, "call %d meets call %d of NCCL\n", call,
                      from.call);
         std::abort();
       }
-      if (bytes > 0) std::memcpy(to, from.data, bytes);
+      if (bytes > 0) std::memcpy(to, shared_->DataOf(r), bytes);
       to += bytes;
     }
-    Meet(lock);
-    lock.unlock();
+    Meet();
     Pass(plan->link_ms);
   }
   void Abort() {
-    const std::lock_guard<std::mutex> lock(mutex_);
     aborted_ = true;
-    met_.notify_all();
+    Wake(shared_->turn);
   }
+  int rank() const { return rank_; }
 
  private:
-  struct Send {
-    int call = 0;
-    const void* data = nullptr;
-    size_t bytes = 0;
-  };
+  // Of several processes: no private futex.
+  static void Wake(std::atomic<int>& word) {
+    ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  }
+  static void SleepWhile(std::atomic<int>& word, int value) {
+    constexpr timespec kLook = {0, 10'000'000};
+    ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &kLook, nullptr, 0);
+  }
+  void WaitForAbort() {
+    while (!aborted_) Pass(5);
+  }
   // False: aborted.
-  bool Meet(std::unique_lock<std::mutex>& lock) {
-    const int turn = turn_;
-    if (++arrived_ == sends_.size()) {
-      arrived_ = 0;
-      ++turn_;
-      met_.notify_all();
+  bool Meet() {
+    const int turn = shared_->turn;
+    if (++shared_->arrived == shared_->ranks) {
+      shared_->arrived = 0;
+      ++shared_->turn;
+      Wake(shared_->turn);
     }
     ++plan->waiting;
-    met_.wait(lock, [&] { return turn_ != turn || aborted_; });
+    while (shared_->turn == turn && !aborted_) SleepWhile(shared_->turn, turn);
     --plan->waiting;
     return !aborted_;
   }
 
-  std::mutex mutex_;
-  std::condition_variable met_;
-  std::vector<Send> sends_;
-  size_t arrived_ = 0;
-  int turn_ = 0;
-  bool aborted_ = false;
+  Shared* shared_ = nullptr;
+  int rank_ = 0;
+  std::atomic<bool> aborted_{false};
 };
 
 struct Comm {
   std::shared_ptr<Group> group;
-  int rank = 0;
   int calls = 0;  // of ncclAllGather
   // Shared with the gathers that streams and graphs have of it.
   std::shared_ptr<int> uses = std::make_shared<int>(0);
 };
+
+// Null: an argument is wrong.
+Comm* NewComm(const Id& id, int ranks, int rank) {
+  auto group = std::make_shared<Group>(id);
+  if (!group->Join(ranks, rank)) return nullptr;
+  ++plan->alive;
+  return new Comm{.group = std::move(group)};
+}
+
+// What the thread has begun between ncclGroupStart and ncclGroupEnd.
+struct Begun {
+  int depth = 0;
+  std::vector<std::shared_ptr<Group>> groups;
+};
+thread_local Begun begun;
+
+void WaitForBegun() {
+  for (const auto& group : begun.groups) group->WaitForAll();
+  begun.groups.clear();
+}
+
+void HangIfTold() {
+  while (plan->init_hangs) Pass(5);
+}
 
 bool IsFaulty() { return plan->gathers >= kFaultyGather; }
 
@@ -118,20 +226,54 @@ int ncclGetVersion(int* version) {
 }
 
 int ncclCommInitAll(void** comms, int count, const int* devices) {
-  while (plan->init_hangs) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  sluice::testing::HangIfTold();
   if (plan->init_result != 0) return plan->init_result;
-  const auto group = std::make_shared<sluice::testing::Group>(count);
+  const sluice::testing::Id id = sluice::testing::MakeId();
   for (int r = 0; r < count; ++r) {
     for (int other = 0; other < r; ++other) {
       if (devices[other] == devices[r]) {
         return sluice::testing::kInvalidArgument;
       }
     }
-    comms[r] = new Comm{.group = group, .rank = r};
-    ++plan->alive;
+    comms[r] = sluice::testing::NewComm(id, count, r);
   }
+  ::close(id.file);
+  return 0;
+}
+
+struct ncclUniqueId {
+  char bytes[128];
+};
+
+int ncclGetUniqueId(ncclUniqueId* made) {
+  if (plan->id_result != 0) return plan->id_result;
+  const sluice::testing::Id id = sluice::testing::MakeId();
+  *made = {};
+  std::memcpy(made->bytes, &id, sizeof(id));
+  return 0;
+}
+
+int ncclGroupStart() {
+  ++sluice::testing::begun.depth;
+  return 0;
+}
+
+int ncclGroupEnd() {
+  if (--sluice::testing::begun.depth > 0) return 0;
+  sluice::testing::HangIfTold();
+  if (plan->init_result != 0) return plan->init_result;
+  sluice::testing::WaitForBegun();
+  return 0;
+}
+
+int ncclCommInitRank(void** comm, int ranks, ncclUniqueId made, int rank) {
+  sluice::testing::Id id = {};
+  std::memcpy(&id, made.bytes, sizeof(id));
+  Comm* const own = sluice::testing::NewComm(id, ranks, rank);
+  if (own == nullptr) return sluice::testing::kInvalidArgument;
+  *comm = own;
+  sluice::testing::begun.groups.push_back(own->group);
+  if (sluice::testing::begun.depth == 0) sluice::testing::WaitForBegun();
   return 0;
 }
 
@@ -147,8 +289,7 @@ int ncclAllGather(const void* send, void* receive, size_t count, int type,
   const Comm own = *static_cast<Comm*>(comm);
   ++static_cast<Comm*>(comm)->calls;
   plan->enqueue(stream, [own, send, receive, count] {
-    own.group->Gather(own.rank, own.calls, send, receive,
-                      count * sizeof(float));
+    own.group->Gather(own.calls, send, receive, count * sizeof(float));
   });
   return 0;
 }
@@ -160,7 +301,7 @@ int ncclCommGetAsyncError(void*, int* result) {
 
 int ncclCommAbort(void* comm) {
   const Comm& own = *static_cast<Comm*>(comm);
-  std::fprintf(stderr, "rank %d is aborted\n", own.rank);
+  std::fprintf(stderr, "rank %d is aborted\n", own.group->rank());
   own.group->Abort();
   return 0;
 }

@@ -8,7 +8,9 @@ namespace sluice::testing {
 
 // What a test tells fake_nccl.cc, a library with NCCL's calls over threads:
 // ranks meet when their streams come to a gather, and copy. It is told by its
-// function SluiceFakeNccl, once it is loaded and before communicators are made.
+// function SluiceFakeNccl, once it is loaded and before communicators are made;
+// each process of ranks by itself. A process that ends leaves the others' ranks
+// in their gathers until they are aborted.
 struct FakeNccl {
   // Hands work to a stream of NCCL's caller.
   std::function<void(void* stream, std::function<void()> work)> enqueue;
@@ -18,7 +20,8 @@ struct FakeNccl {
   // handed to has no such time.
   std::atomic<int> link_ms{0};
   bool init_hangs = false;  // for ever
-  int init_result = 0;      // of ncclCommInitAll
+  int init_result = 0;      // of ncclCommInitAll and ncclGroupEnd
+  int id_result = 0;        // of ncclGetUniqueId
   int gather_result = 0;    // of ncclAllGather, from the third on
   int async_error = 0;      // of every communicator, from the third gather on
   // Calls of ncclAllGather: a graph's replays are none.

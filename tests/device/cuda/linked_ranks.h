@@ -3,17 +3,21 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <random>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "common/device/cuda/cuda_memory.h"
 #include "common/device/cuda/make_communicators.h"
 #include "kernels/reduction_tree.h"
@@ -55,17 +59,55 @@ inline bool SameBits(const Values& a, const Values& b) {
          std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+// Processes that are threads of this one: the id of their ranks' devices.
+class SharedId {
+ public:
+  // BackendOptions::share_id of any of them.
+  std::string Share(const std::string& own) {
+    MutexLock lock(mutex_);
+    if (!own.empty()) id_ = own;
+    told_.NotifyAll();
+    while (id_.empty()) told_.Wait(mutex_);
+    return id_;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar told_;
+  std::string id_ ABSL_GUARDED_BY(mutex_);
+};
+
 // Ranks over emulated GPUs, connected by a link.
 class Ranks {
  public:
-  Ranks(int count, CommunicatorOptions options) : gpus_(EmulatedGpus(count)) {
+  // All of a stage, or those that the options say.
+  Ranks(int count, CommunicatorOptions options) : first_(options.first_rank) {
     if (options.link == "nccl") options.nccl = UseFakeNccl(&plan_);
-    std::vector<kernels::cuda::Runtime*> runtimes;
-    for (const auto& gpu : gpus_) runtimes.push_back(gpu.get());
-    auto made = MakeCommunicators(runtimes, options);
-    EXPECT_TRUE(made.ok()) << made.status();
-    communicators_ = *std::move(made);
+    Add(count, options);
   }
+  // So many processes, which are threads of this one, with `each` ranks.
+  Ranks(int processes, int each, CommunicatorOptions options) {
+    options.nccl = UseFakeNccl(&plan_);
+    options.all_ranks = processes * each;
+    SharedId id;
+    options.share_id = [&id](const std::string& own) { return id.Share(own); };
+    std::vector<std::unique_ptr<Ranks>> made(static_cast<size_t>(processes));
+    std::vector<std::thread> threads;
+    for (int p = 0; p < processes; ++p) {
+      options.first_rank = p * each;
+      threads.emplace_back([&made, p, each, options] {
+        made[static_cast<size_t>(p)] = std::make_unique<Ranks>();
+        made[static_cast<size_t>(p)]->Add(each, options);
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    for (auto& process : made) {
+      std::ranges::move(process->gpus_, std::back_inserter(gpus_));
+      std::ranges::move(process->communicators_,
+                        std::back_inserter(communicators_));
+    }
+  }
+  Ranks() = default;
 
   FakeNccl& plan() { return plan_; }
 
@@ -113,10 +155,11 @@ class Ranks {
     gpu.CopyIn(part.data(), from.AtLeast<float>(2 * n),
                {part.size() * sizeof(float)});
     kernels::Matrix out;
-    if (r == 0) out = {to.AtLeast<float>(2 * all), 2, all, all};
+    const bool takes = first_ + static_cast<int>(r) == 0;
+    if (takes) out = {to.AtLeast<float>(2 * all), 2, all, all};
     communicators_[r]->GatherColumns({from.AtLeast<float>(0), 2, n, n}, begin,
                                      out);
-    Values result(static_cast<size_t>(r == 0 ? 2 * all : 0));
+    Values result(static_cast<size_t>(takes ? 2 * all : 0));
     gpu.CopyOut(out.data, result.data(), {result.size() * sizeof(float)});
     Sync(r, goes_on);
     return result;
@@ -141,12 +184,21 @@ class Ranks {
   }
 
  private:
+  void Add(int count, const CommunicatorOptions& options) {
+    gpus_ = EmulatedGpus(count);
+    std::vector<kernels::cuda::Runtime*> runtimes;
+    for (const auto& gpu : gpus_) runtimes.push_back(gpu.get());
+    auto made = MakeCommunicators(runtimes, options);
+    EXPECT_TRUE(made.ok()) << made.status();
+    communicators_ = *std::move(made);
+  }
   void Sync(size_t r, bool goes_on = false) {
     gpus_[r]->Sync();
     communicators_[r]->OnSynced(goes_on);
   }
 
   FakeNccl plan_;
+  int first_ = 0;
   std::vector<std::unique_ptr<kernels::cuda::Runtime>> gpus_;
   std::vector<std::unique_ptr<DeviceCommunicator>> communicators_;
 };

@@ -53,7 +53,9 @@ TEST(NcclGraphTest, ListsWithGathersAreCapturedAndReplayed) {
   ASSERT_TRUE(exchange.ok()) << exchange.status();
   auto ranks = std::make_unique<GatheringCommunicator>(
       device.get(),
-      std::make_shared<GatheredRankTable>(1, *std::move(exchange)), 0);
+      std::make_shared<GatheredRankTable>(OwnRanks::All(1),
+                                          *std::move(exchange)),
+      0);
   GrowingMemory parts(device.get());
   GrowingMemory sum(device.get());
   const Matrix out = {sum.AtLeast<float>(kCols), 1, kCols, kCols};

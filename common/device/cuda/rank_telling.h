@@ -1,0 +1,67 @@
+#ifndef SLUICE_COMMON_DEVICE_CUDA_RANK_TELLING_H_
+#define SLUICE_COMMON_DEVICE_CUDA_RANK_TELLING_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "common/device/cuda/cuda_memory.h"
+#include "common/device/cuda/device_exchange.h"
+#include "common/device/cuda/own_ranks.h"
+#include "kernels/cuda/runtime.h"
+#include "kernels/reduction_tree.h"
+
+namespace sluice {
+
+// What a collective is for every rank alike.
+struct Collective {
+  int32_t num_leaves = 0;  // of a sum; 0: columns are gathered
+  int64_t cols = 0;        // of a sum
+  bool operator==(const Collective&) const = default;
+};
+
+// What one rank brings to it.
+struct RankShare {
+  std::vector<kernels::TreeNode> nodes;  // of a sum
+  int64_t cols = 0;                      // of gathered columns
+  int64_t col_begin = 0;
+  bool operator==(const RankShare&) const = default;
+};
+
+// What a rank tells the others of its next collective.
+struct RankTelling {
+  Collective of;
+  RankShare share;
+  int64_t rows = 0;
+  bool copied = false;  // since its step's first collective
+};
+
+// Tells ranks of several processes what each brings: an exchange of a fixed
+// size, through their devices. One rank's; used by that rank's thread. The
+// runtime must outlive it.
+class TellingExchange {
+ public:
+  // Nodes that a rank may bring: JoinNodes takes no more of all ranks together.
+  static constexpr int kMostNodes = 1024;
+
+  // Allocates memory of the device, so that Tell need not.
+  TellingExchange(kernels::cuda::Runtime* runtime, const OwnRanks& ranks,
+                  int index);
+
+  // Returns what every rank tells, by number, this one `own`, when all of them
+  // have come and the stream is done. By every rank at the same collective: one
+  // that takes other values for tellings, or has more nodes than kMostNodes,
+  // ends the process.
+  std::vector<RankTelling> Tell(const RankTelling& own,
+                                DeviceExchange& exchange);
+
+ private:
+  kernels::cuda::Runtime& runtime_;
+  const OwnRanks ranks_;
+  const int index_;
+  GrowingMemory send_;     // one rank's words
+  GrowingMemory receive_;  // every rank's
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_DEVICE_CUDA_RANK_TELLING_H_
