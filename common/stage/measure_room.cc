@@ -38,7 +38,7 @@ StageRoom MeasureRoom(const StageOptions& options,
           : std::clamp(config.max_position_embeddings / kLeastContextPart, 1,
                        kLeastContext);
   least.max_step_tokens = options.max_step_tokens;
-  least.ranks = options.ranks;
+  least.ranks = options.total_ranks();
   least.kv_type = options.kv_type;
   LayerLoads loads = LoadsOf(config, file, least);
   StageRoom room;

@@ -19,7 +19,7 @@ bool Overlap(const std::vector<RankGroup::Rank>& ranks) {
 
 }  // namespace
 
-RankGroup::RankGroup(std::vector<Rank> ranks, Duration spin)
+RankGroup::RankGroup(std::vector<Rank> ranks, int32_t all_ranks, Duration spin)
     : ranks_(std::move(ranks)),
       overlaps_steps_(Overlap(ranks_)),
       spin_(std::max(
@@ -28,7 +28,7 @@ RankGroup::RankGroup(std::vector<Rank> ranks, Duration spin)
       meeting_(static_cast<int>(ranks_.size())),
       ended_(std::make_unique<Ended[]>(ranks_.size())) {
   SLUICE_CHECK(!ranks_.empty());
-  if (ranks_.size() > 1) times_.resize(ranks_.size());
+  if (all_ranks > 1) times_.resize(ranks_.size());
   for (size_t rank = 1; rank < ranks_.size(); ++rank) {
     threads_.emplace_back(Cat("rank-", rank), [this, rank] {
       overlaps_steps_ ? RunAhead(rank) : RunSteps(rank);

@@ -16,9 +16,10 @@
 
 namespace sluice {
 
-// The tensor-parallel ranks of one stage: threads of this process, each with
-// its own backend and slice of the model. The thread that calls Begin is rank
-// 0; the others sleep while no step is begun.
+// The tensor-parallel ranks of one stage that this process has: threads, each
+// with its own backend and slice of the model. The thread that calls Begin is
+// the first of them, called rank 0 here; the others sleep while no step is
+// begun.
 class RankGroup {
  public:
   struct Rank {
@@ -26,10 +27,10 @@ class RankGroup {
     std::unique_ptr<StageModel> model;
   };
 
-  // Takes the ranks, in order, and starts their threads. Threads of ranks that
-  // overlap steps look for the next one for `spin`, at least kShortSpin, before
-  // they sleep.
-  explicit RankGroup(std::vector<Rank> ranks, Duration spin = {});
+  // Takes the ranks, in order, and starts their threads. `all_ranks`: of the
+  // stage, other processes' included. Threads of ranks that overlap steps look
+  // for the next one for `spin`, at least kShortSpin, before they sleep.
+  RankGroup(std::vector<Rank> ranks, int32_t all_ranks, Duration spin = {});
   ~RankGroup();  // ends what is begun, and joins the ranks' threads
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
@@ -50,8 +51,8 @@ class RankGroup {
     return ranks_[0].model->failed_rows();
   }
 
-  // The ranks' times in collectives in the last step that ended; empty with one
-  // rank.
+  // The ranks' times in collectives in the last step that ended; empty if the
+  // stage has one rank.
   const std::vector<CollectiveTimes>& collective_times() const {
     return times_;
   }

@@ -72,8 +72,8 @@ class RankLink {
   // The lead: hands a step to all followers, in order; does not wait for them.
   // `hidden`: as RankStep's, empty on a first stage.
   virtual void Begin(const StepInputs& step, const HiddenStates& hidden) = 0;
-  // The lead: followers drop their ranks when they have run all steps. Another
-  // Connect may follow.
+  // The lead: followers drop their ranks when they have run all steps, or end
+  // to load them. Another Connect may follow. Idempotent.
   virtual void Drop() = 0;
 };
 

@@ -10,6 +10,7 @@
 #include "common/base/check.h"
 #include "common/device/step_inputs.h"
 #include "common/stage/rank_group.h"
+#include "common/stage/rank_link.h"
 #include "common/stage/step_sampler.h"
 
 namespace sluice {
@@ -29,7 +30,10 @@ Duration UsualSpin(bool on_gpus, int32_t ranks, int cpus) {
 }
 
 Stage::Stage() = default;
-Stage::~Stage() = default;
+Stage::~Stage() {
+  // Before this process's ranks go: they may wait for the others' end.
+  if (link_ != nullptr) link_->Drop();
+}
 
 const std::vector<CollectiveTimes>& Stage::collective_times() const {
   return ranks_->collective_times();
@@ -135,7 +139,9 @@ void Stage::Begin(const std::vector<ChunkInput>& chunks, HiddenStates in,
     std::copy(rows.begin(), rows.end(), step.logits_rows.begin());
     flight.sampler->Request(io);
   }
-  if (flight.ran) ranks_->Begin(step, io);
+  if (!flight.ran) return;
+  if (link_ != nullptr) link_->Begin(step, flight.hidden);
+  ranks_->Begin(step, io);
 }
 
 void Stage::Finish(HiddenStates& out, std::vector<SequenceResult>& results) {

@@ -27,6 +27,7 @@ namespace sluice {
 
 class ExpertTransport;
 class RankGroup;
+class RankLink;
 struct StepInputs;
 struct StepLimits;
 
@@ -36,6 +37,13 @@ struct StageOptions {
   int32_t first_layer = 0;
   int32_t last_layer = -1;
   int32_t ranks = 1;  // tensor-parallel ranks, each a team of threads
+  // Of a stage whose ranks are of several processes: this one has ranks
+  // [first_rank, first_rank + ranks) of all_ranks, and `rank_link`, which must
+  // outlive the stage, reaches the others. 0, null: it has all of them.
+  int32_t first_rank = 0;
+  int32_t all_ranks = 0;
+  RankLink* rank_link = nullptr;
+  int32_t total_ranks() const { return all_ranks == 0 ? ranks : all_ranks; }
   // Compute threads of the whole stage, shared evenly, at least one per rank;
   // 0: as many as this process has cores.
   int32_t threads = 0;
@@ -195,6 +203,7 @@ class Stage {
   std::vector<std::unique_ptr<Flight>> flights_;
   uint64_t begun_ = 0;
   uint64_t finished_ = 0;
+  RankLink* link_ = nullptr;  // to ranks of other processes; null: none
   std::unique_ptr<RankGroup> ranks_;
 };
 

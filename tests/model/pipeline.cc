@@ -89,6 +89,10 @@ StatusOr<std::unique_ptr<Pipeline>> Pipeline::Load(
     if (i < static_cast<int32_t>(options.make_backends.size())) {
       stage.make_backends = options.make_backends[static_cast<size_t>(i)];
     }
+    if (i < static_cast<int32_t>(options.rank_links.size())) {
+      stage.rank_link = options.rank_links[static_cast<size_t>(i)];
+      stage.all_ranks = options.all_ranks;
+    }
     Link* following =
         i + 1 < options.stages ? pipeline->links_[i + 1].get() : nullptr;
     auto& link = pipeline->links_[i] =

@@ -21,6 +21,9 @@ struct PipelineOptions {
   int32_t stages = 1;
   // Of stage i; where there is none, the stage's own.
   std::vector<BackendFactory> make_backends = {};
+  // Of stage i, whose further ranks are of other processes: StageOptions'.
+  std::vector<RankLink*> rank_links = {};
+  int32_t all_ranks = 0;
 };
 
 // What is asked of one sequence, and how it is to be cut into steps.

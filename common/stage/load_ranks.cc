@@ -1,0 +1,500 @@
+// Size: from options to ranks that can run steps, one part after another.
+#include "common/stage/load_ranks.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "common/base/cat.h"
+#include "common/base/control_group.h"
+#include "common/base/json.h"
+#include "common/base/log.h"
+#include "common/device/cpu/available_memory.h"
+#include "common/device/device_choice.h"
+#include "common/device/kv_cache.h"
+#include "common/model/local_experts.h"
+#include "common/model/packed_weights.h"
+#include "common/model/stage_weights.h"
+#include "common/model_config/kv_layout.h"
+#include "common/model_config/layer_loads.h"
+#include "common/model_config/open_model.h"
+#include "common/model_config/rank_plan.h"
+#include "common/stage/boundary_log.h"
+#include "common/stage/kv_room.h"
+#include "common/stage/measure_room.h"
+#include "common/stage/rank_link.h"
+#include "common/tensor/weight_format.h"
+#include "common/weights/model_name.h"
+#include "common/weights/weight_sums.h"
+
+namespace sluice {
+namespace {
+
+StatusOr<StageRange> ParseRange(const StageOptions& options,
+                                int32_t num_layers) {
+  const int32_t first = options.first_layer;
+  const int32_t last =
+      options.last_layer == -1 ? num_layers : options.last_layer;
+  if (first < 0 || last > num_layers || first >= last) {
+    return InvalidArgument("layers [", first, ", ", last,
+                           ") are not a range of the model's ", num_layers,
+                           " layers");
+  }
+  return StageRange{first, last, first == 0, last == num_layers};
+}
+
+Status CheckCount(const char* name, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return OkStatus();
+  return InvalidArgument(name, " must be between ", low, " and ", high,
+                         ", got ", value);
+}
+
+Status CheckOptions(const StageOptions& options) {
+  SLUICE_RETURN_IF_ERROR(CheckCount("threads", options.threads, 0, 1024));
+  SLUICE_RETURN_IF_ERROR(
+      CheckCount("kv_blocks", options.kv_blocks, 0, kMaxKvBlocks));
+  SLUICE_RETURN_IF_ERROR(CheckCount("max_step_tokens", options.max_step_tokens,
+                                    1, kMaxStepTokens));
+  SLUICE_RETURN_IF_ERROR(
+      CheckCount("max_sequences", options.max_sequences, 1, 1 << 14));
+  if (options.rank_link == nullptr) return OkStatus();
+  if (!options.placement.hosts.empty()) {
+    return InvalidArgument(
+        "a placement of experts goes with ranks of one process, not of "
+        "several");
+  }
+  SLUICE_RETURN_IF_ERROR(
+      CheckCount("all_ranks", options.all_ranks, 2, kMaxShards));
+  return CheckCount("first_rank", options.first_rank, 0,
+                    options.all_ranks - options.ranks);
+}
+
+// Returns the bytes of one block in all layers of a KV group and all ranks.
+uint64_t BytesPerBlock(const StageRange& range, const ModelConfig& config,
+                       const std::vector<RankPlan>& plans, ElementType type) {
+  const std::vector<int32_t> groups =
+      KvGroups(config, range.first_layer, range.last_layer);
+  uint64_t bytes = 0;
+  for (const RankPlan& plan : plans) {
+    std::vector<KvLayer> layers;
+    for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
+      const int32_t group = groups[i - range.first_layer];
+      const KvCache::Layer layer = {group, plan.layers[i].num_kv_heads(),
+                                    config.layers[i].attention.head_dim};
+      layers.push_back({group, layer.block_bytes(type)});
+    }
+    bytes += KvBytes(layers);
+  }
+  return bytes;
+}
+
+// Returns a layer's spec on the rank with `share` of it.
+LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
+                 RopeHandle rope) {
+  const AttentionConfig& attention = layer.attention;
+  const MoeConfig& moe = layer.moe;
+  LayerSpec spec;
+  spec.norm_eps = static_cast<float>(layer.norm.eps);
+  spec.attention = {share.num_heads(),
+                    share.num_kv_heads(),
+                    attention.head_dim,
+                    share.kv_heads,
+                    static_cast<float>(attention.scale),
+                    attention.window,
+                    rope};
+  spec.activation = layer.is_sparse() ? moe.activation : layer.mlp.activation;
+  spec.router = {moe.score,
+                 moe.num_experts,
+                 moe.experts_per_token,
+                 moe.num_groups,
+                 moe.groups_per_token,
+                 moe.normalise,
+                 static_cast<float>(moe.scale)};
+  return spec;
+}
+
+RopeSpec RopeOf(const RopeConfig& rope, int64_t positions) {
+  return {rope.inv_freq, rope.scaling.attention_factor,
+          rope.interleaved ? kernels::RopeStyle::kInterleaved
+                           : kernels::RopeStyle::kHalfSplit,
+          positions};
+}
+
+// A model of outlines has the identity of the true one.
+PackedOptions PackedFor(const StageOptions& options) {
+  if (options.outlines == weights::OutlineReads::kRepeat) return {};
+  return options.packed;
+}
+
+Duration SpinOf(const StageOptions& options, const StageInfo& info) {
+  return options.spin.value_or(
+      UsualSpin(!info.gpus.empty(), options.ranks, UsableCpus()));
+}
+
+// Loads a stage from checked options, one step after another.
+class StageLoader {
+ public:
+  // `digest`: the model's.
+  StageLoader(const StageOptions& options, const weights::ModelFile& file,
+              const ModelConfig& config, const std::string& digest)
+      : options_(options),
+        file_(file),
+        config_(config),
+        packed_(PackedFor(options), options.threads, file, digest),
+        loader_(file, config, options.weights, &packed_) {}
+
+  // Fills `info` and starts the ranks.
+  StatusOr<std::unique_ptr<RankGroup>> Load(StageInfo& info) {
+    SLUICE_RETURN_IF_ERROR(Prepare(info));
+    for (const RankPlan& plan : plans_) loader_.Announce(range_, plan);
+    std::vector<RankWeights> weights;
+    for (const RankPlan& plan : plans_) {
+      SLUICE_ASSIGN_OR_RETURN(
+          auto of_rank,
+          loader_.Load(range_, plan, BackendOf(plan), options_.progress));
+      info.weights_bytes += of_rank.bytes;
+      weights.push_back(std::move(of_rank));
+    }
+    packed_.LogUse();
+    SLUICE_RETURN_IF_ERROR(MeasureAgain(info));
+    SLUICE_RETURN_IF_ERROR(AgreeOnCache(info));
+    std::vector<RankGroup::Rank> ranks;
+    for (size_t r = 0; r < plans_.size(); ++r) {
+      ranks.push_back(MakeRank(plans_[r], std::move(weights[r])));
+    }
+    SLUICE_RETURN_IF_ERROR(AgreeOnBytes(info));
+    // Of the whole model: every stage says the same.
+    const WeightFormatSet formats = FormatsOf(config_, file_, options_.weights);
+    info.weights_dtype = formats.names();
+    info.product_numerics = formats.numerics(info.numerics);
+    info.numerics = info.product_numerics;
+    if (kv_type_ == ElementType::kBf16) info.numerics += Cat("+", kKvBf16);
+    if (kv_type_ == ElementType::kQ8_0) info.numerics += Cat("+", kKvQ8);
+    return std::make_unique<RankGroup>(std::move(ranks), options_.total_ranks(),
+                                       SpinOf(options_, info));
+  }
+
+  const StepLimits& limits() const { return limits_; }
+
+ private:
+  Status Prepare(StageInfo& info) {
+    SLUICE_ASSIGN_OR_RETURN(range_, ParseRange(options_, config_.num_layers()));
+    SLUICE_RETURN_IF_ERROR(CheckKvType(config_, options_.kv_type));
+    const auto formats = ColumnFormatsOf(config_, file_, options_.weights);
+    for (int32_t r = 0; r < options_.ranks || r == 0; ++r) {
+      SLUICE_ASSIGN_OR_RETURN(
+          auto plan,
+          PlanRank(config_, options_.total_ranks(), options_.first_rank + r,
+                   options_.placement, formats));
+      plans_.push_back(std::move(plan));
+    }
+    SLUICE_ASSIGN_OR_RETURN(backends_,
+                            options_.make_backends(DevicesOfRanks(info)));
+    const BackendInfo& device = backends_[0]->info();
+    kv_type_ = device.kv_type;
+    limits_.max_step_tokens = options_.max_step_tokens;
+    limits_.max_sequences = options_.max_sequences;
+    const std::vector<int32_t> windows = KvWindows(config_);
+    limits_.num_kv_groups = static_cast<int32_t>(windows.size());
+    info.first_layer = range_.first_layer;
+    info.last_layer = range_.last_layer;
+    info.numerics = device.numerics;
+    info.threads = device.threads * options_.ranks;
+    info.isa = device.isa;
+    loads_ = LoadMemories();
+    info.room = MeasureRoom(options_, file_, config_, AvailableOnAll());
+    for (const auto& backend : backends_) {
+      const std::string& gpu = backend->info().gpu;
+      if (gpu.empty() || std::ranges::count(info.gpus, gpu) > 0) continue;
+      info.gpus.push_back(gpu);
+    }
+    return SizeCache(info);
+  }
+
+  BackendOptions DevicesOfRanks(const StageInfo& info) const {
+    BackendOptions devices;
+    devices.ranks = options_.ranks;
+    devices.threads = options_.threads;
+    devices.pin_threads = options_.pin_threads;
+    devices.isa = options_.isa;
+    devices.kv_type = options_.kv_type;
+    devices.device = options_.device;
+    devices.numerics = options_.numerics;
+    if (options_.rank_link == nullptr) return devices;
+    devices.first_rank = options_.first_rank;
+    devices.all_ranks = options_.all_ranks;
+    devices.share_id = [this, &info](std::string own) {
+      return options_.rank_link->Connect(OrderOf(info), std::move(own));
+    };
+    return devices;
+  }
+
+  RankOrder OrderOf(const StageInfo& info) const {
+    RankOrder order;
+    order.model_digest = info.model_digest;
+    order.first_layer = range_.first_layer;
+    order.last_layer = range_.last_layer;
+    order.all_ranks = options_.all_ranks;
+    order.weights = options_.weights;
+    order.kv_type = options_.kv_type;
+    order.numerics = options_.numerics;
+    order.memory = options_.memory;
+    order.kv_blocks = options_.kv_blocks;
+    order.max_context = options_.max_context;
+    order.max_step_tokens = options_.max_step_tokens;
+    order.max_sequences = options_.max_sequences;
+    return order;
+  }
+
+  // Returns this process's part of what all ranks may take, or of what they
+  // would take if others are as those of this process.
+  uint64_t OwnPart(uint64_t bytes) const {
+    return bytes / static_cast<uint64_t>(options_.total_ranks()) *
+           static_cast<uint64_t>(options_.ranks);
+  }
+
+  // Chooses context and KV blocks from the memories' loads.
+  Status SizeCache(StageInfo& info) {
+    const uint64_t memory =
+        HasAllRanks() ? options_.memory : OwnPart(options_.memory);
+    SLUICE_ASSIGN_OR_RETURN(room_, RoomBeside(loads_, memory));
+    SLUICE_ASSIGN_OR_RETURN(limits_.max_context,
+                            ChooseMaxContext(options_, config_, room_));
+    SLUICE_ASSIGN_OR_RETURN(
+        kv_blocks_,
+        ChooseKvBlocks(options_, config_, limits_.max_context, room_));
+    TellCache(info);
+    return OkStatus();
+  }
+
+  void TellCache(StageInfo& info) const {
+    info.limits = {limits_.max_step_tokens, limits_.max_sequences,
+                   limits_.max_context,     kv_blocks_,
+                   limits_.num_kv_groups,   config_.vocab_size,
+                   KvWindows(config_)};
+    info.kv_bytes = BytesPerBlock(range_, config_, plans_, kv_type_) *
+                    static_cast<uint64_t>(kv_blocks_);
+    ChooseReplayLog(backends_[0]->info(), room_, info);
+    TellContext(info);
+  }
+
+  bool HasAllRanks() const { return options_.rank_link == nullptr; }
+
+  RankFacts FactsOf(const StageInfo& info) const {
+    return {backends_[0]->info().numerics, limits_.max_context, kv_blocks_,
+            info.weights_bytes, info.kv_bytes};
+  }
+
+  // Takes the least cache of all processes that have ranks.
+  Status AgreeOnCache(StageInfo& info) {
+    if (HasAllRanks()) return OkStatus();
+    facts_ = FactsOf(info);
+    SLUICE_ASSIGN_OR_RETURN(const RankFacts all,
+                            options_.rank_link->Agree(facts_));
+    limits_.max_context = all.max_context;
+    kv_blocks_ = all.kv_blocks;
+    TellCache(info);
+    return OkStatus();
+  }
+
+  // All ranks are loaded behind it.
+  Status AgreeOnBytes(StageInfo& info) {
+    if (HasAllRanks()) return OkStatus();
+    facts_.max_context = limits_.max_context;
+    facts_.kv_blocks = kv_blocks_;
+    facts_.kv_bytes = info.kv_bytes;
+    SLUICE_ASSIGN_OR_RETURN(const RankFacts all,
+                            options_.rank_link->Agree(facts_));
+    info.weights_bytes = all.weights_bytes;
+    info.kv_bytes = all.kv_bytes;
+    return OkStatus();
+  }
+
+  // Sizes the KV cache anew if others took of the GPUs' memory while the
+  // weights were loaded, as another stage that shares a GPU does.
+  Status MeasureAgain(StageInfo& info) {
+    bool is_less = false;
+    for (MemoryLoad& load : loads_) {
+      if (load.device.empty()) continue;
+      const uint64_t now = AvailableNow(load.memory) + load.weights;
+      is_less = is_less || now < load.available;
+      load.available = std::min(load.available, now);
+    }
+    return is_less ? SizeCache(info) : OkStatus();
+  }
+
+  // Returns what is left of a memory that ranks compute in.
+  uint64_t AvailableNow(int memory) const {
+    for (const auto& backend : backends_) {
+      if (backend->info().memory == memory) return backend->AvailableMemory();
+    }
+    return 0;
+  }
+
+  Backend& BackendOf(const RankPlan& plan) { return *backends_[PlaceOf(plan)]; }
+
+  // Returns the rank's number in this process.
+  size_t PlaceOf(const RankPlan& plan) const {
+    return static_cast<size_t>(plan.rank - options_.first_rank);
+  }
+
+  // Returns the bytes of all ranks' weights.
+  uint64_t WeightBytes() const {
+    LayerLoadOptions loads;
+    loads.weights = options_.weights;
+    loads.placement = &options_.placement;
+    loads.ranks = options_.ranks;
+    return LoadsOf(config_, file_, loads)
+        .Of({range_.first_layer, range_.last_layer})
+        .weights;
+  }
+
+  // Returns the loads of the memories that the ranks compute in.
+  std::vector<MemoryLoad> LoadMemories() const {
+    std::map<int, MemoryLoad> loads;
+    for (size_t r = 0; r < plans_.size(); ++r) {
+      const BackendInfo& device = backends_[r]->info();
+      MemoryLoad& load = loads[device.memory];
+      load.device = device.device;
+      load.memory = device.memory;
+      load.available = device.available_memory;
+      load.weights += loader_.LoadedBytes(range_, plans_[r]);
+      load.block_bytes +=
+          BytesPerBlock(range_, config_, {plans_[r]}, device.kv_type);
+    }
+    std::vector<MemoryLoad> all;
+    for (auto& [memory, load] : loads) all.push_back(std::move(load));
+    if (all.size() == 1 && HasAllRanks()) all[0].weights = WeightBytes();
+    return all;
+  }
+
+  // Returns what equal shares may take of all memories.
+  uint64_t AvailableOnAll() const {
+    std::map<int, uint64_t> available;
+    for (const auto& backend : backends_) {
+      available[backend->info().memory] = backend->info().available_memory;
+    }
+    const uint64_t own = EqualShares(available);
+    return HasAllRanks() ? own : own / options_.ranks * options_.total_ranks();
+  }
+
+  void ChooseReplayLog(const BackendInfo& device, const KvRoom& room,
+                       StageInfo& info) const {
+    const uint64_t log_bytes = BoundaryLog::BytesOf(info);
+    const uint64_t left = device.shares_host_memory
+                              ? room.at_most - info.kv_bytes
+                              : AvailableMemory();
+    info.replay_log = options_.replay_log && !range_.is_last &&
+                      log_bytes <= left / kKvMemoryShare;
+    if (options_.replay_log && !range_.is_last && !info.replay_log) {
+      LogInfo("no replay log: it would take ", log_bytes >> 20, " MiB");
+    }
+  }
+
+  void TellContext(StageInfo& info) const {
+    info.context = KvPositionsIn(config_, kv_blocks_, limits_.max_step_tokens,
+                                 limits_.max_context);
+    if (info.context == config_.max_position_embeddings) {
+      info.context_limit = "the model's";
+    } else if (info.context == options_.max_context) {
+      info.context_limit = "--max-context";
+    } else if (info.context == kMaxContext) {
+      info.context_limit = Cat("the most that there can be; the model has ",
+                               config_.max_position_embeddings);
+    } else {
+      info.context_limit = Cat("what the KV cache holds; the model has ",
+                               config_.max_position_embeddings);
+    }
+  }
+
+  RankGroup::Rank MakeRank(const RankPlan& plan, RankWeights weights) {
+    RankGroup::Rank rank;
+    rank.backend = std::move(backends_[PlaceOf(plan)]);
+    rank.model = std::make_unique<StageModel>(
+        ShapeOf(plan, *rank.backend), plan, std::move(weights),
+        StageModel::Dependencies{
+            rank.backend.get(),
+            plan.rank == 0 ? options_.expert_transport : nullptr});
+    return rank;
+  }
+
+  StageModelShape ShapeOf(const RankPlan& plan, Backend& backend) const {
+    StageModelShape shape = {range_, config_.hidden_size, config_.vocab_size,
+                             limits_.max_step_tokens, kv_blocks_};
+    shape.final_norm_eps = static_cast<float>(config_.rms_norm_eps);
+    std::vector<RopeHandle> ropes;
+    for (const RopeConfig& rope : config_.ropes) {
+      ropes.push_back(backend.AddRope(RopeOf(rope, limits_.max_context)));
+    }
+    for (int32_t i = range_.first_layer; i < range_.last_layer; ++i) {
+      const LayerConfig& layer = config_.layers[i];
+      shape.layers.push_back(
+          SpecOf(layer, plan.layers[i], ropes[layer.attention.rope]));
+    }
+    shape.kv_groups = KvGroups(config_, range_.first_layer, range_.last_layer);
+    return shape;
+  }
+
+  const StageOptions& options_;
+  const weights::ModelFile& file_;
+  const ModelConfig& config_;
+  PackedWeights packed_;
+  WeightLoader loader_;
+  StageRange range_;
+  std::vector<RankPlan> plans_;
+  std::vector<std::unique_ptr<Backend>> backends_;  // of ranks to be loaded
+  std::vector<MemoryLoad> loads_;
+  KvRoom room_;
+  StepLimits limits_;
+  RankFacts facts_;  // of this process, where others have ranks
+  int32_t kv_blocks_ = 0;
+  ElementType kv_type_ = ElementType::kF32;
+};
+
+}  // namespace
+
+StatusOr<OpenedModel> OpenChecked(const StageOptions& options,
+                                  StageInfo& info) {
+  SLUICE_RETURN_IF_ERROR(CheckOptions(options));
+  OpenedModel model;
+  SLUICE_ASSIGN_OR_RETURN(model.file, OpenModel(options.model_path));
+  model.file->SetOutlineReads(options.outlines);
+  SLUICE_ASSIGN_OR_RETURN(model.config,
+                          options.parse_config(model.file->config()));
+  SLUICE_RETURN_IF_ERROR(CheckTensors(model.config, *model.file));
+  info.model_name = weights::ModelName(*model.file);
+  SLUICE_ASSIGN_OR_RETURN(const auto digest,
+                          weights::ComputeIdentity(*model.file));
+  SLUICE_RETURN_IF_ERROR(weights::UseWeightSums(*model.file, digest));
+  info.model_digest = digest.Hex();
+  info.num_layers = model.config.num_layers();
+  info.hidden_size = model.config.hidden_size;
+  info.ranks = options.total_ranks();
+  return model;
+}
+
+StatusOr<LoadedRanks> LoadRanks(const StageOptions& options,
+                                const OpenedModel& model, StageInfo& info) {
+  const TimePoint start = Clock::now();
+  StageLoader loader(options, *model.file, model.config, info.model_digest);
+  LoadedRanks loaded;
+  auto ranks = loader.Load(info);
+  // Before the loader's devices go: followers may wait for them.
+  if (!ranks.ok() && options.rank_link != nullptr && options.first_rank == 0) {
+    options.rank_link->Drop();
+  }
+  SLUICE_ASSIGN_OR_RETURN(loaded.ranks, std::move(ranks));
+  loaded.limits = loader.limits();
+  loaded.spin = SpinOf(options, info);
+  info.bytes_read = model.file->bytes_read();
+  // Returns to the system the memory of making weights, beside the weights.
+  malloc_trim(0);
+  info.load_seconds = Seconds(Clock::now() - start);
+  return loaded;
+}
+
+}  // namespace sluice
