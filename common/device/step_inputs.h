@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_DEVICE_STEP_INPUTS_H_
 #define SLUICE_COMMON_DEVICE_STEP_INPUTS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -62,6 +63,16 @@ struct StepInputs {
   std::vector<int32_t> logits_rows;  // rising rows of the step
   std::vector<KvGroupInputs> kv_groups;
 };
+
+// How many entries of the group's block tables the step's tokens reach.
+inline int64_t TableEnd(const StepInputs& step, const KvGroupInputs& group) {
+  int64_t end = 0;
+  for (int32_t t = 0; t < step.num_tokens; ++t) {
+    end = std::max(
+        end, group.table_offsets[t] + step.positions[t] / kBlockTokens + 1);
+  }
+  return std::min(end, static_cast<int64_t>(group.block_tables.size()));
+}
 
 }  // namespace sluice
 

@@ -19,16 +19,6 @@ void CopyFirst(kernels::cuda::Runtime& runtime, const std::vector<T>& values,
   runtime.CopyIn(values.data(), data, {static_cast<size_t>(count) * sizeof(T)});
 }
 
-// How many entries of the group's block tables the step's tokens reach.
-int64_t TableEnd(const StepInputs& step, const KvGroupInputs& group) {
-  int64_t end = 0;
-  for (int32_t t = 0; t < step.num_tokens; ++t) {
-    end = std::max(
-        end, group.table_offsets[t] + step.positions[t] / kBlockTokens + 1);
-  }
-  return std::min(end, static_cast<int64_t>(group.block_tables.size()));
-}
-
 // Returns the bytes of the bundle of the largest step.
 size_t BundleBytes(const StepInputs& step) {
   size_t words = kernels::cuda::kBundleWords + step.token_ids.size() +
