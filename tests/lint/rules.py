@@ -87,6 +87,11 @@ ROOMS = {
                                        "common/wire", "common/rpc",
                                        "common/metrics"},
                               _STREAMS),
+    # Both ends: of the processes of one stage.
+    "common/pipeline/ranks": (_BASE | _TENSOR | {
+        "common/core", "common/concurrency", "common/device",
+        "common/model_config", "common/stage", "common/wire", "common/rpc"},
+        _STREAMS),
     "common/experts/client": (_BASE | _MODEL | {
         "common/concurrency", "kernels", "common/stage", "common/wire",
         "common/rpc", "common/metrics"}, _PLAIN | {"grpc"}),
