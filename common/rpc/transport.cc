@@ -236,7 +236,8 @@ std::string WithPort(const std::string& address, int port) {
 
 StatusOr<ListeningServer> Listen(const std::string& address,
                                  const TransportOptions& options,
-                                 grpc::Service* service, MethodRoles roles) {
+                                 const std::vector<grpc::Service*>& services,
+                                 MethodRoles roles) {
   SLUICE_RETURN_IF_ERROR(CheckAddress(address, options));
   SLUICE_ASSIGN_OR_RETURN(auto credentials,
                           ServerCredentialsFor(options, std::move(roles)));
@@ -259,7 +260,7 @@ StatusOr<ListeningServer> Listen(const std::string& address,
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
   int port = 0;
   builder.AddListeningPort(address, credentials, &port);
-  builder.RegisterService(service);
+  for (grpc::Service* service : services) builder.RegisterService(service);
   auto health = std::make_unique<HealthService>();
   builder.RegisterService(health.get());
   builder.SetOption(

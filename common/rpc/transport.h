@@ -7,6 +7,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/rpc/listen_address.h"
@@ -24,15 +26,22 @@ struct ListeningServer {
   std::string address;  // with the chosen port
 };
 
-// Binds `address` and serves `service`. Port 0: the system chooses. A socket
+// Binds `address` and serves `services`. Port 0: the system chooses. A socket
 // file has mode 0600 and replaces a stale one. With TLS a caller is held to
 // `roles` before its call is taken in. Errors: INVALID_ARGUMENT as
 // CheckAddress's, NOT_FOUND for a missing TLS file, UNAVAILABLE if the address
 // cannot be bound.
 StatusOr<ListeningServer> Listen(const std::string& address,
                                  const TransportOptions& options,
-                                 grpc::Service* service,
+                                 const std::vector<grpc::Service*>& services,
                                  MethodRoles roles = {});
+inline StatusOr<ListeningServer> Listen(const std::string& address,
+                                        const TransportOptions& options,
+                                        grpc::Service* service,
+                                        MethodRoles roles = {}) {
+  return Listen(address, options, std::vector<grpc::Service*>{service},
+                std::move(roles));
+}
 
 // Sets "startup" and "readiness". "" and "liveness" are always SERVING.
 void SetReady(grpc::Server& server, bool ready);
