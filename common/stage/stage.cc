@@ -140,7 +140,11 @@ void Stage::Begin(const std::vector<ChunkInput>& chunks, HiddenStates in,
     flight.sampler->Request(io);
   }
   if (!flight.ran) return;
-  if (link_ != nullptr) link_->Begin(step, flight.hidden);
+  // At the first stage the rows are what goes out.
+  if (link_ != nullptr) {
+    const HiddenStates none;
+    link_->Begin(step, info_.is_first() ? none : flight.hidden);
+  }
   ranks_->Begin(step, io);
 }
 

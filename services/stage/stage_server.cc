@@ -21,6 +21,8 @@
 #include "common/model_config/expert_placement.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
+#include "common/pipeline/ranks/lead_ranks.h"
+#include "common/pipeline/ranks/ranks_service.h"
 #include "common/pipeline/stage/stage_metrics.h"
 #include "common/pipeline/stage/stage_service.h"
 #include "common/pipeline/stage/stage_session.h"
@@ -66,6 +68,25 @@ Status CheckOptions(const StageServerOptions& options) {
   return rpc::CheckAddress(options.listen, options.transport);
 }
 
+// Gateways are told which ranks are missing; a follower that ends asks for the
+// stage's end.
+LeadRanksOptions FollowersOf(const StageServerOptions& options,
+                             StageSession* session) {
+  LeadRanksOptions followers;
+  followers.own_ranks = options.stage.ranks;
+  followers.all_ranks = options.stage.all_ranks;
+  followers.on_waiting = [session](const std::string& text) {
+    if (text.empty()) return;
+    LogInfo(text);
+    session->SetLoading(text);
+  };
+  followers.on_leaving = [ask = options.ask_to_end](const std::string& why) {
+    LogInfo(why);
+    if (ask) ask();
+  };
+  return followers;
+}
+
 }  // namespace
 
 StatusOr<LayerRange> ResolveLayers(const LayerChoice& choice,
@@ -105,6 +126,11 @@ class StageServer::Impl {
         service_(MakeStageService(session_, &metrics_)) {
     options_.stage.first_layer = layers.first;
     options_.stage.last_layer = layers.last;
+    if (options_.stage.all_ranks == 0) return;
+    followers_ =
+        std::make_shared<LeadRanks>(FollowersOf(options_, session_.get()));
+    options_.stage.rank_link = followers_.get();
+    ranks_service_ = MakeRanksService(followers_, &metrics_);
   }
   ~Impl() { Stop(); }
 
@@ -139,9 +165,15 @@ class StageServer::Impl {
   }
 
   Status Start() {
-    SLUICE_ASSIGN_OR_RETURN(server_,
-                            rpc::Listen(options_.listen, options_.transport,
-                                        service_.get(), StageMethodRoles()));
+    std::vector<grpc::Service*> services = {service_.get()};
+    rpc::MethodRoles roles = StageMethodRoles();
+    if (ranks_service_ != nullptr) {
+      services.push_back(ranks_service_.get());
+      roles.merge(RanksMethodRoles());
+    }
+    SLUICE_ASSIGN_OR_RETURN(
+        server_, rpc::Listen(options_.listen, options_.transport, services,
+                             std::move(roles)));
     metrics::AddProcessMetrics(registry_, "stage", options_.stage.isa);
     metrics::AddPeerCertificates(registry_, options_.transport.tls_cert,
                                  options_.transport.tls_ca);
@@ -196,6 +228,15 @@ class StageServer::Impl {
       leaving_ = stopping_ = true;
     }
     wake_.NotifyAll();
+    if (followers_ != nullptr) {
+      // Steps are over before followers drop their ranks, and they have dropped
+      // them before their streams end.
+      followers_->StopLoads();
+      loader_.Join();
+      if (loop_ != nullptr) loop_->Stop();
+      followers_->Drop();
+      followers_->Stop();
+    }
     if (server_.server != nullptr) {
       // Streams have ended with a reason; what still lives is cut off soon.
       server_.server->Shutdown(std::chrono::system_clock::now() +
@@ -438,10 +479,12 @@ class StageServer::Impl {
   const std::shared_ptr<StageSession> session_;
   std::unique_ptr<ExpertClientMetrics> expert_metrics_;
   std::shared_ptr<ExpertDispatcher> experts_;  // null: every expert is here
+  std::shared_ptr<LeadRanks> followers_;       // null: all ranks are here
   // Null: no layers. "stage-load" changes them, under mutex_.
   std::unique_ptr<Stage> stage_;
   std::unique_ptr<StageLoop> loop_;
   const std::unique_ptr<grpc::Service> service_;
+  std::unique_ptr<grpc::Service> ranks_service_;  // of followers_
   rpc::ListeningServer server_;
   std::unique_ptr<http::HttpServer> metrics_server_;
   Mutex mutex_;
@@ -479,12 +522,17 @@ StatusOr<std::unique_ptr<StageServer>> StageServer::Start(
       LoadsOf(config, *model,
               {options.stage.weights, &placement, options.stage.kv_blocks,
                options.stage.max_context, options.layers.step_tokens,
-               options.stage.ranks, options.stage.kv_type});
+               options.stage.total_ranks(), options.stage.kv_type});
   if ((options.layers.assigned || options.layers.assignable) &&
       !options.placement.empty()) {
     return InvalidArgument(
         "a placement of experts goes with layers that are chosen at the start, "
         "not with assigned ones");
+  }
+  if (options.stage.all_ranks != 0 && !options.placement.empty()) {
+    return InvalidArgument(
+        "a placement of experts goes with ranks of one process, not of "
+        "several");
   }
   SLUICE_ASSIGN_OR_RETURN(const LayerRange layers,
                           ResolveLayers(options.layers, loads));

@@ -1,6 +1,7 @@
 #ifndef SLUICE_SERVICES_STAGE_STAGE_SERVER_H_
 #define SLUICE_SERVICES_STAGE_STAGE_SERVER_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,6 +47,9 @@ struct StageServerOptions {
   std::string placement;  // file; empty: every expert is here
   rpc::TransportOptions transport;
   int32_t max_steps_in_flight = 16;
+  // Called when another process with ranks of this stage ends: the stage is to
+  // drain and end, too.
+  std::function<void()> ask_to_end;
 };
 
 // A stage process: model, loop, gRPC server, metrics. It binds the address

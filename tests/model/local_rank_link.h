@@ -114,6 +114,8 @@ class LocalRankLinks {
       to->inputs.positions = step.positions;
       to->inputs.logits_rows = step.logits_rows;
       to->inputs.kv_groups = step.kv_groups;
+      SLUICE_CHECK(hidden.rows ==
+                   (runner->bounds().hidden_size == 0 ? 0 : step.num_tokens));
       if (hidden.rows > 0) {
         to->hidden = HiddenStates(hidden.rows, hidden.cols);
         std::memcpy(to->hidden.data.data(), hidden.data.data(),

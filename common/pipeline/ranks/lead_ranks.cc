@@ -223,7 +223,7 @@ std::vector<LeadRanks::Follower> LeadRanks::TakeOthers(
 Status LeadRanks::AwaitAll() {
   std::string told;
   while (true) {
-    if (stopping_) return ToldToEnd();
+    if (loads_stopped_) return ToldToEnd();
     if (const auto failure = Failure()) return *failure;
     const std::string missing = Missing();
     if (missing != told) {
@@ -308,7 +308,7 @@ StatusOr<RankFacts> LeadRanks::Agree(const RankFacts& own) {
     MutexLock lock(mutex_);
     SLUICE_CHECK(has_load_);
     while (true) {
-      if (stopping_) return ToldToEnd();
+      if (loads_stopped_) return ToldToEnd();
       if (const auto failure = Failure()) return *failure;
       if (!lost_.empty()) return Unavailable(lost_);
       if (AllSaid()) break;
@@ -393,11 +393,19 @@ void LeadRanks::Drop() {
   for (const auto& stream : leaving) stream->End(OkStatus());
 }
 
+void LeadRanks::StopLoads() {
+  {
+    MutexLock lock(mutex_);
+    loads_stopped_ = true;
+  }
+  changed_.NotifyAll();
+}
+
 void LeadRanks::Stop() {
   Followers ended;
   {
     MutexLock lock(mutex_);
-    stopping_ = true;
+    loads_stopped_ = stopping_ = true;
     ended = std::exchange(followers_, {});
   }
   changed_.NotifyAll();

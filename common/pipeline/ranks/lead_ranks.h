@@ -60,8 +60,10 @@ class LeadRanks : public RankLink {
   void Begin(const StepInputs& step, const HiddenStates& hidden) override;
   void Drop() override;
 
-  // Connect and Agree return UNAVAILABLE, all streams end with OK, and no
-  // callback comes any more, but for those under way. For good.
+  // Connect and Agree return UNAVAILABLE from now on; steps go on.
+  void StopLoads();
+  // Likewise, and all streams end with OK, and no callback comes any more, but
+  // for those under way. For good.
   void Stop();
 
   // The streams' events; gRPC's threads. Errors end the stream.
@@ -124,6 +126,7 @@ class LeadRanks : public RankLink {
   uint64_t load_ ABSL_GUARDED_BY(mutex_) = 0;   // the latest order's
   bool has_load_ ABSL_GUARDED_BY(mutex_) = false;
   std::string lost_ ABSL_GUARDED_BY(mutex_);  // who, and why, of this load
+  bool loads_stopped_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

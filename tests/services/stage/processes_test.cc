@@ -2,13 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <spawn.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,10 +11,9 @@
 #include "common/wire/stage.h"
 #include "tests/rpc/flood.h"
 #include "tests/services/stage/generate.h"
+#include "tests/services/stage/stage_process.h"
 #include "tests/testing/holds_within.h"
 #include "tests/testing/shared_data.h"
-
-extern char** environ;
 
 namespace sluice::stage {
 namespace {
@@ -35,16 +29,26 @@ bool Eventually(Condition condition, Duration limit = kLimit) {
   return testing::HoldsWithin(limit, condition);
 }
 
-// One sluice-stage. posix_spawn, not fork: gRPC's threads live here.
+// One sluice-stage.
 class StageProcess {
  public:
   // Part `index` of `parts`; parts 0: the layers that the gateway names.
   StageProcess(const std::string& model, int index, int parts,
                const std::string& listen, double drain_seconds = 30)
-      : port_file_(
-            std::filesystem::temp_directory_path() /
-            Cat("sluice-stage-", getpid(), "-", parts, "-", index, ".port")) {
-    std::filesystem::remove(port_file_);
+      : port_file_(Cat("stage-", parts, "-", index)),
+        process_(Command(model, index, parts, listen, drain_seconds)),
+        address_(port_file_.Read()) {}
+
+  int End(int signal_number) { return process_.End(signal_number); }
+  int WaitEnd() { return process_.WaitEnd(); }
+  void Signal(int signal_number) const { process_.Signal(signal_number); }
+  const std::string& address() const { return address_; }
+  pid_t pid() const { return process_.pid(); }
+
+ private:
+  std::vector<std::string> Command(const std::string& model, int index,
+                                   int parts, const std::string& listen,
+                                   double drain_seconds) const {
     std::vector<std::string> argv = {SLUICE_STAGE_BINARY,
                                      "--listen",
                                      listen,
@@ -59,43 +63,17 @@ class StageProcess {
                                      "--drain-timeout",
                                      std::to_string(drain_seconds),
                                      "--port-file",
-                                     port_file_.string()};
+                                     port_file_.path()};
     if (parts != 0) {
       argv.insert(argv.end(), {"--stage-index", std::to_string(index),
                                "--num-stages", std::to_string(parts)});
     }
-    std::vector<char*> raw;
-    for (std::string& arg : argv) raw.push_back(arg.data());
-    raw.push_back(nullptr);
-    EXPECT_EQ(posix_spawn(&pid_, raw[0], nullptr, nullptr, raw.data(), environ),
-              0);
-    EXPECT_TRUE(
-        Eventually([this] { return std::filesystem::exists(port_file_); }));
-    std::ifstream(port_file_) >> address_;
+    return argv;
   }
-  ~StageProcess() {
-    if (pid_ > 0) End(SIGKILL);
-    std::filesystem::remove(port_file_);
-  }
-  // Exit code, or minus the signal that ended it.
-  int End(int signal_number) {
-    Signal(signal_number);
-    return WaitEnd();
-  }
-  int WaitEnd() {
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    pid_ = -1;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-  void Signal(int signal_number) const { kill(pid_, signal_number); }
-  const std::string& address() const { return address_; }
-  pid_t pid() const { return pid_; }
 
- private:
-  const std::filesystem::path port_file_;
-  pid_t pid_ = -1;
-  std::string address_;
+  const testing::PortFile port_file_;
+  testing::StageProcess process_;
+  const std::string address_;
 };
 
 class ProcessesTest : public ::testing::Test {

@@ -1,0 +1,312 @@
+#include "services/stage/follower_server.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "common/base/cat.h"
+#include "common/base/catch_exceptions.h"
+#include "common/base/end_process.h"
+#include "common/base/log.h"
+#include "common/base/mutex.h"
+#include "common/concurrency/named_thread.h"
+#include "common/http/probe_server.h"
+#include "common/metrics/certificate_metrics.h"
+#include "common/metrics/metrics.h"
+#include "common/metrics/process_metrics.h"
+#include "common/metrics/watched_gpus.h"
+#include "common/pipeline/ranks/lead_connection.h"
+#include "common/pipeline/stage/stage_metrics.h"
+#include "common/stage/rank_follower.h"
+
+namespace sluice::stage {
+namespace {
+
+// Between two looks at whether the process is to end, and between two tries.
+constexpr auto kLook = std::chrono::milliseconds(200);
+constexpr auto kRetry = std::chrono::seconds(1);
+
+// Whether another try may have another end.
+bool MayPass(const Status& why) {
+  return why.ok() || why.code() == StatusCode::kUnavailable ||
+         why.code() == StatusCode::kCancelled ||
+         why.code() == StatusCode::kDeadlineExceeded;
+}
+
+// What the lead orders, beside what is of this process.
+StageOptions Ordered(StageOptions options, const RankOrder& order) {
+  options.first_layer = order.first_layer;
+  options.last_layer = order.last_layer;
+  options.all_ranks = order.all_ranks;
+  options.weights = order.weights;
+  options.kv_type = order.kv_type;
+  options.numerics = order.numerics;
+  options.memory = order.memory;
+  options.kv_blocks = order.kv_blocks;
+  options.max_context = order.max_context;
+  options.max_step_tokens = order.max_step_tokens;
+  options.max_sequences = order.max_sequences;
+  return options;
+}
+
+// "rank-3", "ranks-4-7".
+std::string NameOf(const StageOptions& own) {
+  const int32_t first = own.first_rank;
+  return own.ranks == 1 ? Cat("rank-", first)
+                        : Cat("ranks-", first, "-", first + own.ranks - 1);
+}
+
+std::string HostName() {
+  char name[256] = "";
+  if (gethostname(name, sizeof(name) - 1) != 0) return "an unnamed host";
+  return name;
+}
+
+}  // namespace
+
+class FollowerServer::Impl {
+ public:
+  Impl(FollowerOptions options, StageInfo model)
+      : options_(std::move(options)),
+        model_(std::move(model)),
+        name_(NameOf(options_.stage)),
+        registry_({{"stage", name_}, {"replica", "0"}}),
+        metrics_(&registry_) {}
+  ~Impl() { Stop(); }
+
+  Status Start() {
+    metrics::AddProcessMetrics(registry_, "stage", options_.stage.isa);
+    metrics::AddPeerCertificates(registry_, options_.transport.tls_cert,
+                                 options_.transport.tls_ca);
+    registry_.OnScrape([this] { gpus_.OnScrape(); });
+    SetState(State::kWaiting);
+    if (!options_.metrics_listen.empty()) {
+      http::ProbeOptions probes;
+      probes.listen = options_.metrics_listen;
+      probes.readiness = [this] { return Readiness(); };
+      probes.pages["/metrics"] = [this] {
+        return http::HttpResponse{
+            200, std::string(metrics::kTextContentType), {}, registry_.Text()};
+      };
+      SLUICE_ASSIGN_OR_RETURN(metrics_server_,
+                              http::StartProbeServer(std::move(probes)));
+      LogInfo("metrics on port ", metrics_server_->port());
+    }
+    thread_ = NamedThread("follow", [this] { Follow(); });
+    return OkStatus();
+  }
+
+  int metrics_port() const {
+    return metrics_server_ == nullptr ? 0 : metrics_server_->port();
+  }
+
+  Status WaitLoaded(TimePoint deadline) {
+    MutexLock lock(mutex_);
+    while (!outcome_.has_value()) {
+      if (!changed_.WaitUntil(mutex_, deadline)) break;
+    }
+    if (outcome_.has_value()) return *outcome_;
+    return DeadlineExceeded("the ranks are still being loaded");
+  }
+
+  void Drain(TimePoint deadline) {
+    MutexLock lock(mutex_);
+    leaving_ = true;
+    if (connection_ == nullptr) return;
+    connection_->Leave();
+    while (connection_ != nullptr) {
+      if (!changed_.WaitUntil(mutex_, deadline)) return;
+    }
+  }
+
+  void Stop() {
+    {
+      MutexLock lock(mutex_);
+      leaving_ = stopping_ = true;
+    }
+    changed_.NotifyAll();
+    thread_.Join();
+    metrics_server_.reset();
+  }
+
+ private:
+  enum class State { kWaiting, kLoading, kReady };
+
+  bool leaving() {
+    MutexLock lock(mutex_);
+    return leaving_;
+  }
+  bool stopping() {
+    MutexLock lock(mutex_);
+    return stopping_;
+  }
+  void SetState(State state) {
+    state_ = state;
+    using Shown = StageMetrics::State;
+    metrics_.SetState(state == State::kReady ? Shown::kReady : Shown::kLoading);
+  }
+  void SetOutcome(const Status& outcome) {
+    bool is_first = false;
+    {
+      MutexLock lock(mutex_);
+      is_first = !outcome_.has_value();
+      if (is_first) outcome_ = outcome;
+    }
+    changed_.NotifyAll();
+    if (!is_first && !outcome.ok()) options_.on_failed(outcome);
+  }
+
+  void Follow() {
+    std::string told;
+    while (!leaving()) {
+      Status end;
+      const Status caught =
+          CatchExceptions("follow", [this, &end] { end = FollowOnce(); });
+      if (!caught.ok()) end = caught;
+      if (leaving()) return;
+      if (!MayPass(end)) {
+        return SetOutcome(Annotate(end, "lead ", options_.lead));
+      }
+      const std::string why = end.ok() ? "ended" : Message(end);
+      if (told != why) LogInfo("waits for the lead ", options_.lead, ": ", why);
+      told = why;
+      MutexLock lock(mutex_);
+      const TimePoint next = Clock::now() + kRetry;
+      while (!leaving_ && changed_.WaitUntil(mutex_, next)) {
+      }
+    }
+  }
+
+  // Follows a lead until the stream's end, which it returns; OK: the lead ended
+  // in order, or this process does.
+  Status FollowOnce() {
+    SLUICE_ASSIGN_OR_RETURN(auto connection, Connect());
+    {
+      MutexLock lock(mutex_);
+      connection_ = connection.get();
+    }
+    const Status end = FollowOrders(*connection);
+    {
+      MutexLock lock(mutex_);
+      connection_ = nullptr;
+    }
+    changed_.NotifyAll();
+    return end;
+  }
+
+  StatusOr<std::unique_ptr<LeadConnection>> Connect() {
+    FollowerHello hello;
+    hello.build = std::string(metrics::BuildVersion());
+    hello.model_digest = model_.model_digest;
+    hello.first_rank = options_.stage.first_rank;
+    hello.num_ranks = options_.stage.ranks;
+    hello.process = Cat("pid ", getpid(), " on ", HostName());
+    return LeadConnection::Open(options_.lead, options_.transport, hello,
+                                [this](const Status& end) { OnEnd(end); });
+  }
+
+  // A lead whose ranks are gone leaves the devices here waiting.
+  void OnEnd(const Status& end) {
+    if (end.ok() || !follows_) return;
+    EndToBeReplaced(
+        Cat("the lead ", options_.lead, " is lost: ", Message(end)));
+  }
+
+  Status FollowOrders(LeadConnection& lead) {
+    while (!stopping()) {
+      const StatusOr<RankOrder> order = lead.WaitOrder(Clock::now() + kLook);
+      if (order.status().code() == StatusCode::kDeadlineExceeded) continue;
+      SLUICE_RETURN_IF_ERROR(order.status());
+      follows_ = true;
+      const Status followed = FollowOrder(*order, lead);
+      follows_ = false;
+      SetState(State::kWaiting);
+      SLUICE_RETURN_IF_ERROR(followed);
+    }
+    return OkStatus();
+  }
+
+  // Loads ranks and runs the lead's steps, until the lead drops them.
+  Status FollowOrder(const RankOrder& order, LeadConnection& lead) {
+    SetState(State::kLoading);
+    StageOptions options = Ordered(options_.stage, order);
+    options.rank_link = &lead;
+    auto follower = RankFollower::Load(options);
+    if (!follower.ok()) {
+      // The lead, or another follower, could not load.
+      if (lead.WaitDropped(Clock::now()).ok()) return OkStatus();
+      lead.SendFailed(follower.status());
+      return follower.status();
+    }
+    const StageInfo& info = (*follower)->info();
+    metrics_.OnLoaded(info);
+    gpus_.Start(info.gpus);
+    lead.Follow(follower->get());
+    SetState(State::kReady);
+    LogInfo("loaded ", info.model_name, " layers ", info.first_layer, " to ",
+            info.last_layer - 1, " of ", info.num_layers, ", ", name_, " of ",
+            info.ranks, ", in ", info.load_seconds, " s");
+    SetOutcome(OkStatus());
+    Status dropped;
+    do {
+      dropped = lead.WaitDropped(Clock::now() + kLook);
+    } while (dropped.code() == StatusCode::kDeadlineExceeded && !stopping());
+    follower->reset();
+    metrics_.OnLoaded(StageInfo());
+    LogInfo("dropped ", name_, " of layers ", order.first_layer, " to ",
+            order.last_layer - 1);
+    return dropped.code() == StatusCode::kDeadlineExceeded ? OkStatus()
+                                                           : dropped;
+  }
+
+  http::Readiness Readiness() const {
+    const State state = state_;
+    const char* const text = state == State::kReady     ? "ready"
+                             : state == State::kLoading ? "loading"
+                                                        : "waiting";
+    const bool ready = state == State::kReady;
+    return {ready, Cat("{\"ready\":", ready ? "true" : "false", ",\"state\":\"",
+                       text, "\",\"ranks\":\"", name_, "\"}")};
+  }
+
+  const FollowerOptions options_;
+  const StageInfo model_;
+  const std::string name_;
+  metrics::Registry registry_;
+  StageMetrics metrics_;
+  metrics::WatchedGpus gpus_{&registry_, metrics::kStageGpuSeries};
+  std::unique_ptr<http::HttpServer> metrics_server_;
+  std::atomic<State> state_{State::kWaiting};
+  std::atomic<bool> follows_{false};  // between an order and its end
+  Mutex mutex_;
+  CondVar changed_;
+  bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  LeadConnection* connection_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::optional<Status> outcome_ ABSL_GUARDED_BY(mutex_);
+  NamedThread thread_;
+};
+
+StatusOr<std::unique_ptr<FollowerServer>> FollowerServer::Start(
+    FollowerOptions options) {
+  SLUICE_RETURN_IF_ERROR(rpc::CheckAddress(options.lead, options.transport));
+  SLUICE_ASSIGN_OR_RETURN(StageInfo model, Stage::Describe(options.stage));
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(model));
+  SLUICE_RETURN_IF_ERROR(impl->Start());
+  return std::unique_ptr<FollowerServer>(new FollowerServer(std::move(impl)));
+}
+
+FollowerServer::FollowerServer(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)) {}
+FollowerServer::~FollowerServer() = default;
+int FollowerServer::metrics_port() const { return impl_->metrics_port(); }
+Status FollowerServer::WaitLoaded(TimePoint deadline) {
+  return impl_->WaitLoaded(deadline);
+}
+void FollowerServer::Drain(TimePoint deadline) { impl_->Drain(deadline); }
+void FollowerServer::Stop() { impl_->Stop(); }
+
+}  // namespace sluice::stage
