@@ -208,9 +208,12 @@ class FollowerServer::Impl {
                                 [this](const Status& end) { OnEnd(end); });
   }
 
-  // A lead whose ranks are gone leaves the devices here waiting.
+  // A lead whose ranks are gone leaves the devices here waiting, and threads
+  // with them.
   void OnEnd(const Status& end) {
-    if (end.ok() || !follows_) return;
+    if (!end.ok() && follows_) Lost(end);
+  }
+  [[noreturn]] void Lost(const Status& end) const {
     EndToBeReplaced(
         Cat("the lead ", options_.lead, " is lost: ", Message(end)));
   }
@@ -237,7 +240,7 @@ class FollowerServer::Impl {
     auto follower = RankFollower::Load(options);
     if (!follower.ok()) {
       // The lead, or another follower, could not load.
-      if (lead.WaitDropped(Clock::now()).ok()) return OkStatus();
+      if (HasDropped(lead, Clock::now())) return OkStatus();
       lead.SendFailed(follower.status());
       return follower.status();
     }
@@ -250,16 +253,23 @@ class FollowerServer::Impl {
             info.last_layer - 1, " of ", info.num_layers, ", ", name_, " of ",
             info.ranks, ", in ", info.load_seconds, " s");
     SetOutcome(OkStatus());
-    Status dropped;
-    do {
-      dropped = lead.WaitDropped(Clock::now() + kLook);
-    } while (dropped.code() == StatusCode::kDeadlineExceeded && !stopping());
+    while (!HasDropped(lead, Clock::now() + kLook)) {
+      if (stopping()) break;
+    }
     follower->reset();
     metrics_.OnLoaded(StageInfo());
     LogInfo("dropped ", name_, " of layers ", order.first_layer, " to ",
             order.last_layer - 1);
-    return dropped.code() == StatusCode::kDeadlineExceeded ? OkStatus()
-                                                           : dropped;
+    return OkStatus();
+  }
+
+  // Whether the lead has dropped the ranks, or has ended in order.
+  bool HasDropped(LeadConnection& lead, TimePoint deadline) const {
+    const Status dropped = lead.WaitDropped(deadline);
+    if (dropped.code() == StatusCode::kDeadlineExceeded) return false;
+    if (!dropped.ok() && dropped.code() != StatusCode::kCancelled)
+      Lost(dropped);
+    return true;
   }
 
   http::Readiness Readiness() const {
