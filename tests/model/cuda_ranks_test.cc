@@ -35,6 +35,7 @@ struct Ranked {
   const char* name;
   const char* link;
   int32_t ranks;
+  int32_t processes = 1;
 };
 
 PipelineOptions OptionsOf(const std::string& path, int32_t ranks) {
@@ -81,7 +82,8 @@ TEST_P(RankedModelTest, AnswersAreTheCpusBits) {
   CommunicatorOptions links;
   links.link = tested.link;
   links.nccl = UseFakeNccl(&plan);
-  options.stage.make_backends = RankedBackends(links);
+  options.stage.make_backends =
+      BackendsOfProcesses(RankedBackends(links), tested.processes);
   const auto gpus = AnswersOf(options, goldens);
   ExpectSame(gpus, cpu);
   ASSERT_EQ(gpus.size(), 2u);
@@ -91,21 +93,23 @@ TEST_P(RankedModelTest, AnswersAreTheCpusBits) {
   EXPECT_EQ(plan.held, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(, RankedModelTest,
-                         ::testing::Values(Ranked{"llama3-tied", "nccl", 2},
-                                           Ranked{"qwen3_moe", "nccl", 3},
-                                           Ranked{"glm4_moe-46", "nccl", 4},
-                                           Ranked{"gpt_oss-mxfp4", "nccl", 2},
-                                           Ranked{"qwen3_moe", "staged", 2},
-                                           Ranked{"llama3-tied", "peer", 2}),
-                         [](const auto& tested) {
-                           std::string name =
-                               std::string(tested.param.name) + "_" +
-                               tested.param.link +
-                               std::to_string(tested.param.ranks);
-                           for (char& c : name) c = c == '-' ? '_' : c;
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    , RankedModelTest,
+    ::testing::Values(
+        Ranked{"llama3-tied", "nccl", 2}, Ranked{"qwen3_moe", "nccl", 3},
+        Ranked{"glm4_moe-46", "nccl", 4}, Ranked{"gpt_oss-mxfp4", "nccl", 2},
+        Ranked{"llama3-tied", "nccl", 2, 2}, Ranked{"qwen3_moe", "nccl", 3, 3},
+        Ranked{"glm4_moe-46", "nccl", 4, 2}, Ranked{"qwen3_moe", "staged", 2},
+        Ranked{"llama3-tied", "peer", 2}),
+    [](const auto& tested) {
+      std::string name = std::string(tested.param.name) + "_" +
+                         tested.param.link + std::to_string(tested.param.ranks);
+      if (tested.param.processes > 1) {
+        name += "_of" + std::to_string(tested.param.processes);
+      }
+      for (char& c : name) c = c == '-' ? '_' : c;
+      return name;
+    });
 
 TEST(DecodeGraphTest, StepsOfABatchSizeReplayWhatIsInFixedBuffers) {
   SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
@@ -154,10 +158,16 @@ class RankedDecodeTest : public ::testing::Test {
     links_.link = "nccl";
     links_.nccl = UseFakeNccl(&plan_);
     links_.nccl_in_graphs = true;
+    devices_.resize(2);
     options_.stage.make_backends = [this](const BackendOptions& backends) {
-      auto gpus = EmulatedGpus(2);
-      devices_ = {gpus[0].get(), gpus[1].get()};
-      return MakeCudaRanks(std::move(gpus), backends.kv_type, fast_, links_);
+      CommunicatorOptions links = links_;
+      links.first_rank = backends.first_rank;
+      links.all_ranks = backends.all_ranks;
+      links.share_id = backends.share_id;
+      auto gpus = EmulatedGpus(backends.ranks);
+      auto to = devices_.begin() + links.first_rank;
+      for (const auto& gpu : gpus) *to++ = gpu.get();
+      return MakeCudaRanks(std::move(gpus), backends.kv_type, fast_, links);
     };
   }
 
@@ -204,6 +214,42 @@ TEST_F(RankedDecodeTest, StepsReplayTheirGathersAndNoRankMeetsAnother) {
     ASSERT_TRUE(want.ok()) << want.status();
     ExpectSame(answers, (*want)->Generate({greedy_, greedy_}));
   }
+}
+
+// What processes tell each other of a step is in none of its graphs.
+TEST_F(RankedDecodeTest, StepsOfProcessesReplayTheirGathers) {
+  auto in_one = Pipeline::Load(options_);
+  ASSERT_TRUE(in_one.ok()) << in_one.status();
+  const auto want = (*in_one)->Generate({greedy_, greedy_});
+  std::vector<kernels::cuda::GraphCounts> counts;
+  for (auto* device : devices_) counts.push_back(device->graph_counts());
+  const int first = plan_.gathers;
+  ExpectSame((*in_one)->Generate({greedy_, greedy_}), want);
+  const int second = plan_.gathers - first;
+  in_one->reset();
+  plan_.gathers = 0;
+  options_.stage.make_backends =
+      BackendsOfProcesses(options_.stage.make_backends, 2);
+  auto pipeline = Pipeline::Load(options_);
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  ExpectSame((*pipeline)->Generate({greedy_, greedy_}), want);
+  for (size_t r = 0; r < 2; ++r) {
+    const kernels::cuda::GraphCounts& own = devices_[r]->graph_counts();
+    EXPECT_GT(own.replayed, 0u);
+    EXPECT_EQ(own.started, counts[r].started);
+    EXPECT_EQ(own.captured, counts[r].captured);
+    EXPECT_EQ(own.replayed, counts[r].replayed);
+  }
+  EXPECT_GT(plan_.gathers, first);  // and tellings
+  const int told = plan_.gathers;
+  ExpectSame((*pipeline)->Generate({greedy_, greedy_}), want);
+  EXPECT_EQ(plan_.gathers, told + second);  // without any
+  for (const CollectiveTimes& times :
+       (*pipeline)->stage(0).collective_times()) {
+    EXPECT_EQ(times.wait_ns, 0);
+  }
+  pipeline->reset();
+  EXPECT_EQ(plan_.held, 0);
 }
 
 TEST_F(RankedDecodeTest, GathersStandBetweenGraphsUnlessTheyAreAskedFor) {

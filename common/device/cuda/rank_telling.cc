@@ -24,8 +24,7 @@ struct Words {
 };
 static_assert(std::is_trivially_copyable_v<Words>);
 constexpr uint64_t kMark = 0x51'75'1c'e0'7e'11'1e'55;  // of no sums' values
-constexpr auto kFloats = static_cast<int64_t>(sizeof(Words) / sizeof(float));
-static_assert(sizeof(Words) % sizeof(float) == 0);
+static_assert(sizeof(Words) == TellingExchange::kFloats * sizeof(float));
 
 Words WordsOf(const RankTelling& own) {
   Words words = {kMark,

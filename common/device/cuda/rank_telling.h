@@ -42,6 +42,8 @@ class TellingExchange {
  public:
   // Nodes that a rank may bring: JoinNodes takes no more of all ranks together.
   static constexpr int kMostNodes = 1024;
+  // Of a rank's telling: values that are as many may be taken for one.
+  static constexpr int64_t kFloats = 14 + 2 * kMostNodes;
 
   // Allocates memory of the device, so that Tell need not.
   TellingExchange(kernels::cuda::Runtime* runtime, const OwnRanks& ranks,

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <iterator>
+#include <thread>
 #include <utility>
 
 #include "common/base/check.h"
@@ -46,13 +48,39 @@ Runtimes EmulatedGpus(int count) {
 BackendFactory RankedBackends(CommunicatorOptions options,
                               std::vector<uint64_t> memory, Numerics numerics) {
   if (memory.empty()) memory = {MachineOptions().memory};
-  return [=](const BackendOptions& backends) mutable {
-    memory.resize(static_cast<size_t>(backends.ranks), memory.back());
-    options.first_rank = backends.first_rank;
-    options.all_ranks = backends.all_ranks;
-    options.share_id = backends.share_id;
-    return MakeCudaRanks(EmulatedGpus(memory), backends.kv_type,
-                         numerics == Numerics::kFast, options);
+  return [=](const BackendOptions& backends) {
+    std::vector<uint64_t> own = memory;
+    own.resize(static_cast<size_t>(backends.ranks), memory.back());
+    CommunicatorOptions links = options;
+    links.first_rank = backends.first_rank;
+    links.all_ranks = backends.all_ranks;
+    links.share_id = backends.share_id;
+    return MakeCudaRanks(EmulatedGpus(own), backends.kv_type,
+                         numerics == Numerics::kFast, links);
+  };
+}
+
+BackendFactory BackendsOfProcesses(BackendFactory made, int32_t processes) {
+  using Backends = std::vector<std::unique_ptr<Backend>>;
+  return [=](const BackendOptions& all) -> StatusOr<Backends> {
+    SharedId id;
+    BackendOptions own = all;
+    own.ranks = all.ranks / processes;
+    own.all_ranks = all.ranks;
+    own.share_id = [&id](const std::string& of) { return id.Share(of); };
+    std::vector<StatusOr<Backends>> parts(static_cast<size_t>(processes));
+    std::vector<std::thread> threads;
+    for (auto& part : parts) {
+      threads.emplace_back([&part, made, own] { part = made(own); });
+      own.first_rank += own.ranks;
+    }
+    for (auto& thread : threads) thread.join();
+    Backends backends;
+    for (auto& part : parts) {
+      if (!part.ok()) return part.status();
+      std::ranges::move(*part, std::back_inserter(backends));
+    }
+    return backends;
   };
 }
 

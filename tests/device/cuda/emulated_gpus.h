@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/mutex.h"
 #include "common/device/cuda/make_communicators.h"
 #include "common/device/device_choice.h"
 #include "common/device/make_backends.h"
@@ -23,6 +24,24 @@ std::vector<std::unique_ptr<kernels::cuda::Runtime>> EmulatedGpus(int count);
 std::vector<std::unique_ptr<kernels::cuda::Runtime>> EmulatedGpus(
     const std::vector<uint64_t>& memory);
 
+// Processes that are threads of this one: the id of their ranks' devices.
+class SharedId {
+ public:
+  // BackendOptions::share_id of any of them.
+  std::string Share(const std::string& own) {
+    MutexLock lock(mutex_);
+    if (!own.empty()) id_ = own;
+    told_.NotifyAll();
+    while (id_.empty()) told_.Wait(mutex_);
+    return id_;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar told_;
+  std::string id_ ABSL_GUARDED_BY(mutex_);
+};
+
 // Backends with an emulated GPU for each rank, connected as `options` say. GPUs
 // have `memory` bytes, the last of them for all further ranks; none: enough.
 // Of ranks of several processes (BackendOptions::all_ranks) each call makes one
@@ -31,6 +50,9 @@ std::vector<std::unique_ptr<kernels::cuda::Runtime>> EmulatedGpus(
 BackendFactory RankedBackends(CommunicatorOptions options,
                               std::vector<uint64_t> memory = {},
                               Numerics numerics = Numerics::kCanonical);
+// All ranks' backends, made by `made` as of so many processes, each with as
+// many ranks.
+BackendFactory BackendsOfProcesses(BackendFactory made, int32_t processes);
 
 }  // namespace sluice::testing
 

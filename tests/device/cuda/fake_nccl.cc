@@ -192,20 +192,27 @@ Comm* NewComm(const Id& id, int ranks, int rank) {
   return new Comm{.group = std::move(group)};
 }
 
+void HangIfTold() {
+  while (plan->init_hangs) Pass(5);
+}
+
 // What the thread has begun between ncclGroupStart and ncclGroupEnd.
 struct Begun {
   int depth = 0;
+  int result = 0;  // of the first that failed
   std::vector<std::shared_ptr<Group>> groups;
 };
 thread_local Begun begun;
 
-void WaitForBegun() {
-  for (const auto& group : begun.groups) group->WaitForAll();
-  begun.groups.clear();
-}
-
-void HangIfTold() {
-  while (plan->init_hangs) Pass(5);
+int WaitForBegun() {
+  HangIfTold();
+  if (plan->init_result != 0) begun.result = plan->init_result;
+  const auto groups = std::exchange(begun.groups, {});
+  const int result = std::exchange(begun.result, 0);
+  for (const auto& group : groups) {
+    if (result == 0) group->WaitForAll();
+  }
+  return result;
 }
 
 bool IsFaulty() { return plan->gathers >= kFaultyGather; }
@@ -260,21 +267,21 @@ int ncclGroupStart() {
 
 int ncclGroupEnd() {
   if (--sluice::testing::begun.depth > 0) return 0;
-  sluice::testing::HangIfTold();
-  if (plan->init_result != 0) return plan->init_result;
-  sluice::testing::WaitForBegun();
-  return 0;
+  return sluice::testing::WaitForBegun();
 }
 
 int ncclCommInitRank(void** comm, int ranks, ncclUniqueId made, int rank) {
   sluice::testing::Id id = {};
   std::memcpy(&id, made.bytes, sizeof(id));
-  Comm* const own = sluice::testing::NewComm(id, ranks, rank);
-  if (own == nullptr) return sluice::testing::kInvalidArgument;
-  *comm = own;
-  sluice::testing::begun.groups.push_back(own->group);
-  if (sluice::testing::begun.depth == 0) sluice::testing::WaitForBegun();
-  return 0;
+  sluice::testing::Begun& begun = sluice::testing::begun;
+  if (Comm* const own = sluice::testing::NewComm(id, ranks, rank);
+      own != nullptr) {
+    *comm = own;
+    begun.groups.push_back(own->group);
+  } else {
+    begun.result = sluice::testing::kInvalidArgument;
+  }
+  return begun.depth > 0 ? 0 : sluice::testing::WaitForBegun();
 }
 
 int ncclAllGather(const void* send, void* receive, size_t count, int type,

@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/mutex.h"
 #include "common/device/cuda/cuda_memory.h"
 #include "common/device/cuda/make_communicators.h"
 #include "kernels/reduction_tree.h"
@@ -59,24 +58,6 @@ inline bool SameBits(const Values& a, const Values& b) {
          std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-// Processes that are threads of this one: the id of their ranks' devices.
-class SharedId {
- public:
-  // BackendOptions::share_id of any of them.
-  std::string Share(const std::string& own) {
-    MutexLock lock(mutex_);
-    if (!own.empty()) id_ = own;
-    told_.NotifyAll();
-    while (id_.empty()) told_.Wait(mutex_);
-    return id_;
-  }
-
- private:
-  Mutex mutex_;
-  CondVar told_;
-  std::string id_ ABSL_GUARDED_BY(mutex_);
-};
-
 // Ranks over emulated GPUs, connected by a link.
 class Ranks {
  public:
@@ -110,6 +91,8 @@ class Ranks {
   Ranks() = default;
 
   FakeNccl& plan() { return plan_; }
+  kernels::cuda::Runtime& gpu(size_t r) { return *gpus_[r]; }
+  DeviceCommunicator& communicator(size_t r) { return *communicators_[r]; }
 
   // Runs body(rank) on a thread per rank.
   void Run(const std::function<void(size_t)>& body) {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "common/base/end_process.h"
+#include "common/device/cuda/rank_telling.h"
 #include "tests/device/cuda/emulated_gpus.h"
 #include "tests/device/cuda/linked_ranks.h"
 
@@ -149,6 +150,120 @@ TEST_F(RanksDeathTest, ARankWhoseNextStepStandsStillEndsTheProcess) {
         ExitedWithCode(goes_on ? kToBeReplaced : 0),
         goes_on ? "rank [01] of 2 has waited" : "");
   }
+}
+
+// Ranks of two processes, which are threads of this one.
+TEST_F(RanksDeathTest, ARankOfAnotherProcessThatDoesNotComeEndsTheProcess) {
+  options_.limits.deadline = std::chrono::seconds(2);
+  EXPECT_EXIT(
+      {
+        Ranks ranks(2, 1, options_);
+        ranks.plan().late_rank = 1;
+        SumOn(ranks);
+      },
+      ExitedWithCode(kToBeReplaced),
+      "rank [01] of 2 has waited(.|\n)*rank [01] is aborted");
+}
+
+TEST_F(RanksDeathTest, ProcessesThatNcclNeverConnectsEnd) {
+  options_.limits.deadline = std::chrono::milliseconds(300);
+  EXPECT_EXIT(
+      {
+        FakeNccl plan;
+        options_.nccl = UseFakeNccl(&plan);
+        options_.all_ranks = 3;  // of which one never comes
+        options_.share_id = [](const std::string& own) { return own; };
+        const auto connected = Connect(options_);
+        std::_Exit(connected.ok() ? 0 : 1);
+      },
+      ExitedWithCode(kToBeReplaced),
+      "NCCL has not connected ranks 0 to 1 of 3 with those of other processes "
+      "in 0.3");
+}
+
+TEST_F(RanksDeathTest, ARankOfAProcessThatBringsOtherNodesEndsIt) {
+  EXPECT_EXIT(
+      {
+        Ranks ranks(2, 1, options_);
+        Disagree(ranks, [](Ranks& own) {
+          own.Reduce(1, 2, {{0, 1}}, {Values(kCols)}, kCols, false);
+        });
+      },
+      ExitedWithCode(kToBeReplaced),
+      "rank 1 of 2 brings other parts to collective 0 of a step than it told");
+}
+
+TEST_F(RanksDeathTest, ATellingThatNoOtherRankSendsEndsTheProcess) {
+  options_.limits.deadline = std::chrono::seconds(2);
+  EXPECT_EXIT(
+      {
+        Ranks ranks(2, 1, options_);
+        Disagree(ranks,
+                 [](Ranks& own) { own.Gather(1, Values(2, 1.0f), 1, 2); });
+      },
+      ExitedWithCode(kToBeReplaced),
+      "rank [01] of 2 has waited(.|\n)*rank [01] is aborted");
+}
+
+TEST_F(RanksDeathTest, ValuesInThePlaceOfATellingEndTheProcess) {
+  constexpr int64_t kColumns = TellingExchange::kFloats / 2;  // of two rows
+  EXPECT_EXIT(
+      {
+        Ranks ranks(2, 1, options_);
+        ranks.Run([&](size_t r) {
+          const Values part(2 * kColumns, 1.0f);
+          for (const bool is_new : {true, false}) {
+            ranks.BeginStep(r, is_new);
+            if (!is_new && r == 1) {
+              ranks.Reduce(1, 2, {{1, 2}}, {Values(kCols)}, kCols, false);
+            }
+            ranks.Gather(r, part, static_cast<int64_t>(r) * kColumns,
+                         2 * kColumns);
+          }
+        });
+        std::_Exit(0);
+      },
+      ExitedWithCode(kToBeReplaced),
+      "rank 1 of 2 has come to another collective than rank 0, whose values");
+}
+
+TEST_F(RanksDeathTest, RanksThatMeetAtDifferentCollectivesEndTheProcess) {
+  for (const int processes : {1, 2}) {
+    EXPECT_EXIT(
+        {
+          Ranks ranks =
+              processes == 1 ? Ranks(2, options_) : Ranks(2, 1, options_);
+          ranks.Run([&](size_t r) {
+            const int rank = static_cast<int>(r);
+            const size_t rows = r + 1;
+            ranks.Reduce(r, 2, {{rank, rank + 1}}, {Values(rows * kCols)},
+                         rows * kCols, false);
+          });
+          std::_Exit(0);
+        },
+        ExitedWithCode(kToBeReplaced),
+        "rank [01] of 2 has come to another collective 0 of a step than rank "
+        "[01]");
+  }
+}
+
+TEST_F(RanksDeathTest, MoreNodesThanCanBeToldEndTheProcess) {
+  constexpr int kNodes = TellingExchange::kMostNodes + 1;
+  EXPECT_EXIT(
+      {
+        Ranks ranks(2, 1, options_);
+        ranks.Run([&](size_t r) {
+          std::vector<kernels::TreeNode> nodes;
+          for (int i = 0; r == 1 && i < kNodes; ++i)
+            nodes.push_back({i, i + 1});
+          ranks.Reduce(r, kNodes, nodes,
+                       std::vector<Values>(nodes.size(), Values(kCols)), kCols,
+                       false);
+        });
+        std::_Exit(0);
+      },
+      ExitedWithCode(kToBeReplaced),
+      "rank 1 of 2 brings 1025 nodes to a sum, at most 1024 can be told");
 }
 
 TEST_F(RanksDeathTest, RanksWithoutAFaultGoOn) {

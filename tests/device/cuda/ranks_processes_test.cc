@@ -1,10 +1,11 @@
 // Ranks of several processes with an emulated GPU each: the bits of one rank,
-// and what a process cannot have. Most processes are threads of this one.
-#include <gmock/gmock.h>
+// and the end of all where one ends. Most processes are threads of this one.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -15,10 +16,8 @@
 #include <vector>
 
 #include "common/base/end_process.h"
+#include "common/device/cuda/cuda_memory.h"
 #include "common/device/cuda/make_communicators.h"
-#include "common/device/cuda/make_cuda_ranks.h"
-#include "common/device/make_backends.h"
-#include "kernels/cuda/device_host/open_machine.h"
 #include "tests/device/cuda/emulated_gpus.h"
 #include "tests/device/cuda/linked_ranks.h"
 
@@ -28,7 +27,6 @@ namespace {
 using kernels::AlignedNodes;
 using kernels::TreeNode;
 using ::testing::ExitedWithCode;
-using ::testing::HasSubstr;
 
 struct Processes {
   int count;
@@ -176,6 +174,161 @@ INSTANTIATE_TEST_SUITE_P(, ProcessesTest,
                            return std::to_string(tested.param.count) + "x" +
                                   std::to_string(tested.param.each);
                          });
+
+// A telling is begun before the list of launches that is gathered.
+TEST(GatheredProcessesTest, NoGraphHasATelling) {
+  CommunicatorOptions options;
+  options.nccl_in_graphs = true;
+  Ranks group(2, 1, options);
+  const auto leaves = MakeLeaves(2, 1);
+  const Values root = SumNode(leaves, {0, 2});
+  std::vector<std::unique_ptr<GrowingMemory>> parts;
+  for (size_t r = 0; r < 2; ++r) {
+    parts.push_back(std::make_unique<GrowingMemory>(&group.gpu(r)));
+  }
+  const std::vector<int> gathers = {4, 6, 6, 6};  // of tellings two
+  for (size_t step = 0; step < gathers.size(); ++step) {
+    group.Run([&](size_t r) {
+      const int rank = static_cast<int>(r);
+      kernels::cuda::Runtime& gpu = group.gpu(r);
+      auto* const data = parts[r]->AtLeast<float>(kCols);
+      const kernels::Matrix part = {data, 1, kCols, kCols};
+      const std::vector<TreeNode> nodes = {{rank, rank + 1}};
+      gpu.CopyIn(leaves[r].data(), data, {kCols * sizeof(float)});
+      // Not new, and yet not known.
+      group.BeginStep(r, /*is_new=*/false);
+      gpu.GatherLaunches(true, /*alike=*/1);
+      group.communicator(r).ReduceTree(2, nodes, {&part, 1}, part);
+      gpu.GatherLaunches(false);
+      Values sum(kCols);
+      gpu.CopyOut(data, sum.data(), {kCols * sizeof(float)});
+      gpu.Sync();
+      group.communicator(r).OnSynced(/*goes_on=*/false);
+      EXPECT_TRUE(SameBits(sum, root)) << step;
+    });
+    EXPECT_EQ(group.plan().gathers, gathers[step]) << step;
+  }
+  for (size_t r = 0; r < 2; ++r) {
+    const kernels::cuda::GraphCounts& counts = group.gpu(r).graph_counts();
+    EXPECT_EQ(counts.started, 1u);
+    EXPECT_EQ(counts.captured, 1u);
+    EXPECT_EQ(counts.replayed, 2u);
+    group.gpu(r).DropGraphs();
+  }
+}
+
+// Runs `body(process, ranks)` in two processes with `each` ranks: this one, of
+// rank 0, and one that it starts. Ends with what either ends with.
+[[noreturn]] void RunTwo(int each, CommunicatorOptions options,
+                         const std::function<bool(int, Ranks&)>& body) {
+  int pipe[2];
+  if (::pipe(pipe) != 0) std::abort();
+  const pid_t other = ::fork();
+  const int process = other == 0 ? 1 : 0;
+  options.link = "nccl";
+  options.first_rank = process * each;
+  options.all_ranks = 2 * each;
+  options.share_id = [&](const std::string& own) -> StatusOr<std::string> {
+    std::string id = own;
+    id.resize(128);
+    const ssize_t done = process == 0 ? ::write(pipe[1], id.data(), id.size())
+                                      : ::read(pipe[0], id.data(), id.size());
+    if (done != 128) std::abort();
+    return id;
+  };
+  int code = 0;
+  {
+    Ranks ranks(each, options);
+    code = body(process, ranks) ? 0 : 1;
+  }
+  if (process == 1 || code != 0) std::_Exit(code);
+  int status = 0;
+  ::waitpid(other, &status, 0);
+  std::_Exit(WIFEXITED(status) ? WEXITSTATUS(status) : 2);
+}
+
+class TwoProcessesTest : public ::testing::Test {
+ protected:
+  TwoProcessesTest() {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    options_.limits.look_every = std::chrono::milliseconds(20);
+  }
+  // Sums of all ranks so many times. Returns whether they are right.
+  static bool Sum(int process, Ranks& ranks, int each, int times) {
+    const int all = 2 * each;
+    const auto leaves = MakeLeaves(all, 2);
+    const Values root = SumNode(leaves, {0, all});
+    std::atomic<bool> right{true};
+    ranks.Run([&](size_t r) {
+      const int rank = process * each + static_cast<int>(r);
+      for (int i = 0; i < times; ++i) {
+        ranks.BeginStep(r, i == 0);
+        const Values sum = ranks.Reduce(r, all, {{rank, rank + 1}},
+                                        {leaves[static_cast<size_t>(rank)]},
+                                        root.size(), i % 2 == 0);
+        const Values gathered =
+            ranks.Gather(r, Values(2, static_cast<float>(rank)), rank, all);
+        if (!SameBits(sum, root)) right = false;
+        for (size_t c = 0; c < gathered.size(); ++c) {
+          const auto column = static_cast<float>(c % static_cast<size_t>(all));
+          if (gathered[c] != column) right = false;
+        }
+        if (gathered.empty() != (rank != 0)) right = false;
+      }
+    });
+    return right;
+  }
+  CommunicatorOptions options_;
+};
+
+TEST_F(TwoProcessesTest, RanksOfProcessesHaveTheBitsOfOneRank) {
+  for (const int each : {1, 2}) {
+    EXPECT_EXIT(RunTwo(each, options_,
+                       [each](int process, Ranks& ranks) {
+                         return Sum(process, ranks, each, 20);
+                       }),
+                ExitedWithCode(0), "");
+  }
+}
+
+TEST_F(TwoProcessesTest, AProcessThatEndsEndsTheOthers) {
+  options_.limits.deadline = std::chrono::seconds(2);
+  for (const int gone : {0, 1}) {
+    EXPECT_EXIT(RunTwo(1, options_,
+                       [gone](int process, Ranks& ranks) {
+                         Sum(process, ranks, 1, 5);
+                         if (process == gone) {
+                           if (gone == 1) std::_Exit(0);
+                           return true;  // and waits for the other process
+                         }
+                         return Sum(process, ranks, 1, 1);
+                       }),
+                ExitedWithCode(kToBeReplaced),
+                gone == 1 ? "rank 0 of 2 has waited(.|\n)*rank 0 is aborted"
+                          : "rank 1 of 2 has waited(.|\n)*rank 1 is aborted");
+  }
+}
+
+// In the process of rank 1.
+TEST_F(TwoProcessesTest, AnErrorOfNcclNamesTheRankAmongAll) {
+  const auto run = [this](const std::function<void(FakeNccl&)>& fail) {
+    RunTwo(1, options_, [fail](int process, Ranks& ranks) {
+      if (process == 0) return Sum(process, ranks, 1, 1);
+      fail(ranks.plan());
+      const bool right = Sum(process, ranks, 1, 1);
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      return right;
+    });
+  };
+  EXPECT_EXIT(run([](FakeNccl& plan) { plan.async_error = 6; }),
+              ExitedWithCode(kToBeReplaced),
+              "rank 1 of 2: NCCL: remote process exited(.|\n)*rank 1 is "
+              "aborted");
+  options_.limits.deadline = std::chrono::seconds(2);
+  EXPECT_EXIT(run([](FakeNccl& plan) { plan.gather_result = 1; }),
+              ExitedWithCode(kToBeReplaced),
+              "rank 1: NCCL: unhandled cuda error(.|\n)*this process ends");
+}
 
 }  // namespace
 }  // namespace sluice::testing
