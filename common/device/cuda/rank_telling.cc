@@ -39,11 +39,6 @@ Words WordsOf(const RankTelling& own) {
   return words;
 }
 
-bool IsTelling(const Words& words) {
-  return words.mark == kMark && words.num_nodes >= 0 &&
-         words.num_nodes <= TellingExchange::kMostNodes;
-}
-
 RankTelling TellingOf(const Words& words) {
   return {{words.num_leaves, words.collective_cols},
           {{words.nodes, words.nodes + words.num_nodes},
@@ -86,7 +81,7 @@ std::vector<RankTelling> TellingExchange::Tell(const RankTelling& own,
   runtime_.Sync();
   std::vector<RankTelling> told;
   for (const Words& of_rank : all) {
-    if (!IsTelling(of_rank)) {
+    if (of_rank.mark != kMark) {
       end(Cat(ranks_.TextOf(index_), " has come to another collective than ",
               "rank ", told.size(), ", whose values it was sent"));
     }

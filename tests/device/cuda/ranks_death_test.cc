@@ -211,7 +211,7 @@ TEST_F(RanksDeathTest, ValuesInThePlaceOfATellingEndTheProcess) {
       {
         Ranks ranks(2, 1, options_);
         ranks.Run([&](size_t r) {
-          const Values part(2 * kColumns, 1.0f);
+          const Values part(2 * kColumns, 0.0f);
           for (const bool is_new : {true, false}) {
             ranks.BeginStep(r, is_new);
             if (!is_new && r == 1) {
@@ -228,6 +228,7 @@ TEST_F(RanksDeathTest, ValuesInThePlaceOfATellingEndTheProcess) {
 }
 
 TEST_F(RanksDeathTest, RanksThatMeetAtDifferentCollectivesEndTheProcess) {
+  options_.limits.deadline = std::chrono::seconds(5);
   for (const int processes : {1, 2}) {
     EXPECT_EXIT(
         {
