@@ -86,7 +86,8 @@ const GatheringCommunicator::Agreement& GatheringCommunicator::Agree(
 void GatheringCommunicator::Reach(int64_t count) {
   if (count <= count_) return;
   BeginTime();
-  // Every rank comes here, and no device waits for another meanwhile.
+  // Every rank comes here, and no device of the process waits meanwhile for
+  // what another one of it will enqueue.
   runtime_.Sync();
   send_.AtLeast<float>(count);
   receive_.AtLeast<float>(count * ranks_->of().all);

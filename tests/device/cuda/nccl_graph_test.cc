@@ -13,6 +13,8 @@
 #include "common/device/cuda/cuda_memory.h"
 #include "common/device/cuda/gathered_ranks.h"
 #include "common/device/cuda/nccl_exchange.h"
+#include "common/device/cuda/own_ranks.h"
+#include "common/device/cuda/rank_telling.h"
 #include "kernels/cuda/gather.h"
 #include "kernels/cuda/runtime.h"
 #include "tests/device/cuda/device_backends.h"
@@ -89,6 +91,37 @@ TEST(NcclGraphTest, ListsWithGathersAreCapturedAndReplayed) {
   device->DropGraphs();
   ranks.reset();
   EXPECT_EQ(plan.held, 0);
+}
+
+// As a process with one rank joins others, which are none here.
+TEST(NcclGraphTest, ARankThatJoinsByAnIdReadsWhatItTells) {
+  SLUICE_REQUIRE_DEVICE();
+  FakeNccl plan;
+  auto library = NcclLibrary::Load(NcclToTest(&plan));
+  if (!library.ok()) GTEST_SKIP() << library.status();
+  std::string error;
+  const auto device = kernels::cuda::Runtime::Open(0, &error);
+  ASSERT_NE(device, nullptr) << error;
+  const auto id = library->MakeId();
+  ASSERT_TRUE(id.ok()) << id.status();
+  const OwnRanks one = OwnRanks::All(1);
+  kernels::cuda::Runtime* const runtime = device.get();
+  auto exchange = NcclExchange::Join(*std::move(library), {&runtime, 1}, one,
+                                     *id, std::chrono::seconds(60),
+                                     /*in_graphs=*/false);
+  ASSERT_TRUE(exchange.ok()) << exchange.status();
+  TellingExchange telling(runtime, one, 0);
+  RankTelling own = {{257, int64_t{1} << 40}, {{}, 5, 6}, 7, true};
+  for (int i = 0; i < TellingExchange::kMostNodes; ++i) {
+    own.share.nodes.push_back({i, 2 * i});
+    const auto told = telling.Tell(own, **exchange);
+    ASSERT_EQ(told.size(), 1u);
+    EXPECT_EQ(told[0].of, own.of);
+    EXPECT_EQ(told[0].share, own.share);
+    EXPECT_EQ(told[0].rows, own.rows);
+    EXPECT_EQ(told[0].copied, own.copied);
+    own.copied = !own.copied;
+  }
 }
 
 }  // namespace
