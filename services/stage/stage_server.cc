@@ -19,9 +19,11 @@
 #include "common/metrics/process_metrics.h"
 #include "common/metrics/watched_gpus.h"
 #include "common/model_config/expert_placement.h"
+#include "common/model_config/kv_layout.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
 #include "common/pipeline/ranks/lead_ranks.h"
+#include "common/pipeline/ranks/rank_frames.h"
 #include "common/pipeline/ranks/ranks_service.h"
 #include "common/pipeline/stage/stage_metrics.h"
 #include "common/pipeline/stage/stage_service.h"
@@ -51,8 +53,15 @@ int64_t MaxMessageBytes(const StageOptions& options,
           ? options.max_context
           : std::min(config.max_position_embeddings, kMaxContext);
   limits.vocab_size = config.vocab_size;
-  return std::max(wire::MaxFrameBytes(limits, config.hidden_size),
-                  wire::MaxResultBytes(limits));
+  int64_t bytes = std::max(wire::MaxFrameBytes(limits, config.hidden_size),
+                           wire::MaxResultBytes(limits));
+  if (options.all_ranks == 0) return bytes;
+  RankStepBounds bounds;
+  bounds.limits = {limits.max_step_tokens, limits.max_sequences,
+                   limits.max_context,
+                   static_cast<int32_t>(KvWindows(config).size())};
+  bounds.hidden_size = config.hidden_size;
+  return std::max(bytes, MaxStepFrameBytes(bounds));
 }
 
 Status CheckOptions(const StageServerOptions& options) {

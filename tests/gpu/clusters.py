@@ -9,8 +9,10 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 import typing
 import urllib.request
@@ -26,6 +28,7 @@ ANSWER = 60  # seconds of an answer
 DOWN = 60  # seconds until a cluster has ended that is asked to
 KILL = 10  # seconds of kill()
 TAIL = 4000  # bytes of a process's log that are kept
+FOLLOWER_RANKS = "SLUICE_STAGE_FOLLOWER_RANKS"  # --follower-ranks
 
 
 class Asked(typing.NamedTuple):
@@ -36,15 +39,20 @@ class Asked(typing.NamedTuple):
     ranks: int = 1
     variables: dict = {}  # of the environment
     experts: str = ""  # what a host of all experts is on; "": there is none
+    # Of further processes, what a rank of the only stage is on in each.
+    followers: tuple = ()
 
 
 @contextlib.contextmanager
-def cluster(options, log, end, environment, seconds=UP):
+def cluster(options, log, end, environment, seconds=UP, followers=()):
     """A cluster of deploy/local/up with `options`, which is up within so many
     seconds; gives what its cluster.json has. Behind, it is asked to end. It is
-    killed if what is within raises, and once programs are stopped."""
+    killed if what is within raises, and once programs are stopped.
+    `followers`: of each, the command that brings a rank of the first stage, but
+    for that one's address."""
     with tempfile.TemporaryDirectory(prefix="sluice-gpu-") as run_dir, \
-            programs.killed_by(functools.partial(kill, run_dir)):
+            programs.killed_by(functools.partial(kill, run_dir)), \
+            _follow(followers, run_dir, environment):
         try:
             up = programs.lines_of(
                 [ROOT / "deploy/local/up", "--detach", "--run-dir", run_dir,
@@ -64,6 +72,44 @@ def cluster(options, log, end, environment, seconds=UP):
             raise
         finally:
             kill(run_dir)
+
+
+@contextlib.contextmanager
+def _follow(commands, run_dir, environment):
+    """Runs `commands`, which bring ranks, from when the first stage's address is
+    known. They end with the stage, or are killed behind."""
+    if not commands:
+        yield
+        return
+    over, started = threading.Event(), []
+    own = {name: value for name, value in environment.items()
+           if name != FOLLOWER_RANKS}
+
+    def start():
+        address = None
+        while address is None and not over.wait(0.05):
+            with contextlib.suppress(OSError, ValueError, StopIteration):
+                document = json.loads(
+                    (pathlib.Path(run_dir) / "cluster.json").read_text())
+                address = next(
+                    process["addresses"][0] for process in document["processes"]
+                    if process["role"] == "stage")
+        for rank, command in enumerate(commands if address else (), 1):
+            with open(f"{run_dir}/rank-{rank}.log", "wb") as log:
+                started.append(subprocess.Popen(
+                    [*command, "--first-rank", str(rank), "--lead", address],
+                    stdout=log, stderr=log, env=own))
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 def _keep_logs(run_dir, log):
@@ -119,13 +165,19 @@ def answers(build, model, asked, log, end):
     """Greedy and drawn tokens of a model of a few layers, by a cluster."""
     environment = dict(os.environ, SLUICE_BUILD_DIR=str(build),
                        **asked.variables)
+    if asked.followers:
+        environment[FOLLOWER_RANKS] = str(len(asked.followers))
     options = ["--model", model, "--stages", str(asked.stages),
                "--ranks", str(asked.ranks), "--threads", "1",
                "--kv-blocks", "64", "--packed", "off",
                "--device", asked.devices, "--numerics", asked.numerics]
     if asked.experts:
         options += ["--expert-hosts", "1", "--expert-device", asked.experts]
-    with cluster(options, log, end, environment) as document:
+    followers = [[pathlib.Path(build) / "services/stage/sluice-stage",
+                  "--model", model, "--threads", "1", "--packed", "off",
+                  "--device", device] for device in asked.followers]
+    with cluster(options, log, end, environment,
+                 followers=followers) as document:
         found = [complete(document["url"], model.name, temperature, end)
                  for temperature in (0, 0.8)]
         if asked.experts:

@@ -88,6 +88,25 @@ class ServicesTest(unittest.TestCase):
         self.assertEqual(self.found_of_one_golden("ranks"), {
             "cpu": True, "cpu, 2 ranks": True, "cpu, 4 ranks": True})
 
+    def test_ranks_of_several_processes_answer_as_one_does(self):
+        emulated = pathlib.Path(
+            self.build, "tests/services/stage/sluice_emulated_stage")
+        if not emulated.exists():
+            self.skipTest(f"not built: {emulated}")
+        services = self.folder / "build/services"
+        for service, name in (("gateway", "sluice-gateway"), ("cli", "sluice"),
+                              ("stage", "sluice-stage")):
+            (services / service).mkdir(parents=True)
+            (services / service / name).symlink_to(
+                emulated if service == "stage" else pathlib.Path(
+                    self.build, "services", service, name).absolute())
+        one, three = (clusters.answers(
+            services.parent, self.model(), clusters.Asked(
+                "cpu", stages=1, followers=followers),
+            self.folder / "log", time.monotonic() + clusters.UP)
+            for followers in ((), ("cpu", "cpu")))
+        self.assertEqual(three, one)
+
     def test_what_is_asked_of_gpus_comes_to_stages_which_miss_the_gpu(self):
         if fake_build.load().no_gpu() is None:
             self.skipTest("this machine has a GPU")
@@ -95,7 +114,9 @@ class ServicesTest(unittest.TestCase):
         for asked in (clusters.Asked("cuda:0", "fast", 3),
                       clusters.Asked("cpu,cuda:0"),
                       clusters.Asked("cuda:0", stages=1, ranks=2),
-                      clusters.Asked("cuda:0,1", stages=1)):
+                      clusters.Asked("cuda:0,1", stages=1),
+                      clusters.Asked("cuda:0", stages=1,
+                                     followers=("cuda:1",))):
             device = asked.devices.removeprefix("cpu,")
             with self.assertRaisesRegex(OSError, f"device {device}: ",
                                         msg=str(asked)):
