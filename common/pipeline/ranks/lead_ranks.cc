@@ -24,6 +24,12 @@ std::string NameOf(const FollowerHello& hello, const std::string& peer) {
   return who.empty() ? ranks : Cat(ranks, " (", who, ")");
 }
 
+Status OtherModel(const std::string& name, const std::string& digest,
+                  const std::string& own) {
+  return FailedPrecondition("the model of ", name, " is ", digest,
+                            ", that of the lead ", own);
+}
+
 Status ToldToEnd() { return Unavailable("this process was told to end"); }
 
 }  // namespace
@@ -53,12 +59,11 @@ Status LeadRanks::CheckHello(const FollowerHello& hello,
     if (first == begin && held.count == hello.num_ranks) {
       return Unavailable("another follower has ", held.name);
     }
-    return InvalidArgument(name, " cut across ", held.name,
-                           ", which another follower has");
+    return InvalidArgument(held.name, ", which another follower has, overlap ",
+                           name, " in part");
   }
   if (!digest_.empty() && hello.model_digest != digest_) {
-    return FailedPrecondition(name, " have the model ", hello.model_digest,
-                              ", the lead ", digest_);
+    return OtherModel(name, hello.model_digest, digest_);
   }
   return OkStatus();
 }
@@ -89,7 +94,7 @@ Status LeadRanks::OnHello(const v1::FollowerHello& proto,
     return status;
   }
   changed_.NotifyAll();
-  visits_.Write(LogLevel::kInfo, name, " have come, build ", hello->build);
+  visits_.Write(LogLevel::kInfo, name, " came, build ", hello->build);
   return OkStatus();
 }
 
@@ -109,7 +114,7 @@ void LeadRanks::OnEnd(const FollowStream* stream, const Status& status) {
     const Follower& follower = found->second;
     name = follower.name;
     if (follower.has_load) {
-      lost_ = Cat(name, " were lost: ",
+      lost_ = Cat(name, follower.were(), "lost: ",
                   status.ok() ? "they ended the stream" : Message(status));
       outgoing.lost.push_back(lost_);
     }
@@ -117,7 +122,7 @@ void LeadRanks::OnEnd(const FollowStream* stream, const Status& status) {
   }
   changed_.NotifyAll();
   if (outgoing.lost.empty()) {
-    visits_.Write(LogLevel::kInfo, name, " have gone: ",
+    visits_.Write(LogLevel::kInfo, name, " went: ",
                   status.ok() ? "the stream ended" : Message(status));
   }
   Finish(outgoing);
@@ -163,7 +168,7 @@ Status LeadRanks::OnFrame(const FollowStream* stream,
           break;
         }
         if (!follower.is_leaving && !stopping_) {
-          leaving = Cat(follower.name, " were told to end");
+          leaving = Cat(follower.name, follower.were(), "told to end");
         }
         follower.is_leaving = true;
         break;
@@ -249,9 +254,7 @@ StatusOr<std::string> LeadRanks::Connect(const RankOrder& order,
     others = TakeOthers(digest_);
   }
   for (const Follower& other : others) {
-    const Status why =
-        FailedPrecondition(other.name, " have the model ", other.digest,
-                           ", the lead ", order.model_digest);
+    const Status why = OtherModel(other.name, other.digest, order.model_digest);
     refusals_.Write(LogLevel::kWarning, Message(why));
     other.stream->End(why);
   }
@@ -263,10 +266,7 @@ StatusOr<std::string> LeadRanks::Connect(const RankOrder& order,
     *frame.mutable_order() = ToProto(SentOrder{order, own, ++load_});
     has_load_ = true;
     lost_.clear();
-    for (auto& [first, follower] : followers_) {
-      follower.has_load = true;
-      follower.facts.clear();
-    }
+    for (auto& [first, follower] : followers_) follower.has_load = true;
     outgoing = QueueForAll(FrameOf(frame));
   }
   Finish(outgoing);
@@ -289,7 +289,7 @@ StatusOr<RankFacts> LeadRanks::Combine(RankFacts all) {
     follower.facts.pop_front();
     if (status.ok() && facts.numerics != numerics) {
       status = FailedPrecondition(
-          follower.name, " have numerics ", facts.numerics, ", ",
+          "numerics of ", follower.name, " are ", facts.numerics, ", those of ",
           RanksText(0, options_.own_ranks), " ", numerics);
     }
     all.max_context = std::min(all.max_context, facts.max_context);
@@ -327,7 +327,6 @@ StatusOr<RankFacts> LeadRanks::Agree(const RankFacts& own) {
 
 LeadRanks::Outgoing LeadRanks::QueueForAll(const grpc::ByteBuffer& frame) {
   Outgoing outgoing;
-  if (stopping_) return outgoing;
   for (auto at = followers_.begin(); at != followers_.end();) {
     const Follower& follower = at->second;
     if (!follower.has_load) {
@@ -340,8 +339,9 @@ LeadRanks::Outgoing LeadRanks::QueueForAll(const grpc::ByteBuffer& frame) {
       continue;
     }
     // Its queue also takes no more once the connection has broken.
-    lost_ = Cat(follower.name, " were lost: the connection broke, or ",
-                kMaxQueuedFrames, " messages wait for them");
+    lost_ =
+        Cat(follower.name, follower.were(), "lost: the connection broke, or ",
+            kMaxQueuedFrames, " messages wait for them");
     outgoing.lost.push_back(lost_);
     outgoing.full.push_back(follower.stream);
     at = followers_.erase(at);
@@ -379,7 +379,6 @@ void LeadRanks::Drop() {
     if (!has_load_) return;
     has_load_ = false;
     outgoing = QueueForAll(FrameOf(frame));
-    lost_.clear();
     for (auto at = followers_.begin(); at != followers_.end();) {
       Follower& follower = at->second;
       follower.has_load = false;

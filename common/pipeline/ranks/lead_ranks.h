@@ -82,6 +82,7 @@ class LeadRanks : public RankLink {
     bool is_leaving = false;      // with a load
     std::deque<RankFacts> facts;  // not yet answered
     std::optional<Status> failure;
+    const char* were() const { return count == 1 ? " was " : " were "; }
   };
   // By the first rank.
   using Followers = std::map<int32_t, Follower>;

@@ -37,7 +37,6 @@ Status LeadStream::OnFrame(const grpc::ByteBuffer& frame) {
   Status status;
   {
     MutexLock lock(mutex_);
-    if (broken_) return OkStatus();
     switch (head.kind_case()) {
       case v1::LeadFrame::kOrder:
         status = OnOrder(head.order());
@@ -55,8 +54,7 @@ Status LeadStream::OnFrame(const grpc::ByteBuffer& frame) {
       default:
         status = InvalidArgument("a frame of the lead has no known kind");
     }
-    broken_ = !status.ok();
-    if (broken_) runner_ = nullptr;
+    broken_ |= !status.ok();
   }
   changed_.NotifyAll();
   return status;
@@ -69,7 +67,9 @@ Status LeadStream::OnOrder(const v1::RankOrder& proto) {
         next_.has_value() ? next_->sent.load : load_->sent.load);
   }
   SLUICE_ASSIGN_OR_RETURN(SentOrder sent, FromProto(proto));
-  next_.emplace().sent = std::move(sent);
+  Load load;
+  load.sent = std::move(sent);
+  next_ = std::move(load);
   return OkStatus();
 }
 

@@ -76,7 +76,7 @@ class LeadStream
   std::optional<Load> load_ ABSL_GUARDED_BY(mutex_);  // WaitOrder's
   std::optional<Load> next_ ABSL_GUARDED_BY(mutex_);  // the one behind it
   RankStepRunner* runner_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  bool broken_ ABSL_GUARDED_BY(mutex_) = false;  // reads no more frames
+  bool broken_ ABSL_GUARDED_BY(mutex_) = false;  // or about to end
   std::optional<Status> end_ ABSL_GUARDED_BY(mutex_);
   bool over_ ABSL_GUARDED_BY(mutex_) = false;  // on_end has returned, too
 };
