@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/tensor/buffer_pool.h"
 
 namespace sluice::rpc {
 namespace {
@@ -139,7 +140,7 @@ StatusOr<SplitFrame> SplitPayload(const grpc::ByteBuffer& frame, int field,
     } else {
       SLUICE_ASSIGN_OR_RETURN(length, ReadLength(tag, &cursor));
       if (tag == (static_cast<uint64_t>(field) << 3 | 2)) {
-        split.payload = Buffer(length, Buffer::Kept::kPass);
+        split.payload = MessageBuffer(length);
         cursor.Copy(split.payload.data(), length);
         continue;
       }

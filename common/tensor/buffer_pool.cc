@@ -39,6 +39,15 @@ void BufferPool::Return(std::byte* data, size_t bytes) {
   kept_.push_back(std::move(memory));
 }
 
+Buffer MessageBuffer(size_t bytes) {
+  constexpr size_t kPoolFrom = size_t{1} << 20;
+  if (bytes < kPoolFrom) return Buffer(bytes, Buffer::Kept::kPass);
+  // For as long as the process: messages live in other statics, too.
+  static const auto* const pool =
+      new std::shared_ptr(BufferPool::Make(kKeptMessageBytes));
+  return (*pool)->Take(bytes);
+}
+
 size_t BufferPool::kept_bytes() const {
   MutexLock lock(mutex_);
   return kept_bytes_;

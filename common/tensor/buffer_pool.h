@@ -38,6 +38,15 @@ class BufferPool final : public BufferOwner,
   size_t kept_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
+// Of large messages that come and go, so many bytes stay with the process.
+inline constexpr size_t kKeptMessageBytes = size_t{256} << 20;
+
+// Returns memory for a message of `bytes`, uninitialised: from 1 MiB on,
+// that of an earlier message, of a pool of the process's; below, the heap's,
+// which keeps it likewise. glibc maps and unmaps what has 32 MiB or more each
+// time, whose pages take several times as long as to copy the bytes.
+Buffer MessageBuffer(size_t bytes);
+
 }  // namespace sluice
 
 #endif  // SLUICE_COMMON_TENSOR_BUFFER_POOL_H_

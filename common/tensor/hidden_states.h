@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/tensor/buffer.h"
+#include "common/tensor/buffer_pool.h"
 
 namespace sluice {
 
@@ -19,9 +20,8 @@ struct HiddenStates {
   HiddenStates(int32_t num_rows, int32_t num_cols)
       : rows(num_rows),
         cols(num_cols),
-        data(sizeof(float) * static_cast<size_t>(num_rows) *
-                 static_cast<size_t>(num_cols),
-             Buffer::Kept::kPass) {}
+        data(MessageBuffer(sizeof(float) * static_cast<size_t>(num_rows) *
+                           static_cast<size_t>(num_cols))) {}
   HiddenStates(HiddenStates&& other) noexcept
       : rows(std::exchange(other.rows, 0)),
         cols(std::exchange(other.cols, 0)),

@@ -68,5 +68,17 @@ TEST(BufferPoolTest, NothingIsNoMemory) {
   EXPECT_EQ(pool->kept_bytes(), 0u);
 }
 
+TEST(MessageBufferTest, MemoryOfALargeMessageIsTheNextOnes) {
+  Buffer first = MessageBuffer((size_t{33} << 20) + 5);
+  const std::byte* const memory = first.data();
+  EXPECT_EQ(first.size(), (size_t{33} << 20) + 5);
+  first = Buffer();
+  Buffer second = MessageBuffer(size_t{33} << 20);
+  EXPECT_EQ(second.data(), memory);
+  EXPECT_EQ(second.size(), size_t{33} << 20);
+  EXPECT_TRUE(MessageBuffer(0).empty());
+  EXPECT_EQ(MessageBuffer(100).size(), 100u);
+}
+
 }  // namespace
 }  // namespace sluice

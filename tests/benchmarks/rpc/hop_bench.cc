@@ -101,7 +101,7 @@ class Receiver : public rpc::ServerStream<grpc::ByteBuffer, grpc::ByteBuffer> {
       at_ = bytes_;
       return;
     }
-    if (at_ == 0) hidden_ = Buffer(bytes_, Buffer::Kept::kPass);
+    if (at_ == 0) hidden_ = MessageBuffer(bytes_);
     SLUICE_CHECK(slice.size() <= bytes_ - at_);
     std::memcpy(hidden_.data() + at_, slice.data(), slice.size());
     at_ += slice.size();
