@@ -130,6 +130,7 @@ StatusOr<SplitFrame> SplitPayload(const grpc::ByteBuffer& frame, int field,
   SplitFrame split;
   while (cursor.remaining() > 0) {
     SLUICE_ASSIGN_OR_RETURN(const uint64_t tag, cursor.ReadVarint());
+    if (tag >> 3 == 0) return InvalidArgument("frame has a field 0");
     // The bytes before the value: the tag, and a number or a length.
     std::string lead;
     AppendVarint(tag, &lead);

@@ -31,6 +31,7 @@ struct SplitFrame {
 
 // Splits a message, wherever the field stands in it. INVALID_ARGUMENT if it is
 // not protobuf, has groups, or more than `max_head` bytes beside the payload.
+// `field` 0: there is no payload, all of the message is head.
 StatusOr<SplitFrame> SplitPayload(const grpc::ByteBuffer& frame, int field,
                                   size_t max_head);
 

@@ -155,6 +155,13 @@ TEST(PayloadFrameTest, GroupsOverlongNumbersAndLargeHeadsAreRefused) {
       Message(SplitPayload(Cut("\x7a\xff\xff\xff\xff\x0f", 2), kField, kMaxHead)
                   .status()),
       HasSubstr("4294967295"));
+  // No field is number 0, not even where no payload is wanted.
+  for (const int field : {kField, 0}) {
+    for (const char* bytes : {"\x02\x01x", "\x05xxxx"}) {
+      EXPECT_EQ(Message(SplitPayload(Cut(bytes, 1), field, kMaxHead).status()),
+                "frame has a field 0");
+    }
+  }
   const std::string text = Text(JoinPayload(Head(), kField, Payload(8)));
   EXPECT_THAT(Message(SplitPayload(Cut(text, 9), kField, 4).status()),
               HasSubstr("more than 4 bytes"));
