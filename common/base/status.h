@@ -61,6 +61,10 @@ Status DeadlineExceeded(const Parts&... parts) {
   return MakeStatus(StatusCode::kDeadlineExceeded, parts...);
 }
 template <typename... Parts>
+Status Aborted(const Parts&... parts) {
+  return MakeStatus(StatusCode::kAborted, parts...);
+}
+template <typename... Parts>
 Status DataLoss(const Parts&... parts) {
   return MakeStatus(StatusCode::kDataLoss, parts...);
 }

@@ -69,6 +69,10 @@ class RankLink {
   // FAILED_PRECONDITION for numerics that differ, and for ranks that another
   // process could not load, with the reason.
   virtual StatusOr<RankFacts> Agree(const RankFacts& own) = 0;
+  // This process could not load its ranks, whatever the reason: the others end
+  // their load, too. Called before this process's devices go, which may wait
+  // for the others'. On the lead as Drop.
+  virtual void GiveUp(const Status& why) = 0;
   // The lead: hands a step to all followers, in order; does not wait for them.
   // `hidden`: as RankStep's, empty on a first stage.
   virtual void Begin(const StepInputs& step, const HiddenStates& hidden) = 0;

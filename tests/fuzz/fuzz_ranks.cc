@@ -104,6 +104,7 @@ void FromFollower(const std::string& bytes) {
   if (!frame.ok() || !frame->has_facts()) return;
   const auto facts = FromProto(frame->facts());
   if (!facts.ok()) return;
+  SLUICE_CHECK(facts->max_context >= 1 && facts->kv_blocks >= 1);
   const auto again = FromProto(ToProto(*facts, frame->facts().load()));
   SLUICE_CHECK(again.ok() && *again == *facts);
 }

@@ -3,30 +3,23 @@
 #include <gtest/gtest.h>
 
 #include "tests/pipeline/rank_processes.h"
-#include "tests/testing/captured_stderr.h"
 
 namespace sluice {
 namespace {
 
+using testing::AwaitLogged;
 using testing::BoundsOf;
 using testing::FactsOf;
 using testing::FollowerProcess;
 using ::testing::HasSubstr;
 using testing::HelloOf;
-using testing::HoldsWithin;
-using testing::IdOf;
 using ::testing::IsEmpty;
 using testing::LeadProcess;
 using testing::Loaded;
+using testing::Meet;
 using testing::Soon;
 using testing::StepOf;
 using testing::StepRecord;
-
-void AwaitLogged(const CapturedStderr& logged, const std::string& part) {
-  EXPECT_TRUE(HoldsWithin(std::chrono::seconds(10), [&] {
-    return logged.Text().find(part) != std::string::npos;
-  })) << part;
-}
 
 // Who follows ----------------------------------------------------------------
 
@@ -76,8 +69,21 @@ TEST(RankFollowersTest, WhoIsNotWantedIsRefusedWithTheReason) {
   }
   EXPECT_EQ(lead.waiting.last(), "waits for ranks 2 to 3, 6 to 7");
   FollowerProcess first(lead, 2, 2), last(lead, 6, 2);
-  EXPECT_EQ(IdOf(connected), "id");
-  EXPECT_EQ(held.Connect(8), "id");
+  Meet(connected, {&held, &first, &last}, 8);
+}
+
+TEST(RankFollowersTest, AFollowerOfAnotherBuildIsRefused) {
+  LeadProcess lead(1, 3, "127.0.0.1:0", {}, "1.2 (aaaa)");
+  const Status status = FollowerProcess(lead, 1, 2).End();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(status), HasSubstr("the build of ranks 1 to 2 (ipv4:"));
+  EXPECT_THAT(Message(status),
+              HasSubstr("pid 7) is test, that of the lead 1.2 (aaaa)"));
+  FollowerHello same = HelloOf(1, 2);
+  same.build = "1.2 (aaaa)";
+  FollowerProcess follower(lead.address(), same);
+  auto connected = lead.Connect();
+  Meet(connected, {&follower}, 3);
 }
 
 TEST(RankFollowersTest,
@@ -97,7 +103,7 @@ TEST(RankFollowersTest,
               HasSubstr("pid 7) is bb22, that of the lead aa11"));
   lead.waiting.AwaitIs("waits for ranks 1 to 2");
   FollowerProcess right(lead, 1, 2);
-  EXPECT_EQ(IdOf(connected), "id");
+  Meet(connected, {&right}, 3);
   EXPECT_THAT(lead.lost.all(), IsEmpty());
 }
 
@@ -111,8 +117,7 @@ TEST(RankFollowersTest, AFollowerLostBeforeTheOrderIsForgotten) {
   FollowerProcess again(lead, 1, 1);
   lead.waiting.AwaitIs("waits for rank 2");
   FollowerProcess two(lead, 2, 1);
-  EXPECT_EQ(IdOf(connected), "id");
-  EXPECT_EQ(again.Connect(3), "id");
+  Meet(connected, {&again, &two}, 3);
   EXPECT_THAT(lead.lost.all(), IsEmpty());
 }
 
@@ -120,9 +125,7 @@ TEST(RankFollowersTest, AFollowerLostBehindTheOrderIsTold) {
   LeadProcess lead(1, 4);
   FollowerProcess one(lead, 1, 1), two(lead, 2, 2);
   auto connected = lead.Connect();
-  EXPECT_EQ(IdOf(connected), "id");
-  one.Connect(4);
-  two.Connect(4);
+  Meet(connected, {&one, &two}, 4);
   auto agreed = lead.Agree(FactsOf(1, 1, 1));
   two.Kill();
   EXPECT_THAT(lead.lost.Await("ranks 2 to 3 ("), HasSubstr(") were lost: "));
@@ -139,8 +142,7 @@ TEST(RankFollowersTest, AFollowerLostBehindTheOrderIsTold) {
   lead.link().Begin(step->inputs, step->hidden);
   lead.link().Drop();
   auto next = lead.Connect();
-  EXPECT_EQ(IdOf(next), "id");
-  EXPECT_EQ(again.Connect(4), "id");
+  Meet(next, {&one, &again}, 4);
   EXPECT_EQ(lead.lost.all().size(), 1u);
 }
 
@@ -174,21 +176,21 @@ TEST(RankFollowersTest, AFailedLoadIsTheLeadsToo) {
   Loaded loaded({2, 4});
   loaded.lead.link().Drop();
   auto connected = loaded.lead.Connect();
-  EXPECT_EQ(IdOf(connected), "id");
   for (auto& follower : loaded.followers) {
     EXPECT_TRUE(follower->link().WaitDropped(Soon()).ok());
-    EXPECT_EQ(follower->Connect(6), "id");
   }
+  Meet(connected, loaded.everyone(), 6);
   auto waits = loaded.follower(0).Agree(FactsOf(1, 1, 1));
-  loaded.follower(1).link().SendFailed(ResourceExhausted("no memory is left"));
+  loaded.follower(1).link().GiveUp(ResourceExhausted("no memory is left"));
   const Status status = loaded.lead.link().Agree(FactsOf(1, 1, 1)).status();
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(Message(status), HasSubstr("ranks 4 to 5 (ipv4:127.0.0.1:"));
-  EXPECT_THAT(Message(status), HasSubstr("): no memory is left"));
+  EXPECT_THAT(Message(status),
+              HasSubstr(") could not load: no memory is left"));
   EXPECT_EQ(loaded.lead.link().Agree(FactsOf(1, 1, 1)).status(), status)
       << "until the drop";
   loaded.lead.link().Drop();
-  EXPECT_EQ(waits.get().status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(waits.get().status().code(), StatusCode::kAborted);
   for (auto& follower : loaded.followers) {
     EXPECT_TRUE(follower->link().WaitDropped(Soon()).ok());
   }
@@ -202,60 +204,65 @@ TEST(RankFollowersTest, AFailureBeforeTheFirstOrderEndsOneConnect) {
   FollowerProcess follower(lead, 1, 1);
   auto connected = lead.Connect();
   lead.waiting.AwaitIs("waits for rank 2");
-  follower.link().SendFailed(NotFound("there is no model"));
+  follower.link().GiveUp(NotFound("there is no model"));
   const Status status = connected.get().status();
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(Message(status), HasSubstr("rank 1 (ipv4:127.0.0.1:"));
   EXPECT_THAT(Message(status), HasSubstr("there is no model"));
+  EXPECT_EQ(lead.waiting.last(), "");
   FollowerProcess other(lead, 2, 1);
   auto again = lead.Connect();
-  EXPECT_EQ(IdOf(again), "id");
+  Meet(again, {&follower, &other}, 3);
 }
 
-TEST(RankFollowersTest, WhatComesLateOfADroppedLoadIsNotOfTheNextOne) {
-  Loaded loaded({2});
-  LeadConnection& follower = loaded.follower(0).link();
-  loaded.lead.link().Drop();
-  // The follower has not looked for the drop yet, before the next order and
-  // behind it.
-  EXPECT_EQ(follower.Agree(FactsOf(6, 6, 6)).status().code(),
-            StatusCode::kFailedPrecondition);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  auto connected = loaded.lead.Connect();
-  EXPECT_EQ(IdOf(connected), "id");
-  EXPECT_EQ(follower.Agree(FactsOf(7, 7, 7)).status().code(),
-            StatusCode::kFailedPrecondition);
-  follower.SendFailed(Internal("of the first load"));
-  ASSERT_TRUE(follower.WaitDropped(Soon()).ok());
-  EXPECT_EQ(loaded.follower(0).Connect(4), "id");
-  auto said = loaded.follower(0).Agree(FactsOf(9, 9, 9));
-  const auto agreed = loaded.lead.link().Agree(FactsOf(20, 20, 1));
-  ASSERT_TRUE(agreed.ok()) << agreed.status();
-  EXPECT_EQ(*agreed, FactsOf(9, 9, 10));
-  EXPECT_TRUE(said.get().ok());
-}
-
-TEST(RankFollowersTest, AnOrderThatIsDroppedBeforeItIsSeenIsNone) {
-  LeadProcess lead(1, 2);
-  FollowerProcess follower(lead, 1, 1);
-  for (int i = 0; i < 3; ++i) {
-    auto connected = lead.Connect();
-    EXPECT_EQ(IdOf(connected), "id");
-    lead.link().Drop();
-  }
+TEST(RankFollowersTest, AFailureBeforeAllAreConnectedEndsTheLeadsConnect) {
+  LeadProcess lead(1, 4);
+  FollowerProcess one(lead, 1, 1), two(lead, 2, 2);
   auto connected = lead.Connect();
-  EXPECT_EQ(IdOf(connected), "id");
-  // Most often all has come now, and the last order is the first one seen.
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_EQ(follower.Connect(2), "id");
-  while (follower.link()
-             .WaitDropped(Clock::now() + std::chrono::milliseconds(100))
-             .ok()) {
-    EXPECT_EQ(follower.Connect(2), "id");
-  }
-  auto agreed = lead.Agree(FactsOf(1, 1, 1));
-  EXPECT_TRUE(follower.Agree(FactsOf(1, 1, 1)).get().ok());
-  EXPECT_TRUE(agreed.get().ok());
+  const auto order = one.link().WaitOrder(Soon());
+  ASSERT_TRUE(order.ok());
+  auto waits = std::async(std::launch::async,
+                          [&] { return one.link().Connect(*order, ""); });
+  lead.waiting.AwaitIs("waits for ranks 2 to 3 to load");
+  ASSERT_TRUE(two.link().WaitOrder(Soon()).ok());
+  two.link().GiveUp(NotFound("GPU 3 is not there"));
+  const Status status = connected.get().status();
+  EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(status), HasSubstr("ranks 2 to 3 (ipv4:127.0.0.1:"));
+  EXPECT_THAT(Message(status), HasSubstr("could not load: GPU 3 is not there"));
+  EXPECT_EQ(lead.waiting.last(), "");
+  // The lead has dropped the load.
+  EXPECT_EQ(waits.get().status().code(), StatusCode::kAborted);
+  lead.link().GiveUp(status);
+  auto again = lead.Connect();
+  Meet(again, {&one, &two}, 4);
+  EXPECT_THAT(lead.lost.all(), IsEmpty());
+}
+
+TEST(RankFollowersTest, WhatTheLeadGivesUpIsDropped) {
+  Loaded loaded({2});
+  loaded.lead.link().GiveUp(NotFound("a GPU is gone"));
+  EXPECT_TRUE(loaded.follower(0).link().WaitDropped(Soon()).ok());
+  loaded.Load();
+}
+
+TEST(RankFollowersTest, ALossIsToldWithTheFailureBeforeIt) {
+  Loaded loaded({2});
+  loaded.follower(0).link().GiveUp(Internal("GPU 1 has an ECC error"));
+  EXPECT_FALSE(loaded.lead.link().Agree(FactsOf(1, 1, 1)).ok());
+  loaded.follower(0).Kill();
+  EXPECT_THAT(loaded.lead.lost.Await("ranks 2 to 3 (ipv4:127.0.0.1:"),
+              HasSubstr("pid 7) could not load: GPU 1 has an ECC error, and "
+                        "were lost: "));
+  // Without a load, in the log.
+  LeadProcess lead(1, 2);
+  CapturedStderr logged;
+  FollowerProcess follower(lead, 1, 1);
+  AwaitLogged(logged, "came, build test");
+  follower.link().GiveUp(NotFound("there is no model"));
+  AwaitLogged(logged, "pid 7) could not load: there is no model\n");
+  follower.Kill();
+  AwaitLogged(logged, "pid 7) could not load: there is no model, and went: ");
 }
 
 // Ends in order ---------------------------------------------------------------
@@ -295,12 +302,34 @@ TEST(RankFollowersTest, AFollowerThatLeavesWithoutALoadJustEnds) {
   EXPECT_EQ(connected.get().status().code(), StatusCode::kUnavailable);
 }
 
+TEST(RankFollowersTest, StepsGoOnWhenLoadsAreStopped) {
+  Loaded loaded({2});
+  StepRecord record(BoundsOf(0));
+  loaded.follower(0).link().Follow(&record);
+  loaded.lead.link().StopLoads();
+  const Status status = loaded.lead.link().Agree(FactsOf(1, 1, 1)).status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_THAT(Message(status), HasSubstr("told to end"));
+  for (uint64_t id = 0; id < 2; ++id) {
+    const auto step = StepOf(record.bounds(), id);
+    loaded.lead.link().Begin(step->inputs, step->hidden);
+    ASSERT_TRUE(record.Await(id + 1));
+  }
+  loaded.lead.link().Drop();
+  EXPECT_TRUE(loaded.follower(0).link().WaitDropped(Soon()).ok());
+  EXPECT_EQ(loaded.lead.Connect().get().status().code(),
+            StatusCode::kUnavailable);
+  EXPECT_FALSE(loaded.follower(0).ended());
+  loaded.lead.link().Stop();
+  EXPECT_TRUE(loaded.follower(0).End().ok());
+  EXPECT_THAT(loaded.lead.lost.all(), IsEmpty());
+}
+
 TEST(RankFollowersTest, StopWakesWhoWaitsAndEndsStreamsWithOk) {
   LeadProcess lead(1, 3);
   FollowerProcess one(lead, 1, 1), two(lead, 2, 1);
   auto connected = lead.Connect();
-  EXPECT_EQ(IdOf(connected), "id");
-  one.Connect(3);
+  Meet(connected, {&one, &two}, 3);
   auto agreed = lead.Agree(FactsOf(1, 1, 1));
   auto said = one.Agree(FactsOf(1, 1, 1));
   lead.link().Stop();

@@ -328,11 +328,18 @@ TEST(RankFramesTest, FactsGoRoundAndEveryFieldIsChecked) {
   const auto got = FromProto(good);
   ASSERT_TRUE(got.ok());
   EXPECT_EQ(*got, FactsOf(128, 64, 5000));
+  const auto ready = FromProto(ToProto(ReadyFacts(), 1));
+  ASSERT_TRUE(ready.ok()) << ready.status();
+  EXPECT_EQ(*ready, ReadyFacts());
   ExpectRefused<Facts>(
       good, {{"numerics has 0 bytes", [](Facts& f) { f.clear_numerics(); }},
-             {"max_context must be between 0 and 16777216, got -1",
-              [](Facts& f) { f.set_max_context(-1); }},
-             {"kv_blocks must be between 0 and 16777216, got 16777217",
+             {"max_context must be between 1 and 16777216, got 0",
+              [](Facts& f) { f.set_max_context(0); }},
+             {"max_context must be between 1 and 16777216, got 16777217",
+              [](Facts& f) { f.set_max_context(16777217); }},
+             {"kv_blocks must be between 1 and 16777216, got 0",
+              [](Facts& f) { f.set_kv_blocks(0); }},
+             {"kv_blocks must be between 1 and 16777216, got 16777217",
               [](Facts& f) { f.set_kv_blocks(16777217); }},
              {"weights_bytes must be at most 1152921504606846976",
               [](Facts& f) { f.set_weights_bytes(~uint64_t{0}); }},

@@ -17,11 +17,18 @@
 #include "common/pipeline/ranks/ranks_service.h"
 #include "common/rpc/transport.h"
 #include "tests/pipeline/rank_values.h"
+#include "tests/testing/captured_stderr.h"
 #include "tests/testing/holds_within.h"
 
 namespace sluice::testing {
 
 inline TimePoint Soon() { return Clock::now() + std::chrono::seconds(10); }
+
+inline void AwaitLogged(const CapturedStderr& logged, const std::string& part) {
+  EXPECT_TRUE(HoldsWithin(std::chrono::seconds(10), [&] {
+    return logged.Text().find(part) != std::string::npos;
+  })) << part;
+}
 
 // Texts that callbacks give on any thread.
 class Texts {
@@ -65,8 +72,9 @@ class LeadProcess {
 
   LeadProcess(int32_t own, int32_t all,
               const std::string& address = "127.0.0.1:0",
-              std::vector<grpc::Service*> others = {})
-      : all_(all), lead_(std::make_shared<LeadRanks>(Options(own))) {
+              std::vector<grpc::Service*> others = {},
+              const std::string& build = "")
+      : all_(all), lead_(std::make_shared<LeadRanks>(Options(own, build))) {
     service_ = MakeRanksService(lead_, nullptr);
     others.push_back(service_.get());
     rpc::TransportOptions transport;
@@ -104,8 +112,9 @@ class LeadProcess {
   Texts lost;
 
  private:
-  LeadRanksOptions Options(int32_t own) {
+  LeadRanksOptions Options(int32_t own, const std::string& build) {
     LeadRanksOptions options;
+    options.build = build;
     options.own_ranks = own;
     options.all_ranks = all_;
     options.on_waiting = [this](const std::string& text) { waiting.Add(text); };
@@ -137,7 +146,7 @@ class FollowerProcess {
       : FollowerProcess(lead.address(), HelloOf(first, count)) {}
 
   LeadConnection& link() { return *link_; }
-  // Waits for the order and connects with it; the id.
+  // Waits for the order, and connects with it when all do; the id.
   std::string Connect(int32_t all_ranks) {
     const auto order = link_->WaitOrder(Soon());
     EXPECT_TRUE(order.ok()) << order.status();
@@ -177,6 +186,20 @@ inline std::string IdOf(LeadProcess::Connected& connected) {
   return id.ok() ? *id : "";
 }
 
+// Connects `followers`, which are all of the lead's, and waits for its Connect.
+inline void Meet(LeadProcess::Connected& connected,
+                 const std::vector<FollowerProcess*>& followers,
+                 int32_t all_ranks) {
+  std::vector<std::future<std::string>> ids;
+  for (FollowerProcess* one : followers) {
+    ids.push_back(std::async(std::launch::async, [one, all_ranks] {
+      return one->Connect(all_ranks);
+    }));
+  }
+  for (auto& id : ids) EXPECT_EQ(id.get(), "id");
+  EXPECT_EQ(IdOf(connected), "id");
+}
+
 // A lead with a follower for each of `firsts`, loaded: ranks are [0, 2) and
 // pairs.
 struct Loaded {
@@ -189,8 +212,7 @@ struct Loaded {
   }
   void Load() {
     auto connected = lead.Connect();
-    EXPECT_EQ(IdOf(connected), "id");
-    for (auto& follower : followers) EXPECT_EQ(follower->Connect(all), "id");
+    Meet(connected, everyone(), all);
     auto agreed = lead.Agree(FactsOf(100, 50, 1));
     std::vector<std::future<StatusOr<RankFacts>>> said;
     for (auto& follower : followers) {
@@ -204,6 +226,11 @@ struct Loaded {
     }
   }
   FollowerProcess& follower(size_t i) { return *followers[i]; }
+  std::vector<FollowerProcess*> everyone() const {
+    std::vector<FollowerProcess*> all_of_them;
+    for (const auto& one : followers) all_of_them.push_back(one.get());
+    return all_of_them;
+  }
 
   const int32_t all;
   LeadProcess lead;

@@ -2,101 +2,34 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <future>
 
-#include "common/rpc/client_stream.h"
-#include "common/rpc/hello.h"
-#include "common/rpc/payload_frame.h"
-#include "common/rpc/server_stream.h"
-#include "sluice/v1/ranks.grpc.pb.h"
 #include "tests/pipeline/rank_processes.h"
+#include "tests/pipeline/rank_raw_peers.h"
 
 namespace sluice {
 namespace {
 
+using testing::AwaitLogged;
 using testing::BoundsOf;
+using testing::Bytes;
+using testing::DropFrame;
+using testing::FactsFrame;
 using testing::FactsOf;
 using testing::FollowerProcess;
+using testing::Frame;
 using ::testing::HasSubstr;
 using testing::HelloOf;
 using testing::HoldsWithin;
 using ::testing::IsEmpty;
 using testing::LeadProcess;
+using testing::OrderFrame;
 using testing::OrderOf;
+using testing::RawFollower;
+using testing::RawLead;
 using testing::Soon;
 using testing::StepOf;
 using testing::StepRecord;
-
-grpc::ByteBuffer Bytes(const std::string& bytes) {
-  const grpc::Slice slice(bytes);
-  return grpc::ByteBuffer(&slice, 1);
-}
-
-grpc::ByteBuffer Frame(const google::protobuf::MessageLite& message) {
-  return Bytes(message.SerializeAsString());
-}
-
-// A follower of its own, which says what a test says, and may cease to read.
-class RawFollower
-    : public rpc::ClientStream<grpc::ByteBuffer, grpc::ByteBuffer> {
- public:
-  explicit RawFollower(std::shared_ptr<grpc::Channel> channel)
-      : ClientStream(std::move(channel), "/sluice.v1.Ranks/Follow", 16) {}
-
-  static std::shared_ptr<RawFollower> Open(const std::string& address,
-                                           const std::string& hello) {
-    const auto channel = rpc::Connect(address, {});
-    EXPECT_TRUE(channel.ok());
-    auto follower = std::make_shared<RawFollower>(*channel);
-    follower->ClientStream::Open(hello);
-    return follower;
-  }
-  static std::shared_ptr<RawFollower> Open(LeadProcess& lead, int32_t first,
-                                           int32_t count) {
-    return Open(lead.address(),
-                ToProto(HelloOf(first, count)).SerializeAsString());
-  }
-
-  Status End() const {
-    EXPECT_TRUE(HoldsWithin(std::chrono::seconds(10), [&] {
-      MutexLock lock(mutex_);
-      return end_.has_value();
-    }));
-    MutexLock lock(mutex_);
-    return end_.value_or(OkStatus());
-  }
-  // The first message behind the order is not taken before Resume.
-  void Stall() {
-    MutexLock lock(mutex_);
-    stalled_ = true;
-  }
-  void Resume() {
-    MutexLock lock(mutex_);
-    stalled_ = false;
-    changed_.NotifyAll();
-  }
-  int read() const {
-    MutexLock lock(mutex_);
-    return read_;
-  }
-
- private:
-  void OnMessage(grpc::ByteBuffer& frame) override {
-    MutexLock lock(mutex_);
-    while (stalled_ && read_ > 0) changed_.Wait(mutex_);
-    ++read_;
-  }
-  void OnEnd(const Status& status) override {
-    MutexLock lock(mutex_);
-    end_ = status;
-  }
-
-  mutable Mutex mutex_;
-  CondVar changed_;
-  bool stalled_ ABSL_GUARDED_BY(mutex_) = false;
-  int read_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::optional<Status> end_ ABSL_GUARDED_BY(mutex_);
-};
 
 // The lead --------------------------------------------------------------------
 
@@ -109,13 +42,35 @@ TEST(RanksProtocolTest, AStrangersHelloIsRefused) {
   }
 }
 
-// A lead of rank 0 that has given a raw follower its order.
+// A lead of rank 0, and a raw follower that has said that it is ready.
 struct RawLoad {
   RawLoad() : lead(1, 2), follower(RawFollower::Open(lead, 1, 1)) {
+    Connect(1);
+  }
+  // Load `load`, up to the facts by which all are ready.
+  void Connect(uint64_t load) {
+    const int read = follower->read();
     auto connected = lead.Connect();
+    AwaitRead(read + 1);
+    Say(ReadyFacts(), load);
     EXPECT_TRUE(connected.get().ok());
+    AwaitRead(read + 2);
+  }
+  void AwaitRead(int count) {
     EXPECT_TRUE(HoldsWithin(std::chrono::seconds(10),
-                            [&] { return follower->read() == 1; }));
+                            [&] { return follower->read() == count; }));
+  }
+  void Say(const RankFacts& facts, uint64_t load) {
+    v1::FollowerFrame frame;
+    *frame.mutable_facts() = ToProto(facts, load);
+    EXPECT_TRUE(follower->Send(Frame(frame)));
+  }
+  void SayFailed(uint64_t load) {
+    v1::FollowerFrame frame;
+    frame.mutable_failed()->set_load(load);
+    frame.mutable_failed()->set_status_code(5);
+    frame.mutable_failed()->set_status_message(Cat("of load ", load));
+    EXPECT_TRUE(follower->Send(Frame(frame)));
   }
   // Sends `frame`, which the lead must refuse; the end's message.
   std::string Refused(grpc::ByteBuffer frame, StatusCode code) {
@@ -134,6 +89,10 @@ TEST(RanksProtocolTest, AFollowersFramesAreChecked) {
   constexpr StatusCode kInvalid = StatusCode::kInvalidArgument;
   EXPECT_THAT(RawLoad().Refused(Bytes("\x08"), kInvalid),
               HasSubstr("frame ends within a number"));
+  // Not a field, and longer than a frame may be.
+  EXPECT_EQ(RawLoad().Refused(
+                Bytes("\x02\x80\x80\x02" + std::string(32768, 'x')), kInvalid),
+            "frame has a field 0");
   EXPECT_THAT(RawLoad().Refused(Frame(v1::FollowerFrame()), kInvalid),
               HasSubstr("no known kind"));
   v1::FollowerFrame frame;
@@ -146,7 +105,7 @@ TEST(RanksProtocolTest, AFollowersFramesAreChecked) {
               HasSubstr("status_code of a failure must not be 0"));
   *frame.mutable_facts() = ToProto(FactsOf(-1, 1, 1), 1);
   EXPECT_THAT(RawLoad().Refused(Frame(frame), kInvalid),
-              HasSubstr("max_context must be between 0"));
+              HasSubstr("max_context must be between 1"));
 }
 
 TEST(RanksProtocolTest, FactsWithoutEndEndTheStream) {
@@ -158,6 +117,30 @@ TEST(RanksProtocolTest, FactsWithoutEndEndTheStream) {
   }
   EXPECT_THAT(load.Refused(Frame(frame), StatusCode::kResourceExhausted),
               HasSubstr("facts come with 4 unanswered, limit 4"));
+}
+
+TEST(RanksProtocolTest, WhatComesLateOfADroppedLoadIsNotOfTheNextOne) {
+  RawLoad load;
+  load.lead.link().Drop();
+  load.AwaitRead(3);
+  CapturedStderr logged;
+  load.Say(FactsOf(6, 6, 6), 1);
+  load.SayFailed(0);
+  // All before the failure has come with it.
+  AwaitLogged(logged, "could not load: of load 0");
+  EXPECT_THAT(Message(load.lead.Connect().get().status()),
+              HasSubstr("could not load: of load 0"));
+  auto connected = load.lead.Connect();
+  load.AwaitRead(4);
+  // Behind the next order.
+  load.SayFailed(1);
+  load.Say(FactsOf(7, 7, 7), 1);
+  load.Say(ReadyFacts(), 2);
+  EXPECT_TRUE(connected.get().ok());
+  load.Say(FactsOf(9, 9, 9), 2);
+  const auto agreed = load.lead.link().Agree(FactsOf(20, 20, 1));
+  ASSERT_TRUE(agreed.ok()) << agreed.status();
+  EXPECT_EQ(*agreed, FactsOf(9, 9, 10));
 }
 
 TEST(RanksProtocolTest, AFollowerThatReadsNothingIsLost) {
@@ -186,79 +169,6 @@ TEST(RanksProtocolTest, AFollowerThatEndsItsStreamWithALoadIsLost) {
 
 // The follower ----------------------------------------------------------------
 
-// A lead that sends what a test says.
-class RawLead {
- public:
-  explicit RawLead(std::vector<grpc::ByteBuffer> frames)
-      : service_(std::move(frames)) {
-    auto server = rpc::Listen("127.0.0.1:0", {}, &service_);
-    EXPECT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-  }
-  ~RawLead() {
-    server_.server->Shutdown(std::chrono::system_clock::now());
-    server_.server->Wait();
-  }
-  const std::string& address() const { return server_.address; }
-  // To the one follower, which has had an answer.
-  void Send(grpc::ByteBuffer frame) {
-    EXPECT_TRUE(service_.stream->Send(std::move(frame)));
-  }
-  bool AwaitMessage() const {
-    return HoldsWithin(std::chrono::seconds(10),
-                       [&] { return service_.stream->messages > 0; });
-  }
-
- private:
-  using Buffer = grpc::ByteBuffer;
-  class Stream : public rpc::ServerStream<Buffer, Buffer> {
-   public:
-    explicit Stream(const std::vector<Buffer>& frames)
-        : ServerStream(rpc::ServerStreamOptions{"Follow"}), frames_(frames) {}
-    std::atomic<int> messages{0};
-
-   private:
-    Status OnHello(const std::string&) override {
-      for (const Buffer& frame : frames_) Send(frame);
-      return OkStatus();
-    }
-    void OnMessage(Buffer&) override { ++messages; }
-    const std::vector<Buffer>& frames_;
-  };
-  struct Service : v1::Ranks::WithRawCallbackMethod_Follow<v1::Ranks::Service> {
-    explicit Service(std::vector<Buffer> said) : frames(std::move(said)) {}
-    grpc::ServerBidiReactor<Buffer, Buffer>* Follow(
-        grpc::CallbackServerContext* context) override {
-      stream = std::make_shared<Stream>(frames);
-      stream->Open(rpc::HelloOf(*context));
-      return stream.get();
-    }
-    const std::vector<Buffer> frames;
-    std::shared_ptr<Stream> stream;
-  };
-
-  Service service_;
-  rpc::ListeningServer server_;
-};
-
-grpc::ByteBuffer OrderFrame() {
-  v1::LeadFrame frame;
-  *frame.mutable_order() = ToProto(SentOrder{OrderOf(2), "id", 1});
-  return Frame(frame);
-}
-
-grpc::ByteBuffer FactsFrame() {
-  v1::LeadFrame frame;
-  *frame.mutable_facts() = ToProto(FactsOf(1, 1, 1), 1);
-  return Frame(frame);
-}
-
-grpc::ByteBuffer DropFrame() {
-  v1::LeadFrame frame;
-  frame.mutable_drop();
-  return Frame(frame);
-}
-
 grpc::ByteBuffer StepFrameOf(const RankStepBounds& bounds) {
   const auto step = StepOf(bounds, 1);
   return StepFrame(step->inputs, step->hidden);
@@ -283,6 +193,9 @@ TEST(RanksProtocolTest, ALeadsFramesAreChecked) {
       {{DropFrame()}, "sent a drop without a load"},
       {{OrderFrame(), DropFrame(), DropFrame()}, "sent a drop without a load"},
       {{OrderFrame(), StepFrameOf(bounds)}, "sent a step without a load"},
+      // The order before the drop is none any more, the one behind it is.
+      {{OrderFrame(), DropFrame(), OrderFrame(2), OrderFrame(3)},
+       "an order before it dropped load 2"},
   };
   for (const auto& one : cases) {
     RawLead lead(one.frames);
@@ -297,9 +210,9 @@ TEST(RanksProtocolTest, ALeadsFramesAreChecked) {
 TEST(RanksProtocolTest, FactsThatWereNotAskedForEndTheStream) {
   RawLead lead({OrderFrame()});
   FollowerProcess follower(lead.address(), HelloOf(1, 1));
-  follower.Connect(2);
+  lead.Meet(follower);
   auto said = follower.Agree(FactsOf(1, 1, 1));
-  ASSERT_TRUE(lead.AwaitMessage());
+  lead.AwaitSaid({"facts", "facts"});
   lead.Send(FactsFrame());
   EXPECT_TRUE(said.get().ok());
   EXPECT_FALSE(follower.ended());
@@ -313,7 +226,7 @@ TEST(RanksProtocolTest, StepsBehindTheDropEndTheStream) {
   const RankStepBounds bounds = BoundsOf(0);
   RawLead lead({OrderFrame()});
   FollowerProcess follower(lead.address(), HelloOf(1, 1));
-  follower.Connect(2);
+  lead.Meet(follower);
   StepRecord record(bounds);
   follower.link().Follow(&record);
   lead.Send(StepFrameOf(bounds));
@@ -328,7 +241,7 @@ TEST(RanksProtocolTest, StepsBehindTheDropEndTheStream) {
 TEST(RanksProtocolTest, AnOrderBeforeTheDropEndsTheStream) {
   RawLead lead({OrderFrame()});
   FollowerProcess follower(lead.address(), HelloOf(1, 1));
-  follower.Connect(2);
+  lead.Meet(follower);
   lead.Send(OrderFrame());
   EXPECT_EQ(Message(follower.End()),
             "the lead sent an order before it dropped load 1");
@@ -338,9 +251,8 @@ TEST(RanksProtocolTest, AFailuresTextIsCut) {
   LeadProcess lead(1, 2);
   FollowerProcess follower(lead, 1, 1);
   auto connected = lead.Connect();
-  ASSERT_TRUE(connected.get().ok());
-  follower.Connect(2);
-  follower.link().SendFailed(Internal(std::string(100'000, 'x')));
+  testing::Meet(connected, {&follower}, 2);
+  follower.link().GiveUp(Internal(std::string(100'000, 'x')));
   const Status status = lead.link().Agree(FactsOf(1, 1, 1)).status();
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
   EXPECT_THAT(Message(status), HasSubstr(std::string(4096, 'x')));
@@ -348,12 +260,108 @@ TEST(RanksProtocolTest, AFailuresTextIsCut) {
 
 TEST(RanksProtocolTest, ASilentFollowerGoesWithoutACallback) {
   LeadProcess lead(1, 2);
-  {
-    FollowerProcess follower(lead, 1, 1);
-    follower.Kill();
-    EXPECT_FALSE(follower.ended());
-  }
+  CapturedStderr logged;
+  FollowerProcess follower(lead, 1, 1);
+  AwaitLogged(logged, "pid 7) came, build test");
+  follower.Kill();
+  EXPECT_FALSE(follower.ended());
+  AwaitLogged(logged, "pid 7) went: ");
   EXPECT_THAT(lead.lost.all(), IsEmpty());
+}
+
+TEST(RanksProtocolTest, AnOrderThatIsDroppedBeforeItIsSeenIsNone) {
+  // Whether all have come before the first look is chance: until they have.
+  uint64_t first = 0;
+  EXPECT_TRUE(HoldsWithin(
+      std::chrono::seconds(10),
+      [&] {
+        std::vector<grpc::ByteBuffer> frames;
+        for (uint64_t load = 1; load <= 3; ++load) {
+          if (load > 1) frames.push_back(DropFrame());
+          frames.push_back(OrderFrame(load));
+        }
+        RawLead lead(frames);
+        FollowerProcess follower(lead.address(), HelloOf(1, 1));
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        auto order = follower.link().WaitOrder(Soon());
+        EXPECT_TRUE(order.ok()) << order.status();
+        if (!order.ok()) return true;
+        first = order->memory;
+        // One that has been seen ends first.
+        for (uint64_t load = first; load < 3 && order.ok();) {
+          EXPECT_TRUE(follower.link().WaitDropped(Soon()).ok());
+          order = follower.link().WaitOrder(Soon());
+          EXPECT_TRUE(order.ok()) << order.status();
+          if (order.ok()) load = order->memory;
+        }
+        EXPECT_EQ(follower.link().WaitOrder(Clock::now()).status().code(),
+                  StatusCode::kDeadlineExceeded);
+        return first == 3;
+      }))
+      << "the first that was seen was load " << first;
+}
+
+TEST(RanksProtocolTest, AFollowerGivesALoadUpOnce) {
+  RawLead lead({OrderFrame()});
+  FollowerProcess follower(lead.address(), HelloOf(1, 1));
+  lead.Meet(follower);
+  LeadConnection& link = follower.link();
+  link.GiveUp(NotFound("no GPU"));
+  link.GiveUp(NotFound("no GPU"));
+  lead.Send(DropFrame());
+  EXPECT_TRUE(link.WaitDropped(Soon()).ok());
+  link.GiveUp(NotFound("of a load that is over"));
+  lead.Send(OrderFrame(2));
+  ASSERT_TRUE(link.WaitOrder(Soon()).ok());
+  link.GiveUp(NotFound("no GPU again"));
+  link.Leave();
+  lead.AwaitSaid({"facts", "failed 1", "failed 2", "leaving"});
+  lead.End(OkStatus());
+  EXPECT_TRUE(follower.End().ok());
+  link.GiveUp(NotFound("to whom"));
+}
+
+TEST(RanksProtocolTest, NoCodeOfAStreamsEndHasAnotherMeaning) {
+  for (const StatusCode code :
+       {StatusCode::kCancelled, StatusCode::kDeadlineExceeded,
+        StatusCode::kAborted, StatusCode::kInternal}) {
+    RawLead lead({OrderFrame()});
+    FollowerProcess follower(lead.address(), HelloOf(1, 1));
+    lead.Meet(follower);
+    auto said = follower.Agree(FactsOf(1, 1, 1));
+    lead.AwaitSaid({"facts", "facts"});
+    lead.End(MakeStatus(code, "a proxy says"));
+    const Status end = follower.End();
+    EXPECT_EQ(end.code(),
+              code == StatusCode::kInternal ? code : StatusCode::kUnavailable);
+    EXPECT_EQ(Message(end), "a proxy says");
+    EXPECT_EQ(said.get().status(), end);
+    EXPECT_EQ(follower.link().WaitOrder(Soon()).status(), end);
+    EXPECT_EQ(follower.link().WaitDropped(Soon()), end);
+    EXPECT_EQ(follower.link().Connect(OrderOf(2), "").status(), end);
+  }
+}
+
+TEST(RanksProtocolTest, TheEndIsToldBeforeAWaitReturnsIt) {
+  RawLead lead({OrderFrame()});
+  std::promise<void> told, may_return;
+  auto link = LeadConnection::Open(lead.address(), {}, HelloOf(1, 1),
+                                   [&](const Status& status) {
+                                     EXPECT_TRUE(status.ok()) << status;
+                                     told.set_value();
+                                     may_return.get_future().wait();
+                                   });
+  ASSERT_TRUE(link.ok()) << link.status();
+  ASSERT_TRUE((*link)->WaitOrder(Soon()).ok());
+  lead.End(OkStatus());
+  told.get_future().wait();
+  const TimePoint now = Clock::now();
+  EXPECT_EQ((*link)->WaitOrder(now).status().code(),
+            StatusCode::kDeadlineExceeded);
+  EXPECT_EQ((*link)->WaitDropped(now).code(), StatusCode::kDeadlineExceeded);
+  may_return.set_value();
+  EXPECT_EQ((*link)->WaitOrder(Soon()).status().code(), StatusCode::kCancelled);
+  EXPECT_EQ((*link)->WaitDropped(Soon()).code(), StatusCode::kCancelled);
 }
 
 TEST(RanksProtocolTest, ALeadThatIsNotThereIsUnavailable) {

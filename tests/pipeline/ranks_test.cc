@@ -20,6 +20,7 @@ using testing::IdOf;
 using ::testing::IsEmpty;
 using testing::LeadProcess;
 using testing::Loaded;
+using testing::Meet;
 using testing::OrderOf;
 using testing::Soon;
 using testing::StepOf;
@@ -51,18 +52,29 @@ TEST_P(RankSocketsTest, FollowersComeInAnyOrderAndGetTheSameLoad) {
   FollowerProcess last(lead, 5, 3);
   lead.waiting.AwaitIs("waits for ranks 2 to 3");
   FollowerProcess first(lead, 2, 2);
+  lead.waiting.AwaitIs("waits for ranks 2 to 7 to load");
+  auto id = std::async(std::launch::async, [&] { return middle.Connect(8); });
+  lead.waiting.AwaitIs("waits for ranks 2 to 3, 5 to 7 to load");
+  auto of_first =
+      std::async(std::launch::async, [&] { return first.Connect(8); });
+  lead.waiting.AwaitIs("waits for ranks 5 to 7 to load");
+  EXPECT_EQ(last.Connect(8), "id");
+  EXPECT_EQ(id.get(), "id");
+  EXPECT_EQ(of_first.get(), "id");
   EXPECT_EQ(IdOf(connected), "id");
-  EXPECT_THAT(lead.waiting.all(), ElementsAre("waits for ranks 2 to 7",
-                                              "waits for ranks 2 to 3, 5 to 7",
-                                              "waits for ranks 2 to 3", ""));
-  for (FollowerProcess* one : {&first, &middle, &last}) {
-    EXPECT_EQ(one->Connect(8), "id");
-  }
+  EXPECT_THAT(
+      lead.waiting.all(),
+      ElementsAre("waits for ranks 2 to 7", "waits for ranks 2 to 3, 5 to 7",
+                  "waits for ranks 2 to 3", "",
+                  "waits for ranks 2 to 7 to load",
+                  "waits for ranks 2 to 3, 5 to 7 to load",
+                  "waits for ranks 5 to 7 to load", ""));
   // Twice, since a load may ask twice.
   for (uint64_t round : {1, 2}) {
     auto from_first = first.Agree(FactsOf(120, 60, 1));
     auto from_last = last.Agree(FactsOf(100, 64, 10));
     auto agreed = lead.Agree(FactsOf(128, 50, 100 * round));
+    lead.waiting.AwaitIs("waits for rank 4 to load");
     EXPECT_FALSE(HoldsWithin(std::chrono::milliseconds(50), [&] {
       return agreed.wait_for(std::chrono::seconds(0)) ==
              std::future_status::ready;
@@ -74,6 +86,7 @@ TEST_P(RankSocketsTest, FollowersComeInAnyOrderAndGetTheSameLoad) {
       ASSERT_TRUE(got.ok()) << got.status();
       EXPECT_EQ(*got, all);
     }
+    EXPECT_EQ(lead.waiting.last(), "");
   }
   lead.link().Drop();
   for (FollowerProcess* one : {&first, &middle, &last}) {
@@ -94,10 +107,8 @@ TEST_P(RankSocketsTest, StepsComeToAllFollowersInOrderWithAllFields) {
   LeadProcess lead(1, 3, Address());
   FollowerProcess a(lead, 1, 1), b(lead, 2, 1);
   auto connected = lead.Connect();
-  EXPECT_EQ(IdOf(connected), "id");
+  Meet(connected, {&a, &b}, 3);
   StepRecord at_a(bounds), at_b(bounds);
-  a.Connect(3);
-  b.Connect(3);
   // Some come before the follower is ready for them.
   for (uint64_t id = 0; id < LeadConnection::kMaxEarlySteps; ++id) {
     const auto step = StepOf(bounds, id);
@@ -144,8 +155,7 @@ TEST(RanksTest, EachLoadsStepsGoToItsRunner) {
                           StepRecord(bounds)};
   for (uint64_t load = 0; load < 3; ++load) {
     auto connected = lead.Connect();
-    EXPECT_EQ(IdOf(connected), "id");
-    EXPECT_EQ(follower.Connect(2), "id");
+    Meet(connected, {&follower}, 2);
     const auto step = StepOf(bounds, load);
     lead.link().Begin(step->inputs, step->hidden);
     // Most often the step is there before its runner.
@@ -159,7 +169,9 @@ TEST(RanksTest, EachLoadsStepsGoToItsRunner) {
       EXPECT_EQ(records[i].size(), i <= load ? 1u : 0u) << i;
     }
     EXPECT_EQ(follower.link().Connect(OrderOf(2), "").status().code(),
-              StatusCode::kFailedPrecondition);
+              StatusCode::kAborted);
+    EXPECT_EQ(follower.link().Agree(FactsOf(1, 1, 1)).status().code(),
+              StatusCode::kAborted);
   }
 }
 
@@ -206,15 +218,14 @@ TEST(RanksTest, AServerMayServeOthersBeside) {
   EXPECT_EQ(stream->Finish().error_message(), "the other service");
   FollowerProcess follower(lead, 1, 1);
   auto connected = lead.Connect();
-  EXPECT_EQ(IdOf(connected), "id");
+  Meet(connected, {&follower}, 2);
 }
 
 TEST(RanksTest, NumericsMustBeTheSame) {
   LeadProcess lead(1, 4);
   FollowerProcess follower(lead, 1, 3);
   auto connected = lead.Connect();
-  EXPECT_EQ(IdOf(connected), "id");
-  follower.Connect(4);
+  Meet(connected, {&follower}, 4);
   RankFacts others = FactsOf(1, 1, 1);
   others.numerics = "f32-canonical-3";
   auto said = follower.Agree(others);
@@ -225,7 +236,7 @@ TEST(RanksTest, NumericsMustBeTheSame) {
   EXPECT_THAT(Message(status), HasSubstr("are f32-canonical-3, those of rank 0 "
                                          "cuda-fast-90-5"));
   lead.link().Drop();
-  EXPECT_EQ(said.get().status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_EQ(said.get().status().code(), StatusCode::kAborted);
   EXPECT_FALSE(follower.ended());
 }
 
@@ -233,7 +244,6 @@ TEST(RanksTest, AFollowersOwnOrderMustBeTheLeads) {
   LeadProcess lead(1, 2);
   FollowerProcess follower(lead, 1, 1);
   auto connected = lead.Connect();
-  EXPECT_EQ(IdOf(connected), "id");
   const auto order = follower.link().WaitOrder(Soon());
   ASSERT_TRUE(order.ok());
   RankOrder own = *order;
@@ -242,6 +252,9 @@ TEST(RanksTest, AFollowersOwnOrderMustBeTheLeads) {
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(Message(status),
             "max_context of the order is 128, this process has 64");
+  follower.link().GiveUp(status);
+  EXPECT_THAT(Message(connected.get().status()),
+              HasSubstr(Cat("pid 7) could not load: ", Message(status))));
 }
 
 // Steps that cannot be taken --------------------------------------------------
@@ -255,7 +268,7 @@ TEST(RanksTest, MoreEarlyStepsThanAFewEndTheStream) {
   }
   const Status status = loaded.follower(0).End();
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(Message(status), HasSubstr("step 8 comes with 8 steps before"));
+  EXPECT_THAT(Message(status), HasSubstr("step 4 comes with 4 steps before"));
   loaded.lead.lost.Await("ranks 2 to 3 (");
   StepRecord record(bounds);
   loaded.follower(0).link().Follow(&record);

@@ -40,6 +40,8 @@ StatusOr<RankFacts> LeadConnection::Agree(const RankFacts& own) {
   return stream_->Agree(own);
 }
 
+void LeadConnection::GiveUp(const Status& why) { stream_->GiveUp(why); }
+
 void LeadConnection::Begin(const StepInputs& step, const HiddenStates& hidden) {
   SLUICE_CHECK(false);
 }
@@ -53,7 +55,5 @@ Status LeadConnection::WaitDropped(TimePoint deadline) {
 }
 
 void LeadConnection::Leave() { stream_->Leave(); }
-
-void LeadConnection::SendFailed(const Status& why) { stream_->SendFailed(why); }
 
 }  // namespace sluice

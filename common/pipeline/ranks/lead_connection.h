@@ -16,16 +16,21 @@ class LeadStream;
 
 // The follower's end of Follow (proto/sluice/v1/ranks.proto). One load after
 // another: WaitOrder, Connect, Agree, Follow, WaitDropped. One thread at a time
-// calls these; any thread calls Leave and SendFailed.
+// calls these; any thread calls Leave and GiveUp.
 class LeadConnection : public RankLink {
  public:
-  // Steps that may come before Follow.
-  static constexpr size_t kMaxEarlySteps = 8;
+  // Steps that may come before Follow. As many as a RankFollower takes at once
+  // (RankFollower::kSteps): Follow hands it all of them, and the lead cannot
+  // finish any before.
+  static constexpr size_t kMaxEarlySteps = 4;
 
   // Begins to connect to the lead. `on_end` is called once, by gRPC's thread,
-  // when the stream is over: with OK when the lead ended it in order, and this
-  // process is to end, too; never after the destructor has begun. It may not
-  // destroy this object. INVALID_ARGUMENT for an address that may not be used.
+  // when the stream is over, and before a wait returns that end: with OK when
+  // the lead ended it in order, and this process is to end, too. It has
+  // returned when the destructor returns, and may not destroy this object. A
+  // stream that ends with CANCELLED, DEADLINE_EXCEEDED or ABORTED of its own is
+  // UNAVAILABLE with the same text, here and below, where these codes have
+  // other meanings. INVALID_ARGUMENT for an address that may not be used.
   static StatusOr<std::unique_ptr<LeadConnection>> Open(
       const std::string& address, rpc::TransportOptions transport,
       const FollowerHello& hello,
@@ -38,13 +43,17 @@ class LeadConnection : public RankLink {
   // the status with which the stream ended, CANCELLED if that was OK.
   StatusOr<RankOrder> WaitOrder(TimePoint deadline);
 
-  // Needs an order. INVALID_ARGUMENT if `order` is not the lead's;
-  // FAILED_PRECONDITION if the lead has dropped this load.
+  // Needs an order. Returns when all processes have called Connect.
+  // INVALID_ARGUMENT if `order` is not the lead's; others as Agree.
   StatusOr<std::string> Connect(const RankOrder& order,
                                 std::string own) override;
-  // Errors: FAILED_PRECONDITION if the lead drops this load instead, because it
-  // or another follower could not load; the stream's end as WaitOrder.
+  // Errors: ABORTED if the lead drops this load instead, because the lead or
+  // another follower could not load; the stream's end as WaitOrder.
   StatusOr<RankFacts> Agree(const RankFacts& own) override;
+  // Tells the lead that this process could not load its ranks. The lead's
+  // Connect or Agree fails with it. Once for each load, and not when the lead
+  // has dropped it or the stream is over.
+  void GiveUp(const Status& why) override;
   // A follower begins and drops nothing by itself: both abort.
   void Begin(const StepInputs& step, const HiddenStates& hidden) override;
   void Drop() override;
@@ -62,9 +71,6 @@ class LeadConnection : public RankLink {
   // Tells the lead that this process was told to end. The lead ends the stage,
   // and then the stream, in order.
   void Leave();
-  // Tells the lead that this process could not load its ranks. The lead's
-  // Connect or Agree fails with it.
-  void SendFailed(const Status& why);
 
  private:
   const std::shared_ptr<LeadStream> stream_;

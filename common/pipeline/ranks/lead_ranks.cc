@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "common/pipeline/ranks/follow_stream.h"
 #include "common/pipeline/ranks/rank_frames.h"
+#include "common/pipeline/ranks/rank_list.h"
 #include "common/rpc/payload_frame.h"
 #include "common/tensor/buffer.h"
 #include "common/wire/types.h"
@@ -44,8 +45,17 @@ LeadRanks::~LeadRanks() = default;
 
 // Followers ------------------------------------------------------------------
 
+std::string LeadRanks::Follower::Tell(const std::string& what) const {
+  if (!failure.has_value()) return Cat(name, " ", what);
+  return Cat(Message(*failure), ", and ", what);
+}
+
 Status LeadRanks::CheckHello(const FollowerHello& hello,
                              const std::string& name) const {
+  if (!options_.build.empty() && hello.build != options_.build) {
+    return FailedPrecondition("the build of ", name, " is ", hello.build,
+                              ", that of the lead ", options_.build);
+  }
   const int64_t begin = hello.first_rank;
   const int64_t end = begin + hello.num_ranks;
   if (begin < options_.own_ranks || end > options_.all_ranks) {
@@ -106,25 +116,25 @@ LeadRanks::Followers::iterator LeadRanks::Find(const FollowStream* stream) {
 
 void LeadRanks::OnEnd(const FollowStream* stream, const Status& status) {
   Outgoing outgoing;
-  std::string name;
+  std::string went;
   {
     MutexLock lock(mutex_);
     const auto found = Find(stream);
     if (found == followers_.end()) return;
     const Follower& follower = found->second;
-    name = follower.name;
     if (follower.has_load) {
-      lost_ = Cat(name, follower.were(), "lost: ",
-                  status.ok() ? "they ended the stream" : Message(status));
+      lost_ = follower.Tell(Cat(
+          follower.were(),
+          "lost: ", status.ok() ? "they ended the stream" : Message(status)));
       outgoing.lost.push_back(lost_);
+    } else {
+      went = follower.Tell(
+          Cat("went: ", status.ok() ? "the stream ended" : Message(status)));
     }
     followers_.erase(found);
   }
   changed_.NotifyAll();
-  if (outgoing.lost.empty()) {
-    visits_.Write(LogLevel::kInfo, name, " went: ",
-                  status.ok() ? "the stream ended" : Message(status));
-  }
+  if (!went.empty()) visits_.Write(LogLevel::kInfo, went);
   Finish(outgoing);
 }
 
@@ -157,8 +167,9 @@ Status LeadRanks::OnFrame(const FollowStream* stream,
         }
         const bool now = follower.has_load && failed.load() == load_;
         if (!now && failed.load() != 0) break;  // of an earlier load
-        follower.failure =
-            FailedPrecondition(follower.name, ": ", Message(why));
+        follower.failure = FailedPrecondition(
+            follower.name, " could not load: ", Message(why));
+        visits_.Write(LogLevel::kWarning, Message(*follower.failure));
         break;
       }
       case v1::FollowerFrame::kLeaving:
@@ -168,7 +179,7 @@ Status LeadRanks::OnFrame(const FollowStream* stream,
           break;
         }
         if (!follower.is_leaving && !stopping_) {
-          leaving = Cat(follower.name, follower.were(), "told to end");
+          leaving = follower.Tell(Cat(follower.were(), "told to end"));
         }
         follower.is_leaving = true;
         break;
@@ -187,31 +198,23 @@ Status LeadRanks::OnFrame(const FollowStream* stream,
 // Loads ----------------------------------------------------------------------
 
 std::string LeadRanks::Missing() const {
-  std::string missing;
-  int32_t ranks = 0;
+  RankList missing;
   int32_t next = options_.own_ranks;
-  const auto gap = [&](int32_t end) {
-    if (next >= end) return;
-    missing += Cat(missing.empty() ? "" : ", ", next);
-    if (end - next > 1) missing += Cat(" to ", end - 1);
-    ranks += end - next;
-  };
   for (const auto& [first, follower] : followers_) {
-    gap(first);
+    missing.Add(next, first);
     next = first + follower.count;
   }
-  gap(options_.all_ranks);
-  if (missing.empty()) return "";
-  return Cat("waits for rank", ranks == 1 ? " " : "s ", missing);
+  missing.Add(next, options_.all_ranks);
+  return missing.Wait("");
 }
 
-std::optional<Status> LeadRanks::Failure() {
-  for (auto& [first, follower] : followers_) {
-    if (!follower.failure.has_value()) continue;
-    if (has_load_) return follower.failure;
-    return std::exchange(follower.failure, std::nullopt);
+std::string LeadRanks::Silent() const {
+  RankList silent;
+  for (const auto& [first, follower] : followers_) {
+    if (!follower.has_load || !follower.facts.empty()) continue;
+    silent.Add(first, first + follower.count);
   }
-  return std::nullopt;
+  return silent.Wait(" to load");
 }
 
 std::vector<LeadRanks::Follower> LeadRanks::TakeOthers(
@@ -225,21 +228,35 @@ std::vector<LeadRanks::Follower> LeadRanks::TakeOthers(
   return others;
 }
 
+Status LeadRanks::WhyNotToWait() {
+  if (loads_stopped_) return ToldToEnd();
+  for (auto& [first, follower] : followers_) {
+    if (!follower.failure.has_value()) continue;
+    if (has_load_) return *follower.failure;
+    return *std::exchange(follower.failure, std::nullopt);
+  }
+  if (has_load_ && !lost_.empty()) return Unavailable(lost_);
+  return OkStatus();
+}
+
 Status LeadRanks::AwaitAll() {
+  const bool has_load = has_load_;
+  Status status;
   std::string told;
   while (true) {
-    if (loads_stopped_) return ToldToEnd();
-    if (const auto failure = Failure()) return *failure;
-    const std::string missing = Missing();
-    if (missing != told) {
-      told = missing;
+    if (status.ok()) status = WhyNotToWait();
+    const std::string text = !status.ok() ? ""
+                             : has_load   ? Silent()
+                                          : Missing();
+    if (text != told) {
+      told = text;
       if (options_.on_waiting == nullptr) continue;
       mutex_.Unlock();
-      options_.on_waiting(missing);
+      options_.on_waiting(text);
       mutex_.Lock();
       continue;
     }
-    if (missing.empty()) return OkStatus();
+    if (text.empty()) return status;
     changed_.Wait(mutex_);
   }
 }
@@ -270,14 +287,12 @@ StatusOr<std::string> LeadRanks::Connect(const RankOrder& order,
     outgoing = QueueForAll(FrameOf(frame));
   }
   Finish(outgoing);
+  // A follower that cannot connect is known before the lead's devices wait.
+  if (const auto ready = Agree(ReadyFacts()); !ready.ok()) {
+    Drop();
+    return ready.status();
+  }
   return own;
-}
-
-bool LeadRanks::AllSaid() const {
-  return std::none_of(
-      followers_.begin(), followers_.end(), [](const auto& entry) {
-        return entry.second.has_load && entry.second.facts.empty();
-      });
 }
 
 StatusOr<RankFacts> LeadRanks::Combine(RankFacts all) {
@@ -307,13 +322,7 @@ StatusOr<RankFacts> LeadRanks::Agree(const RankFacts& own) {
   {
     MutexLock lock(mutex_);
     SLUICE_CHECK(has_load_);
-    while (true) {
-      if (loads_stopped_) return ToldToEnd();
-      if (const auto failure = Failure()) return *failure;
-      if (!lost_.empty()) return Unavailable(lost_);
-      if (AllSaid()) break;
-      changed_.Wait(mutex_);
-    }
+    SLUICE_RETURN_IF_ERROR(AwaitAll());
     SLUICE_ASSIGN_OR_RETURN(all, Combine(own));
     v1::LeadFrame frame;
     *frame.mutable_facts() = ToProto(all, load_);
@@ -340,8 +349,8 @@ LeadRanks::Outgoing LeadRanks::QueueForAll(const grpc::ByteBuffer& frame) {
     }
     // Its queue also takes no more once the connection has broken.
     lost_ =
-        Cat(follower.name, follower.were(), "lost: the connection broke, or ",
-            kMaxQueuedFrames, " messages wait for them");
+        follower.Tell(Cat(follower.were(), "lost: the connection broke, or ",
+                          kMaxQueuedFrames, " messages wait for them"));
     outgoing.lost.push_back(lost_);
     outgoing.full.push_back(follower.stream);
     at = followers_.erase(at);
@@ -391,6 +400,8 @@ void LeadRanks::Drop() {
   Finish(outgoing);
   for (const auto& stream : leaving) stream->End(OkStatus());
 }
+
+void LeadRanks::GiveUp(const Status& why) { Drop(); }
 
 void LeadRanks::StopLoads() {
   {

@@ -26,8 +26,11 @@ struct FollowerHello;
 struct LeadRanksOptions {
   int32_t own_ranks = 1;  // the lead's: [0, own_ranks)
   int32_t all_ranks = 1;
-  // Connect's thread: "waits for ranks 4 to 7, 12 to 15"; again when others are
-  // missing, and empty when all are there. May be null.
+  // The lead's. A follower of another build is refused. Empty: any may follow.
+  std::string build = {};
+  // Connect's and Agree's thread: "waits for ranks 4 to 7, 12 to 15" that have
+  // not come; "waits for ranks 4 to 7 to load", which have, but have said
+  // nothing. Again when it is for others, and empty at the end. May be null.
   std::function<void(const std::string& text)> on_waiting = {};
   // gRPC's threads; may not block. A follower with a load was told to end: the
   // stage is to end in order. May be null.
@@ -53,10 +56,13 @@ class LeadRanks : public RankLink {
   explicit LeadRanks(LeadRanksOptions options);
   ~LeadRanks() override;
 
+  // Also what Agree returns: all followers call Connect before the lead's
+  // returns. There is no load after an error.
   StatusOr<std::string> Connect(const RankOrder& order,
                                 std::string own) override;
   // Also UNAVAILABLE if a follower is lost or the process is told to end.
   StatusOr<RankFacts> Agree(const RankFacts& own) override;
+  void GiveUp(const Status& why) override;
   void Begin(const StepInputs& step, const HiddenStates& hidden) override;
   void Drop() override;
 
@@ -82,7 +88,9 @@ class LeadRanks : public RankLink {
     bool is_leaving = false;      // with a load
     std::deque<RankFacts> facts;  // not yet answered
     std::optional<Status> failure;
-    const char* were() const { return count == 1 ? " was " : " were "; }
+    const char* were() const { return count == 1 ? "was " : "were "; }
+    // The name, behind it the failure, if there is one, and `what`.
+    std::string Tell(const std::string& what) const;
   };
   // By the first rank.
   using Followers = std::map<int32_t, Follower>;
@@ -99,16 +107,17 @@ class LeadRanks : public RankLink {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // "waits for ..."; empty if followers have all ranks.
   std::string Missing() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The first failure; takes it, if it is of no load.
-  std::optional<Status> Failure() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // "waits for ... to load"; empty if every follower has said facts.
+  std::string Silent() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The error that ends a wait: the end of loads, the first failure, which it
+  // takes, if it is of no load, or a loss.
+  Status WhyNotToWait() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes out the followers whose model is another one.
   std::vector<Follower> TakeOthers(const std::string& digest)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Waits until followers have all ranks; OK with the mutex held all the time
-  // since they do.
+  // Waits until followers have all ranks, or, with a load, until each has said
+  // facts; OK with the mutex held all the time since they do.
   Status AwaitAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether every follower has said facts.
-  bool AllSaid() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   StatusOr<RankFacts> Combine(RankFacts all)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Queues a message for all followers with a load; Finish does the rest.

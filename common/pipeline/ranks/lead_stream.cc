@@ -13,6 +13,20 @@ constexpr char kFollowMethod[] = "/sluice.v1.Ranks/Follow";
 constexpr size_t kMaxQueuedFrames = 64;
 constexpr size_t kMaxFailureBytes = 4096;
 
+// Returns a stream's end with none of the codes that mean something else here:
+// that the lead ended in order, that there is nothing yet, that the lead
+// dropped a load.
+Status EndOf(const Status& status) {
+  switch (status.code()) {
+    case StatusCode::kCancelled:
+    case StatusCode::kDeadlineExceeded:
+    case StatusCode::kAborted:
+      return Unavailable(Message(status));
+    default:
+      return status;
+  }
+}
+
 }  // namespace
 
 LeadStream::LeadStream(std::shared_ptr<grpc::Channel> channel,
@@ -135,14 +149,12 @@ void LeadStream::OnEnd(const Status& status) {
     MutexLock lock(mutex_);
     broken_ = true;
     runner_ = nullptr;
-    end_ = status;
-    on_end = std::move(on_end_);
-    on_end_ = nullptr;
+    on_end = std::exchange(on_end_, nullptr);
   }
-  changed_.NotifyAll();
-  if (on_end != nullptr) on_end(status);
+  const Status end = EndOf(status);
+  if (on_end != nullptr) on_end(end);
   MutexLock lock(mutex_);
-  over_ = true;
+  end_ = end;
   changed_.NotifyAll();
 }
 
@@ -150,6 +162,11 @@ void LeadStream::OnEnd(const Status& status) {
 
 Status LeadStream::Ended() const {
   return end_->ok() ? Cancelled("the lead ended the stage in order") : *end_;
+}
+
+Status LeadStream::LoadOver() const {
+  if (load_->dropped) return Aborted("the lead dropped this load");
+  return end_.has_value() ? Ended() : OkStatus();
 }
 
 StatusOr<RankOrder> LeadStream::WaitOrder(TimePoint deadline) {
@@ -168,14 +185,16 @@ StatusOr<RankOrder> LeadStream::WaitOrder(TimePoint deadline) {
 }
 
 StatusOr<std::string> LeadStream::Connect(const RankOrder& order) {
-  MutexLock lock(mutex_);
-  SLUICE_CHECK(load_.has_value());
-  if (end_.has_value()) return Ended();
-  SLUICE_RETURN_IF_ERROR(CheckSameOrder(order, load_->sent.order));
-  if (load_->dropped) {
-    return FailedPrecondition("the lead dropped this load");
+  std::string id;
+  {
+    MutexLock lock(mutex_);
+    SLUICE_CHECK(load_.has_value());
+    SLUICE_RETURN_IF_ERROR(LoadOver());
+    SLUICE_RETURN_IF_ERROR(CheckSameOrder(order, load_->sent.order));
+    id = load_->sent.connect_id;
   }
-  return load_->sent.connect_id;
+  SLUICE_RETURN_IF_ERROR(Agree(ReadyFacts()).status());
+  return id;
 }
 
 StatusOr<RankFacts> LeadStream::Agree(const RankFacts& own) {
@@ -183,6 +202,7 @@ StatusOr<RankFacts> LeadStream::Agree(const RankFacts& own) {
   {
     MutexLock lock(mutex_);
     SLUICE_CHECK(load_.has_value());
+    SLUICE_RETURN_IF_ERROR(LoadOver());
     *frame.mutable_facts() = ToProto(own, load_->sent.load);
     load_->asks = true;
   }
@@ -192,10 +212,7 @@ StatusOr<RankFacts> LeadStream::Agree(const RankFacts& own) {
     if (load_->facts.has_value()) {
       return *std::exchange(load_->facts, std::nullopt);
     }
-    if (load_->dropped) {
-      return FailedPrecondition("the lead dropped this load");
-    }
-    if (end_.has_value()) return Ended();
+    SLUICE_RETURN_IF_ERROR(LoadOver());
     changed_.Wait(mutex_);
   }
 }
@@ -239,12 +256,15 @@ void LeadStream::Leave() {
   SendHead(frame);
 }
 
-void LeadStream::SendFailed(const Status& why) {
+void LeadStream::GiveUp(const Status& why) {
   SLUICE_CHECK(!why.ok());
   v1::FollowerFrame frame;
   v1::RankFailure& failed = *frame.mutable_failed();
   {
     MutexLock lock(mutex_);
+    if (broken_ || (load_.has_value() && load_->dropped)) return;
+    bool& sent = load_.has_value() ? load_->given_up : failed_early_;
+    if (std::exchange(sent, true)) return;
     if (load_.has_value()) failed.set_load(load_->sent.load);
   }
   failed.set_status_code(static_cast<int>(why.code()));
@@ -259,7 +279,7 @@ void LeadStream::Close() {
   }
   Cancel(Cancelled("this follower has closed its stream"));
   MutexLock lock(mutex_);
-  while (!over_) changed_.Wait(mutex_);
+  while (!end_.has_value()) changed_.Wait(mutex_);
 }
 
 }  // namespace sluice

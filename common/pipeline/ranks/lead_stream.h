@@ -34,7 +34,7 @@ class LeadStream
   void Follow(RankStepRunner* runner);
   Status WaitDropped(TimePoint deadline);
   void Leave();
-  void SendFailed(const Status& why);
+  void GiveUp(const Status& why);
   // Breaks the stream off without a callback, and waits for its end.
   void Close();
 
@@ -49,6 +49,7 @@ class LeadStream
     std::optional<RankFacts> facts;  // of all ranks
     std::deque<EarlyStep> steps;     // before Follow
     bool dropped = false;
+    bool given_up = false;
   };
 
   void OnMessage(grpc::ByteBuffer& frame) override;
@@ -68,6 +69,8 @@ class LeadStream
                   RankStepRunner& runner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The error of a wait that a stream's end ends.
   Status Ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The error of what a drop or the stream's end ends.
+  Status LoadOver() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool SendHead(const v1::FollowerFrame& frame);
 
   Mutex mutex_;
@@ -77,8 +80,9 @@ class LeadStream
   std::optional<Load> next_ ABSL_GUARDED_BY(mutex_);  // the one behind it
   RankStepRunner* runner_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;  // or about to end
-  std::optional<Status> end_ ABSL_GUARDED_BY(mutex_);
-  bool over_ ABSL_GUARDED_BY(mutex_) = false;  // on_end has returned, too
+  // A failure was sent before the first order.
+  bool failed_early_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<Status> end_ ABSL_GUARDED_BY(mutex_);  // on_end has returned
 };
 
 }  // namespace sluice

@@ -317,6 +317,8 @@ Status CheckSameOrder(const RankOrder& own, const RankOrder& lead) {
 
 // Facts ----------------------------------------------------------------------
 
+RankFacts ReadyFacts() { return {"ready", 1, 1, 0, 0}; }
+
 v1::RankFacts ToProto(const RankFacts& facts, uint64_t load) {
   v1::RankFacts proto;
   proto.set_load(load);
@@ -331,9 +333,9 @@ v1::RankFacts ToProto(const RankFacts& facts, uint64_t load) {
 StatusOr<RankFacts> FromProto(const v1::RankFacts& proto) {
   SLUICE_RETURN_IF_ERROR(CheckName("numerics", proto.numerics()));
   SLUICE_RETURN_IF_ERROR(
-      CheckRange("max_context", proto.max_context(), 0, 1 << 24));
+      CheckRange("max_context", proto.max_context(), 1, 1 << 24));
   SLUICE_RETURN_IF_ERROR(
-      CheckRange("kv_blocks", proto.kv_blocks(), 0, 1 << 24));
+      CheckRange("kv_blocks", proto.kv_blocks(), 1, 1 << 24));
   SLUICE_RETURN_IF_ERROR(CheckMemory("weights_bytes", proto.weights_bytes()));
   SLUICE_RETURN_IF_ERROR(CheckMemory("kv_bytes", proto.kv_bytes()));
   return RankFacts{proto.numerics(), proto.max_context(), proto.kv_blocks(),

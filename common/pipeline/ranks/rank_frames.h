@@ -29,7 +29,7 @@ inline constexpr size_t kMaxFollowerFrameBytes = 16 << 10;
 
 struct FollowerHello {
   uint32_t protocol_version = kRanksVersion;
-  std::string build;         // for people
+  std::string build;         // the lead may ask for its own
   std::string model_digest;  // hex
   int32_t first_rank = 0;
   int32_t num_ranks = 0;
@@ -50,6 +50,9 @@ StatusOr<SentOrder> FromProto(const v1::RankOrder& proto);
 // INVALID_ARGUMENT names the first field that differs, with both values.
 Status CheckSameOrder(const RankOrder& own, const RankOrder& lead);
 
+// What every process says first of a load, before its devices connect: that it
+// will. Others of these facts mean nothing.
+RankFacts ReadyFacts();
 v1::RankFacts ToProto(const RankFacts& facts, uint64_t load);
 StatusOr<RankFacts> FromProto(const v1::RankFacts& proto);
 

@@ -123,6 +123,21 @@ void Print(const char* name, std::vector<int64_t>& nanos) {
   std::printf("  %s %8.1f us (90 %%: %8.1f)", name, at(0.5), at(0.9));
 }
 
+// Begins a load: both ends' Connect wait for each other.
+void Connect(const RankOrder& order, LeadRanks& lead,
+             std::vector<Follower>& followers) {
+  std::vector<std::thread> threads;
+  for (Follower& follower : followers) {
+    threads.emplace_back([&] {
+      const TimePoint deadline = Clock::now() + std::chrono::seconds(10);
+      SLUICE_CHECK(follower.connection->WaitOrder(deadline).ok());
+      SLUICE_CHECK(follower.connection->Connect(order, "").ok());
+    });
+  }
+  SLUICE_CHECK(lead.Connect(order, "id").ok());
+  for (std::thread& thread : threads) thread.join();
+}
+
 // One load over `followers`, whose steps are of `shape`.
 void Measure(const Shape& shape, LeadRanks& lead,
              std::vector<Follower>& followers, int rounds) {
@@ -134,11 +149,8 @@ void Measure(const Shape& shape, LeadRanks& lead,
   const RankStepBounds bounds = Bounds(shape.has_hidden);
   order.max_step_tokens = bounds.limits.max_step_tokens;
   order.max_sequences = bounds.limits.max_sequences;
-  SLUICE_CHECK(lead.Connect(order, "id").ok());
+  Connect(order, lead, followers);
   for (Follower& follower : followers) {
-    SLUICE_CHECK(
-        follower.connection->WaitOrder(Clock::now() + std::chrono::seconds(10))
-            .ok());
     follower.runner = std::make_unique<Stamp>(bounds);
     follower.connection->Follow(follower.runner.get());
   }
