@@ -28,6 +28,11 @@ inline std::unique_ptr<Runtime> OpenMachine(Schedule schedule) {
   return OpenMachine(MachineOptions{schedule});
 }
 
+// Returns the index of the device that the calling thread uses, as CUDA's
+// current device: of the last runtime that it opened, adopted or had allocate
+// or free memory; 0 at first.
+int AdoptedDevice();
+
 }  // namespace sluice::kernels::cuda
 
 #endif  // SLUICE_KERNELS_CUDA_DEVICE_HOST_OPEN_MACHINE_H_

@@ -19,6 +19,8 @@ namespace {
 constexpr int kPoison = 0xFF;
 constexpr size_t kAlignment = 64;
 
+thread_local int adopted = 0;  // device's index
+
 class MachineRuntime final : public Runtime, LaunchGraphs::Device {
  public:
   explicit MachineRuntime(const MachineOptions& options)
@@ -34,6 +36,7 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
     facts_.free_memory = FreeMemory();
     sink_.stream = &machine_;
     machine_.RunLater();
+    Adopt();
   }
   ~MachineRuntime() override {
     if (launch_sink == &sink_) launch_sink = nullptr;
@@ -47,8 +50,9 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
     const uint64_t taken = used_ + (others_ == nullptr ? 0 : others_->load());
     return facts_.total_memory - std::min(facts_.total_memory, taken);
   }
-  void Adopt() override {}
+  void Adopt() override { adopted = facts_.index; }
   void* Allocate(size_t bytes) override {
+    Adopt();
     const size_t whole =
         (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
     if (whole > FreeMemory()) return nullptr;
@@ -60,6 +64,7 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
     return data;
   }
   void Free(void* data) override {
+    Adopt();
     const auto found = bytes_.find(data);
     used_ -= found->second;
     bytes_.erase(found);
@@ -67,6 +72,7 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
     machine_.Enqueue([data] { std::free(data); });
   }
   std::shared_ptr<void> AllocateHost(size_t bytes) override {
+    Adopt();
     return {std::malloc(std::max<size_t>(bytes, 1)), std::free};
   }
   // Its copies are the host's.
@@ -209,6 +215,8 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
 };
 
 }  // namespace
+
+int AdoptedDevice() { return adopted; }
 
 std::unique_ptr<Runtime> OpenMachine(const MachineOptions& options) {
   return std::make_unique<MachineRuntime>(options);

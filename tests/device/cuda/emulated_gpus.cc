@@ -21,6 +21,7 @@ std::string UseFakeNccl(FakeNccl* plan) {
   plan->enqueue = [](void* stream, std::function<void()> work) {
     static_cast<kernels::cuda::Machine*>(stream)->Enqueue(std::move(work));
   };
+  plan->device = &kernels::cuda::AdoptedDevice;
   const std::string name = SLUICE_FAKE_NCCL;
   void* const library = ::dlopen(name.c_str(), RTLD_NOW);
   SLUICE_CHECK(library != nullptr);

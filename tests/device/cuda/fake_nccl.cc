@@ -4,10 +4,12 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <climits>
@@ -25,8 +27,8 @@ namespace sluice::testing {
 namespace {
 
 constexpr int kInvalidArgument = 4;
+constexpr int kInvalidUsage = 5;
 constexpr int kFloat32 = 7;
-constexpr int kFaultyGather = 3;
 
 FakeNccl* plan = nullptr;
 
@@ -45,6 +47,9 @@ struct Shared {
   std::atomic<int> ranks;   // of the group; 0: none has come
   std::atomic<int> joined;  // of those
   std::atomic<bool> here[kMostRanks];
+  std::atomic<pid_t> processes[kMostRanks];
+  std::atomic<bool> left[kMostRanks];  // destroyed or aborted
+  std::atomic<int> num_left;
   std::atomic<int> arrived;  // at the present meeting
   std::atomic<int> turn;     // of meetings
   Send sends[kMostRanks];
@@ -64,6 +69,16 @@ struct Id {
   pid_t process;
   int file;
 };
+
+// Whether the process has not ended: a zombie has.
+bool Runs(pid_t process) {
+  const int file = static_cast<int>(::syscall(SYS_pidfd_open, process, 0));
+  if (file < 0) return false;
+  pollfd ended = {.fd = file, .events = POLLIN, .revents = 0};
+  const bool runs = ::poll(&ended, 1, 0) == 0;
+  ::close(file);
+  return runs;
+}
 
 Id MakeId() {
   const int file = ::memfd_create("fake-nccl", 0);
@@ -102,6 +117,7 @@ class Group {
     if (shared_->ranks != ranks || rank < 0 || rank >= ranks) return false;
     if (shared_->here[rank].exchange(true)) return false;
     rank_ = rank;
+    shared_->processes[rank] = ::getpid();
     ++shared_->joined;
     Wake(shared_->joined);
     return true;
@@ -143,6 +159,27 @@ class Group {
   void Abort() {
     aborted_ = true;
     Wake(shared_->turn);
+    Leave();
+  }
+  void Leave() {
+    shared_->left[rank_] = true;
+    ++shared_->num_left;
+    Wake(shared_->num_left);
+  }
+  // Leave, and waits for the other processes' ranks behind the last own one.
+  void LeaveWithOthers() {
+    Leave();
+    const pid_t own = ::getpid();
+    for (int r = 0; r < shared_->ranks; ++r) {
+      if (shared_->processes[r] == own && !shared_->left[r]) return;
+    }
+    for (int r = 0; r < shared_->ranks; ++r) {
+      for (int left = 0; left = shared_->num_left, !shared_->left[r];) {
+        const pid_t process = shared_->processes[r];
+        if (process == 0 || !Runs(process)) break;
+        SleepWhile(shared_->num_left, left);
+      }
+    }
   }
   int rank() const { return rank_; }
 
@@ -180,6 +217,7 @@ class Group {
 struct Comm {
   std::shared_ptr<Group> group;
   int calls = 0;  // of ncclAllGather
+  std::atomic<bool> aborted{false};
   // Shared with the gathers that streams and graphs have of it.
   std::shared_ptr<int> uses = std::make_shared<int>(0);
 };
@@ -189,7 +227,9 @@ Comm* NewComm(const Id& id, int ranks, int rank) {
   auto group = std::make_shared<Group>(id);
   if (!group->Join(ranks, rank)) return nullptr;
   ++plan->alive;
-  return new Comm{.group = std::move(group)};
+  auto* const made = new Comm;
+  made->group = std::move(group);
+  return made;
 }
 
 void HangIfTold() {
@@ -201,6 +241,7 @@ struct Begun {
   int depth = 0;
   int result = 0;  // of the first that failed
   std::vector<std::shared_ptr<Group>> groups;
+  std::vector<int> devices;  // of those
 };
 thread_local Begun begun;
 
@@ -208,6 +249,7 @@ int WaitForBegun() {
   HangIfTold();
   if (plan->init_result != 0) begun.result = plan->init_result;
   const auto groups = std::exchange(begun.groups, {});
+  begun.devices.clear();
   const int result = std::exchange(begun.result, 0);
   for (const auto& group : groups) {
     if (result == 0) group->WaitForAll();
@@ -215,7 +257,7 @@ int WaitForBegun() {
   return result;
 }
 
-bool IsFaulty() { return plan->gathers >= kFaultyGather; }
+bool IsFaulty() { return plan->gathers >= plan->faulty_gather; }
 
 }  // namespace
 }  // namespace sluice::testing
@@ -274,6 +316,15 @@ int ncclCommInitRank(void** comm, int ranks, ncclUniqueId made, int rank) {
   sluice::testing::Id id = {};
   std::memcpy(&id, made.bytes, sizeof(id));
   sluice::testing::Begun& begun = sluice::testing::begun;
+  const char* const connect = std::getenv("NCCL_RUNTIME_CONNECT");
+  plan->runtime_connect = connect == nullptr ? -1 : std::atoi(connect);
+  const int device = plan->device();
+  if (std::ranges::find(begun.devices, device) != begun.devices.end()) {
+    std::fprintf(stderr, "device %d has two ranks\n", device);
+    begun.result = sluice::testing::kInvalidUsage;
+    return begun.result;
+  }
+  begun.devices.push_back(device);
   if (Comm* const own = sluice::testing::NewComm(id, ranks, rank);
       own != nullptr) {
     *comm = own;
@@ -293,10 +344,10 @@ int ncclAllGather(const void* send, void* receive, size_t count, int type,
   if (plan->gather_result != 0 && sluice::testing::IsFaulty()) {
     return plan->gather_result;
   }
-  const Comm own = *static_cast<Comm*>(comm);
-  ++static_cast<Comm*>(comm)->calls;
-  plan->enqueue(stream, [own, send, receive, count] {
-    own.group->Gather(own.calls, send, receive, count * sizeof(float));
+  Comm* const own = static_cast<Comm*>(comm);
+  plan->enqueue(stream, [group = own->group, uses = own->uses,
+                         call = own->calls++, send, receive, count] {
+    group->Gather(call, send, receive, count * sizeof(float));
   });
   return 0;
 }
@@ -307,15 +358,18 @@ int ncclCommGetAsyncError(void*, int* result) {
 }
 
 int ncclCommAbort(void* comm) {
-  const Comm& own = *static_cast<Comm*>(comm);
+  // Its memory stays: other threads may be in calls of it.
+  Comm& own = *static_cast<Comm*>(comm);
   std::fprintf(stderr, "rank %d is aborted\n", own.group->rank());
   own.group->Abort();
+  if (!own.aborted.exchange(true)) --plan->alive;
   return 0;
 }
 
 int ncclCommDestroy(void* comm) {
   const auto* own = static_cast<const Comm*>(comm);
   if (own->uses.use_count() > 1) ++plan->held;
+  own->group->LeaveWithOthers();
   delete own;
   --plan->alive;
   return 0;

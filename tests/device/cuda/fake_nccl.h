@@ -10,10 +10,14 @@ namespace sluice::testing {
 // ranks meet when their streams come to a gather, and copy. It is told by its
 // function SluiceFakeNccl, once it is loaded and before communicators are made;
 // each process of ranks by itself. A process that ends leaves the others' ranks
-// in their gathers until they are aborted.
+// in their gathers until they are aborted. As NCCL's own, a process's last
+// ncclCommDestroy of a group waits until the other processes have destroyed
+// theirs, or have gone.
 struct FakeNccl {
   // Hands work to a stream of NCCL's caller.
   std::function<void(void* stream, std::function<void()> work)> enqueue;
+  // Returns the device that the calling thread uses.
+  std::function<int()> device;
   // Never comes to a gather.
   std::atomic<int> late_rank{-1};
   // What a gather takes where it runs, on every rank: a stream that it is
@@ -22,12 +26,15 @@ struct FakeNccl {
   bool init_hangs = false;  // for ever
   int init_result = 0;      // of ncclCommInitAll and ncclGroupEnd
   int id_result = 0;        // of ncclGetUniqueId
-  int gather_result = 0;    // of ncclAllGather, from the third on
-  int async_error = 0;      // of every communicator, from the third gather on
+  int gather_result = 0;    // of ncclAllGather, from `faulty_gather` on
+  int async_error = 0;      // of every communicator, from that gather on
+  int faulty_gather = 3;
+  // What NCCL_RUNTIME_CONNECT was when a rank last came by an id; -1: not set.
+  std::atomic<int> runtime_connect{-1};
   // Calls of ncclAllGather: a graph's replays are none.
   std::atomic<int> gathers{0};
   std::atomic<int> waiting{0};  // ranks, in a gather for others
-  std::atomic<int> alive{0};    // communicators
+  std::atomic<int> alive{0};    // communicators: not destroyed, nor aborted
   // Communicators that went while a graph had gathers of theirs: NCCL waits.
   std::atomic<int> held{0};
 };
