@@ -2,22 +2,27 @@
 #define SLUICE_COMMON_DEVICE_CUDA_CUDA_MEMORY_H_
 
 #include <cstddef>
+#include <string>
 
 #include "common/base/cat.h"
 #include "common/base/end_process.h"
+#include "common/base/status.h"
 #include "kernels/cuda/runtime.h"
 
 namespace sluice {
+
+inline std::string NoMemoryText(const kernels::cuda::Runtime& runtime,
+                                size_t bytes) {
+  return Cat("GPU ", runtime.facts().index, " has no ", bytes,
+             " bytes left of ", runtime.facts().total_memory);
+}
 
 // Returns `bytes` of the device. Ends the process if there are not so many:
 // what a stage needs is counted before it is loaded, but other processes may
 // take memory meanwhile. The next one counts anew.
 inline void* AllocateOrDie(kernels::cuda::Runtime& runtime, size_t bytes) {
   void* const data = runtime.Allocate(bytes);
-  if (data == nullptr) {
-    EndToBeReplaced(Cat("GPU ", runtime.facts().index, " has no ", bytes,
-                        " bytes left of ", runtime.facts().total_memory));
-  }
+  if (data == nullptr) EndToBeReplaced(NoMemoryText(runtime, bytes));
   return data;
 }
 
@@ -42,6 +47,17 @@ class GrowingMemory {
   template <typename T>
   T* AtLeast(int64_t count) {
     return static_cast<T*>(AtLeast(static_cast<size_t>(count) * sizeof(T)));
+  }
+  // Takes `bytes` in place of what there was. RESOURCE_EXHAUSTED if there are
+  // not so many.
+  Status Reserve(size_t bytes) {
+    Release();
+    data_ = runtime_->Allocate(bytes);
+    if (data_ == nullptr) {
+      return ResourceExhausted(NoMemoryText(*runtime_, bytes));
+    }
+    bytes_ = bytes;
+    return OkStatus();
   }
   // Gives the memory back.
   void Release() {

@@ -1,6 +1,7 @@
 #include "common/device/cuda/gathered_ranks.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/cat.h"
 #include "common/base/check.h"
@@ -15,16 +16,16 @@ using kernels::cuda::TakeRows;
 
 GatheringCommunicator::GatheringCommunicator(
     kernels::cuda::Runtime* runtime, std::shared_ptr<GatheredRankTable> ranks,
-    int index)
+    int index, std::unique_ptr<TellingExchange> telling)
     : DeviceCommunicator(runtime, CollectiveClock::kMostSpans),
       runtime_(*runtime),
       ranks_(std::move(ranks)),
       index_(index),
       rank_(ranks_->of().NumberOf(index)),
       send_(runtime),
-      receive_(runtime) {
-  if (!ranks_->of().has_others()) return;
-  telling_ = std::make_unique<TellingExchange>(runtime, ranks_->of(), index);
+      receive_(runtime),
+      telling_(std::move(telling)) {
+  SLUICE_CHECK(ranks_->of().has_others() == (telling_ != nullptr));
 }
 
 void GatheringCommunicator::Meet() {

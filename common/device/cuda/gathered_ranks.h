@@ -92,9 +92,11 @@ class GatheredRankTable {
 // the slowest device is within. Where threads meet, that is within, too.
 class GatheringCommunicator final : public DeviceCommunicator {
  public:
-  // `index`: the rank's within the process.
+  // `index`: the rank's within the process. `telling`: of ranks of several
+  // processes, this one's.
   GatheringCommunicator(kernels::cuda::Runtime* runtime,
-                        std::shared_ptr<GatheredRankTable> ranks, int index);
+                        std::shared_ptr<GatheredRankTable> ranks, int index,
+                        std::unique_ptr<TellingExchange> telling = nullptr);
 
   void BeginStep(bool is_new) override {
     turn_ = 0;
@@ -155,7 +157,7 @@ class GatheringCommunicator final : public DeviceCommunicator {
   bool is_cut_ = false;                         // the step, as far as was told
   RankShare own_;                               // to the present collective
   std::vector<kernels::cuda::NodeRows> parts_;  // scratch of ReduceTree
-  std::unique_ptr<TellingExchange> telling_;    // to other processes, if any
+  const std::unique_ptr<TellingExchange> telling_;  // to other processes
 };
 
 }  // namespace sluice

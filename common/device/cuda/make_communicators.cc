@@ -10,6 +10,7 @@
 #include "common/device/cuda/gathered_ranks.h"
 #include "common/device/cuda/nccl_exchange.h"
 #include "common/device/cuda/own_ranks.h"
+#include "common/device/cuda/rank_telling.h"
 #include "common/device/cuda/staged_exchange.h"
 #include "common/device/cuda/virtual_ranks.h"
 
@@ -71,15 +72,20 @@ Communicators Virtual(Runtimes runtimes) {
   return made;
 }
 
+// `tellings`: by rank, of ranks of several processes.
+using Tellings = std::vector<std::unique_ptr<TellingExchange>>;
+
 Communicators Gathering(Runtimes runtimes, const OwnRanks& ranks,
                         std::unique_ptr<DeviceExchange> exchange,
-                        const CollectiveLimits& limits) {
+                        const CollectiveLimits& limits,
+                        Tellings tellings = {}) {
+  tellings.resize(runtimes.size());
   const auto table =
       std::make_shared<GatheredRankTable>(ranks, std::move(exchange), limits);
   Communicators made;
   for (size_t r = 0; r < runtimes.size(); ++r) {
     made.push_back(std::make_unique<GatheringCommunicator>(
-        runtimes[r], table, static_cast<int>(r)));
+        runtimes[r], table, static_cast<int>(r), std::move(tellings[r])));
   }
   return made;
 }
@@ -126,8 +132,16 @@ StatusOr<Communicators> MakeWithOthers(Runtimes runtimes, const OwnRanks& ranks,
     return InvalidArgument(ranks.Text(), ": ranks of several processes have ",
                            "no way to share NCCL's id");
   }
+  // Before others wait for these ranks.
+  Tellings tellings;
+  for (size_t r = 0; r < runtimes.size(); ++r) {
+    SLUICE_ASSIGN_OR_RETURN(
+        tellings.emplace_back(),
+        TellingExchange::Make(runtimes[r], ranks, static_cast<int>(r)));
+  }
   SLUICE_ASSIGN_OR_RETURN(auto exchange, JoinByNccl(runtimes, ranks, options));
-  return Gathering(runtimes, ranks, std::move(exchange), options.limits);
+  return Gathering(runtimes, ranks, std::move(exchange), options.limits,
+                   std::move(tellings));
 }
 
 bool IsOneDevice(Runtimes runtimes) {

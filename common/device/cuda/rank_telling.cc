@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <type_traits>
 
 #include "common/base/cat.h"
 #include "common/base/end_process.h"
@@ -10,24 +9,10 @@
 namespace sluice {
 namespace {
 
-// A RankTelling as the devices carry it: bytes as floats, which no rank adds.
-struct Words {
-  uint64_t mark = 0;  // kMark
-  int64_t collective_cols = 0;
-  int64_t rows = 0;
-  int64_t cols = 0;
-  int64_t col_begin = 0;
-  int32_t num_leaves = 0;
-  int32_t copied = 0;
-  int64_t num_nodes = 0;
-  kernels::TreeNode nodes[TellingExchange::kMostNodes] = {};
-};
-static_assert(std::is_trivially_copyable_v<Words>);
-constexpr uint64_t kMark = 0x51'75'1c'e0'7e'11'1e'55;  // of no sums' values
-static_assert(sizeof(Words) == TellingExchange::kFloats * sizeof(float));
+using Words = TellingWords;
 
 Words WordsOf(const RankTelling& own) {
-  Words words = {kMark,
+  Words words = {Words::kMark,
                  own.of.cols,
                  own.rows,
                  own.share.cols,
@@ -56,9 +41,32 @@ TellingExchange::TellingExchange(kernels::cuda::Runtime* runtime,
       ranks_(ranks),
       index_(index),
       send_(runtime),
-      receive_(runtime) {
-  send_.AtLeast<float>(kFloats);
-  receive_.AtLeast<float>(kFloats * ranks_.all);
+      receive_(runtime) {}
+
+StatusOr<std::unique_ptr<TellingExchange>> TellingExchange::Make(
+    kernels::cuda::Runtime* runtime, const OwnRanks& ranks, int index) {
+  std::unique_ptr<TellingExchange> made(
+      new TellingExchange(runtime, ranks, index));
+  SLUICE_RETURN_IF_ERROR(made->send_.Reserve(sizeof(Words)));
+  SLUICE_RETURN_IF_ERROR(
+      made->receive_.Reserve(sizeof(Words) * static_cast<size_t>(ranks.all)));
+  // A runtime takes the host's memory of its copies with the first one.
+  const Words words = {};
+  runtime->CopyIn(&words, made->send_.AtLeast(0), {sizeof(Words)});
+  runtime->Sync();
+  return made;
+}
+
+std::string TellingExchange::WhyNone(const Words& words, size_t number) const {
+  if (words.mark != Words::kMark) {
+    return Cat(ranks_.TextOf(index_), " has come to another collective than ",
+               "rank ", number, ", whose values it was sent");
+  }
+  if (words.num_nodes < 0 || words.num_nodes > kMostNodes) {
+    return Cat(ranks_.TextOf(index_), " is told that rank ", number, " brings ",
+               words.num_nodes, " nodes to a sum, limit ", kMostNodes);
+  }
+  return {};
 }
 
 std::vector<RankTelling> TellingExchange::Tell(const RankTelling& own,
@@ -81,10 +89,7 @@ std::vector<RankTelling> TellingExchange::Tell(const RankTelling& own,
   runtime_.Sync();
   std::vector<RankTelling> told;
   for (const Words& of_rank : all) {
-    if (of_rank.mark != kMark) {
-      end(Cat(ranks_.TextOf(index_), " has come to another collective than ",
-              "rank ", told.size(), ", whose values it was sent"));
-    }
+    if (const auto why = WhyNone(of_rank, told.size()); !why.empty()) end(why);
     told.push_back(TellingOf(of_rank));
   }
   return told;

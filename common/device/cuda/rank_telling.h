@@ -1,9 +1,14 @@
 #ifndef SLUICE_COMMON_DEVICE_CUDA_RANK_TELLING_H_
 #define SLUICE_COMMON_DEVICE_CUDA_RANK_TELLING_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
 #include <vector>
 
+#include "common/base/status.h"
 #include "common/device/cuda/cuda_memory.h"
 #include "common/device/cuda/device_exchange.h"
 #include "common/device/cuda/own_ranks.h"
@@ -35,28 +40,57 @@ struct RankTelling {
   bool copied = false;  // since its step's first collective
 };
 
+// A RankTelling as the devices carry it: bytes as floats, which no rank adds.
+struct TellingWords {
+  // Nodes that a rank may bring: JoinNodes takes no more of all ranks together.
+  static constexpr int kMostNodes = 1024;
+  // Rises where the words mean something else.
+  static constexpr uint64_t kVersion = 1;
+  static const uint64_t kMark;  // of no sums' values, nor of other words
+
+  uint64_t mark = 0;
+  int64_t collective_cols = 0;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t col_begin = 0;
+  int32_t num_leaves = 0;
+  int32_t copied = 0;
+  int64_t num_nodes = 0;
+  kernels::TreeNode nodes[kMostNodes] = {};
+};
+static_assert(std::is_trivially_copyable_v<TellingWords>);
+static_assert(sizeof(TellingWords) % sizeof(float) == 0);
+inline constexpr uint64_t TellingWords::kMark =
+    uint64_t{0x51751ce0} << 32 | kVersion << 24 | sizeof(TellingWords);
+static_assert(sizeof(TellingWords) < 1 << 24);
+
 // Tells ranks of several processes what each brings: an exchange of a fixed
 // size, through their devices. One rank's; used by that rank's thread. The
 // runtime must outlive it.
 class TellingExchange {
  public:
-  // Nodes that a rank may bring: JoinNodes takes no more of all ranks together.
-  static constexpr int kMostNodes = 1024;
+  static constexpr int kMostNodes = TellingWords::kMostNodes;
   // Of a rank's telling: values that are as many may be taken for one.
-  static constexpr int64_t kFloats = 14 + 2 * kMostNodes;
+  static constexpr int64_t kFloats = sizeof(TellingWords) / sizeof(float);
 
-  // Allocates memory of the device, so that Tell need not.
-  TellingExchange(kernels::cuda::Runtime* runtime, const OwnRanks& ranks,
-                  int index);
+  // Takes all memory that Tell needs, the device's and the host's by which it
+  // copies. RESOURCE_EXHAUSTED if the device has none left.
+  static StatusOr<std::unique_ptr<TellingExchange>> Make(
+      kernels::cuda::Runtime* runtime, const OwnRanks& ranks, int index);
 
   // Returns what every rank tells, by number, this one `own`, when all of them
   // have come and the stream is done. By every rank at the same collective: one
-  // that takes other values for tellings, or has more nodes than kMostNodes,
-  // ends the process.
+  // that takes other values for tellings, or has or is told of more nodes than
+  // kMostNodes, ends the process.
   std::vector<RankTelling> Tell(const RankTelling& own,
                                 DeviceExchange& exchange);
 
  private:
+  TellingExchange(kernels::cuda::Runtime* runtime, const OwnRanks& ranks,
+                  int index);
+  // Returns why `words` are no telling of rank `number`; empty: they are.
+  std::string WhyNone(const TellingWords& words, size_t number) const;
+
   kernels::cuda::Runtime& runtime_;
   const OwnRanks ranks_;
   const int index_;

@@ -110,11 +110,12 @@ TEST(NcclGraphTest, ARankThatJoinsByAnIdReadsWhatItTells) {
                                      *id, std::chrono::seconds(60),
                                      /*in_graphs=*/false);
   ASSERT_TRUE(exchange.ok()) << exchange.status();
-  TellingExchange telling(runtime, one, 0);
+  auto telling = TellingExchange::Make(runtime, one, 0);
+  ASSERT_TRUE(telling.ok()) << telling.status();
   RankTelling own = {{257, int64_t{1} << 40}, {{}, 5, 6}, 7, true};
   for (int i = 0; i < TellingExchange::kMostNodes; ++i) {
     own.share.nodes.push_back({i, 2 * i});
-    const auto told = telling.Tell(own, **exchange);
+    const auto told = (*telling)->Tell(own, **exchange);
     ASSERT_EQ(told.size(), 1u);
     EXPECT_EQ(told[0].of, own.of);
     EXPECT_EQ(told[0].share, own.share);

@@ -10,6 +10,9 @@
 #include <vector>
 
 #include "common/device/cuda/make_communicators.h"
+#include "common/device/cuda/nccl_exchange.h"
+#include "common/device/cuda/nccl_library.h"
+#include "common/device/cuda/rank_telling.h"
 #include "common/device/make_backends.h"
 #include "kernels/cuda/device_host/open_machine.h"
 #include "tests/device/cuda/emulated_gpus.h"
@@ -91,6 +94,18 @@ TEST_F(OwnRanksTest, RanksThatShareAGpuAreRefused) {
   Expect(MakeCommunicators(runtimes, options_).status(),
          StatusCode::kInvalidArgument,
          "need a GPU each, but GPU 3 has several of ranks 1 to 3 of 4");
+}
+
+TEST_F(OwnRanksTest, AGpuWithoutMemoryForTellingsIsNamedBeforeOthersWait) {
+  const auto gpu = kernels::cuda::OpenMachine(
+      {.index = 5, .memory = 2 * sizeof(TellingWords)});
+  kernels::cuda::Runtime* const runtime = gpu.get();
+  Expect(MakeCommunicators({&runtime, 1}, options_).status(),
+         StatusCode::kResourceExhausted,
+         ("GPU 5 has no " + std::to_string(2 * sizeof(TellingWords)) +
+          " bytes left of " + std::to_string(2 * sizeof(TellingWords)))
+             .c_str());
+  EXPECT_EQ(shared_, 0);
 }
 
 TEST_F(OwnRanksTest, ACpuHasAllRanks) {

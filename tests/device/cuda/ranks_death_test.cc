@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "common/base/end_process.h"
 #include "common/device/cuda/rank_telling.h"
@@ -205,26 +209,44 @@ TEST_F(RanksDeathTest, ATellingThatNoOtherRankSendsEndsTheProcess) {
       "rank [01] of 2 has waited(.|\n)*rank [01] is aborted");
 }
 
-TEST_F(RanksDeathTest, ValuesInThePlaceOfATellingEndTheProcess) {
+// In the second step rank 1 tells, where rank 0 gathers `words`.
+[[noreturn]] void GatherInPlaceOf(const TellingWords& words,
+                                  const CommunicatorOptions& options) {
   constexpr int64_t kColumns = TellingExchange::kFloats / 2;  // of two rows
-  EXPECT_EXIT(
-      {
-        Ranks ranks(2, 1, options_);
-        ranks.Run([&](size_t r) {
-          const Values part(2 * kColumns, 0.0f);
-          for (const bool is_new : {true, false}) {
-            ranks.BeginStep(r, is_new);
-            if (!is_new && r == 1) {
-              ranks.Reduce(1, 2, {{1, 2}}, {Values(kCols)}, kCols, false);
-            }
-            ranks.Gather(r, part, static_cast<int64_t>(r) * kColumns,
-                         2 * kColumns);
-          }
-        });
-        std::_Exit(0);
-      },
-      ExitedWithCode(kToBeReplaced),
-      "rank 1 of 2 has come to another collective than rank 0, whose values");
+  Values part(2 * kColumns);
+  std::memcpy(part.data(), &words, sizeof(words));
+  Ranks ranks(2, 1, options);
+  ranks.Run([&](size_t r) {
+    for (const bool is_new : {true, false}) {
+      ranks.BeginStep(r, is_new);
+      if (!is_new && r == 1) {
+        ranks.Reduce(1, 2, {{1, 2}}, {Values(kCols)}, kCols, false);
+      }
+      ranks.Gather(r, part, static_cast<int64_t>(r) * kColumns, 2 * kColumns);
+    }
+  });
+  std::_Exit(0);
+}
+
+TEST_F(RanksDeathTest, ValuesInThePlaceOfATellingEndTheProcess) {
+  for (const uint64_t mark : {uint64_t{0}, TellingWords::kMark + (1 << 24)}) {
+    TellingWords words;
+    words.mark = mark;
+    EXPECT_EXIT(
+        GatherInPlaceOf(words, options_), ExitedWithCode(kToBeReplaced),
+        "rank 1 of 2 has come to another collective than rank 0, whose values");
+  }
+}
+
+TEST_F(RanksDeathTest, ATellingOfNodesThatNoneCanBringEndsTheProcess) {
+  for (const int64_t nodes : {int64_t{-1}, int64_t{1025}, INT64_MAX}) {
+    TellingWords words;
+    words.mark = TellingWords::kMark;
+    words.num_nodes = nodes;
+    EXPECT_EXIT(GatherInPlaceOf(words, options_), ExitedWithCode(kToBeReplaced),
+                "rank 1 of 2 is told that rank 0 brings " +
+                    std::to_string(nodes) + " nodes to a sum, limit 1024");
+  }
 }
 
 TEST_F(RanksDeathTest, RanksThatMeetAtDifferentCollectivesEndTheProcess) {
