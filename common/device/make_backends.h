@@ -82,8 +82,8 @@ using BackendFactory =
 // does not exist or that this machine lacks, and for a device or numerics that
 // do not exist, or do not go together, and for ranks that a process cannot
 // have; FAILED_PRECONDITION for a GPU that is not there, that is too old, or
-// that this build has no code for; UNAVAILABLE for ranks of several processes
-// that NCCL does not connect.
+// that this build has no code for; for ranks of several processes UNAVAILABLE
+// where NCCL does not connect them, FAILED_PRECONDITION where it is not there.
 StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(
     const BackendOptions& options);
 

@@ -70,7 +70,9 @@ class GatheredRankTable {
 // most a collective apart. Memory grows in no other step: what a step needs
 // depends on its shape, and one of a shape that comes first is new. (What rank
 // 0 samples with depends on its tasks: it grows behind a gather of logits, by
-// which a step's collectives end, or go on with more rows of logits.) A thread
+// which a step's collectives end, or go on with more rows of logits. What NCCL
+// takes in the first gather of all, where it connects ranks of one process at
+// that: NcclExchange.) A thread
 // that waits for its own device alone waits for collectives that it has
 // enqueued; of all ranks that do so, the one that is furthest behind goes on.
 //
@@ -84,8 +86,10 @@ class GatheredRankTable {
 // the other processes enqueue by themselves, since none of them waits for more
 // than the telling that is done. A rank that alone comes to another collective
 // sends its telling where others send values: it ends its process as soon as it
-// reads those, and if it is left waiting, the watch does. What the others read
-// until their watch or NCCL ends them is undefined, as of a device that fails.
+// reads those, and if it is left waiting, the watch does. The others may take
+// the telling for values, if it has as many floats, and go on: a step's tokens
+// may be wrong, and be answered, until their watch or NCCL ends them. With
+// other numbers of floats NCCL leaves undefined what they read.
 //
 // A collective's time is that of the exchange on the rank's stream: from where
 // what the rank brings is packed until what all bring is there, so the wait for

@@ -90,26 +90,29 @@ Communicators Gathering(Runtimes runtimes, const OwnRanks& ranks,
   return made;
 }
 
-// The process of rank 0 makes the id, when it has NCCL.
+// The process of rank 0 makes the id, when it has NCCL, and decides whether
+// gathers are in graphs. A process without NCCL has it at no other try.
 StatusOr<std::unique_ptr<DeviceExchange>> JoinByNccl(
     Runtimes runtimes, const OwnRanks& ranks,
     const CommunicatorOptions& options) {
+  SLUICE_RETURN_IF_ERROR(NcclExchange::PrepareToJoin());
   auto loaded = NcclLibrary::Load(options.nccl);
   if (!loaded.ok()) {
-    return Unavailable(ranks.Text(), ": ranks of several processes need NCCL: ",
-                       Message(loaded.status()));
+    return FailedPrecondition(
+        ranks.Text(),
+        ": ranks of several processes need NCCL: ", Message(loaded.status()));
   }
   const std::string version = loaded->version;
   std::string id;
   if (ranks.first == 0) {
-    SLUICE_ASSIGN_OR_RETURN(id, loaded->MakeId());
+    const bool in_graphs = options.nccl_in_graphs || AsksForGraphs();
+    SLUICE_ASSIGN_OR_RETURN(id, NcclExchange::MakeId(*loaded, in_graphs));
   }
   SLUICE_ASSIGN_OR_RETURN(id, options.share_id(std::move(id)));
   SLUICE_ASSIGN_OR_RETURN(
       std::unique_ptr<DeviceExchange> exchange,
       NcclExchange::Join(*std::move(loaded), runtimes, ranks, id,
-                         options.limits.deadline,
-                         options.nccl_in_graphs || AsksForGraphs()));
+                         options.limits.deadline));
   LogInfo(ranks.Text(), ", of several processes, gather by NCCL ", version);
   return exchange;
 }

@@ -22,7 +22,8 @@ struct CommunicatorOptions {
   std::string link = "auto";
   std::string nccl = "libnccl.so.2";  // see NcclLibrary::Load
   // Whether NCCL's gathers are captured with the launches around them. Off
-  // until two GPUs have run it; SLUICE_NCCL_GRAPHS=1 asks for it.
+  // until two GPUs have run it; SLUICE_NCCL_GRAPHS=1 asks for it. Of ranks of
+  // several processes that of rank 0 decides for all.
   bool nccl_in_graphs = false;
   CollectiveLimits limits;
   // See BackendOptions.
@@ -42,7 +43,9 @@ Status CheckOwnRanks(int32_t first, int32_t count, int32_t all);
 // stage's watch over its loop ends a process whose ranks stand still. Runtimes
 // are of one device, or of a device each. Ranks of several processes have a
 // device each and NCCL. INVALID_ARGUMENT for another link, or ranks that are
-// not so, UNAVAILABLE for a link that does not work here; share_id's errors.
+// not so, UNAVAILABLE for a link that does not work here; share_id's errors. Of
+// ranks of several processes also FAILED_PRECONDITION where NCCL is not there
+// or set to return at once, and RESOURCE_EXHAUSTED for a GPU without memory.
 StatusOr<std::vector<std::unique_ptr<DeviceCommunicator>>> MakeCommunicators(
     std::span<kernels::cuda::Runtime* const> runtimes,
     const CommunicatorOptions& options = {});

@@ -23,6 +23,11 @@ namespace sluice {
 // before the exchange is destroyed, since NCCL waits for them then, and all
 // ranks capture and replay a gather alike, as NCCL asks. Otherwise a gather
 // ends the list. What NCCL refuses ends the process: other ranks wait.
+//
+// Devices of several processes are connected when Join returns
+// (NCCL_RUNTIME_CONNECT is 0 unless it is set), and have gathered once. Those
+// of one process NCCL connects as its setting says: from 2.22 on at the first
+// gather, which then allocates memory of the devices.
 class NcclExchange final : public DeviceExchange {
  public:
   // `devices`: each rank's, none twice. UNAVAILABLE, with NCCL's words, if they
@@ -31,14 +36,23 @@ class NcclExchange final : public DeviceExchange {
                                                       std::vector<int> devices,
                                                       Duration deadline,
                                                       bool in_graphs);
+  // Returns an id for the ranks of several processes, by the process of rank 0:
+  // NCCL's, and whether all of them have their gathers in graphs. UNAVAILABLE
+  // with NCCL's words.
+  static StatusOr<std::string> MakeId(const NcclLibrary& nccl, bool in_graphs);
+  // Before any process makes or awaits the id: sets what NCCL reads of the
+  // environment. FAILED_PRECONDITION for a NCCL_COMM_BLOCKING by which NCCL
+  // would return before it has connected.
+  static Status PrepareToJoin();
   // Of ranks of several processes: this one has `ranks`, on a runtime each.
-  // `id`: of NcclLibrary::MakeId, by one of the processes. Returns when all of
-  // them have come; errors as Make's, and INVALID_ARGUMENT for an id of another
-  // size.
+  // `id`: of MakeId. Returns when all of them have come and gathered once;
+  // errors as Make's, and INVALID_ARGUMENT for another id. The process ends,
+  // too, for a fault that NCCL finds meanwhile.
   static StatusOr<std::unique_ptr<NcclExchange>> Join(
       NcclLibrary nccl, std::span<kernels::cuda::Runtime* const> runtimes,
-      const OwnRanks& ranks, const std::string& id, Duration deadline,
-      bool in_graphs);
+      const OwnRanks& ranks, const std::string& id, Duration deadline);
+  // NCCL may wait for other processes to let their ranks go, too: the process
+  // ends if that takes beyond the deadline.
   ~NcclExchange() override;
   NcclExchange(const NcclExchange&) = delete;
   NcclExchange& operator=(const NcclExchange&) = delete;
@@ -63,17 +77,24 @@ class NcclExchange final : public DeviceExchange {
     size_t count;
   };
 
-  NcclExchange(NcclLibrary nccl, const OwnRanks& ranks, bool in_graphs);
-  // Connects by `connect(comms)`, which returns NCCL's result.
+  NcclExchange(NcclLibrary nccl, const OwnRanks& ranks, Duration deadline,
+               bool in_graphs);
+  // What is connected.
+  std::string Text() const;
+  // Connects by `connect(comms)`, which returns NCCL's result. Aborts what was
+  // made if it fails.
   template <typename Function>
-  Status Connect(Duration deadline, const Function& connect);
+  Status Connect(const Function& connect);
   int JoinOthers(std::span<kernels::cuda::Runtime* const> runtimes,
                  const NcclLibrary::UniqueId& id, NcclLibrary::Comm* comms);
+  // Every rank gathers, of this process and of the others.
+  Status GatherOnce(std::span<kernels::cuda::Runtime* const> runtimes);
   // Hands `stream` the Gather `args`: a kernels::cuda::WorkOfOthers.
   static void HandOn(void* stream, const void* args);
 
   const NcclLibrary nccl_;
   const OwnRanks ranks_;
+  const Duration deadline_;
   const bool in_graphs_;
   std::vector<NcclLibrary::Comm> comms_;  // by own rank
   // Held while communicators are asked: an abort frees them.

@@ -21,6 +21,7 @@ struct NcclLibrary {
   struct UniqueId {
     char bytes[128];
   };
+  static constexpr size_t kIdBytes = sizeof(UniqueId);
 
   int (*get_version)(int* version) = nullptr;
   int (*comm_init_all)(Comm* comms, int count, const int* devices) = nullptr;

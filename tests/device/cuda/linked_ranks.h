@@ -194,6 +194,26 @@ inline StatusOr<std::vector<std::unique_ptr<DeviceCommunicator>>> Connect(
   return MakeCommunicators(runtimes, options);
 }
 
+// Returns what becomes of two processes, threads of this one, with a rank each,
+// which join by `options`.
+inline std::vector<Status> JoinTwo(CommunicatorOptions options) {
+  SharedId id;
+  options.all_ranks = 2;
+  options.share_id = [&id](const std::string& own) { return id.Share(own); };
+  std::vector<Status> joined(2);
+  std::vector<std::thread> threads;
+  for (size_t r = 0; r < joined.size(); ++r) {
+    options.first_rank = static_cast<int32_t>(r);
+    threads.emplace_back([&joined, r, options] {
+      const auto gpus = EmulatedGpus(1);
+      kernels::cuda::Runtime* const runtime = gpus[0].get();
+      joined[r] = MakeCommunicators({&runtime, 1}, options).status();
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return joined;
+}
+
 }  // namespace sluice::testing
 
 #endif  // SLUICE_TESTS_DEVICE_CUDA_LINKED_RANKS_H_

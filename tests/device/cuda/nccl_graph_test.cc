@@ -102,13 +102,12 @@ TEST(NcclGraphTest, ARankThatJoinsByAnIdReadsWhatItTells) {
   std::string error;
   const auto device = kernels::cuda::Runtime::Open(0, &error);
   ASSERT_NE(device, nullptr) << error;
-  const auto id = library->MakeId();
+  const auto id = NcclExchange::MakeId(*library, /*in_graphs=*/false);
   ASSERT_TRUE(id.ok()) << id.status();
   const OwnRanks one = OwnRanks::All(1);
   kernels::cuda::Runtime* const runtime = device.get();
   auto exchange = NcclExchange::Join(*std::move(library), {&runtime, 1}, one,
-                                     *id, std::chrono::seconds(60),
-                                     /*in_graphs=*/false);
+                                     *id, std::chrono::seconds(60));
   ASSERT_TRUE(exchange.ok()) << exchange.status();
   auto telling = TellingExchange::Make(runtime, one, 0);
   ASSERT_TRUE(telling.ok()) << telling.status();

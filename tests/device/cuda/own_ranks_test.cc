@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -31,10 +32,24 @@ class OwnRanksTest : public ::testing::Test {
     options_.first_rank = 1;
     options_.all_ranks = 2;
     options_.share_id = [this](const std::string& own) {
-      EXPECT_EQ(own.size(), options_.first_rank == 0 ? 128u : 0u);
+      EXPECT_EQ(own.size(), options_.first_rank == 0 ? kIdBytes : 0u);
       ++shared_;
       return id_;
     };
+    ::unsetenv("NCCL_COMM_BLOCKING");
+    ::unsetenv("NCCL_RUNTIME_CONNECT");
+  }
+  ~OwnRanksTest() override {
+    ::unsetenv("NCCL_COMM_BLOCKING");
+    ::unsetenv("NCCL_RUNTIME_CONNECT");
+  }
+  // Ranks may join by it.
+  std::string TrueId() const {
+    const auto library = NcclLibrary::Load(options_.nccl);
+    EXPECT_TRUE(library.ok()) << library.status();
+    const auto id = NcclExchange::MakeId(*library, /*in_graphs=*/false);
+    EXPECT_TRUE(id.ok()) << id.status();
+    return *id;
   }
   Status Make(int ranks = 1) {
     const auto gpus = EmulatedGpus(ranks);
@@ -47,9 +62,10 @@ class OwnRanksTest : public ::testing::Test {
     EXPECT_THAT(Message(got), HasSubstr(words));
   }
 
+  static constexpr size_t kIdBytes = 129;
   FakeNccl plan_;
   CommunicatorOptions options_;
-  StatusOr<std::string> id_ = std::string(128, 'x');
+  StatusOr<std::string> id_ = std::string(kIdBytes - 1, 'x') + '\0';
   int shared_ = 0;
 };
 
@@ -124,7 +140,7 @@ TEST_F(OwnRanksTest, ACpuHasAllRanks) {
 
 TEST_F(OwnRanksTest, WithoutNcclThereIsNoOtherLink) {
   options_.nccl = "libnccl-that-is-nowhere.so.2";
-  Expect(Make(), StatusCode::kUnavailable,
+  Expect(Make(), StatusCode::kFailedPrecondition,
          "rank 1 of 2: ranks of several processes need NCCL: "
          "libnccl-that-is-nowhere.so.2");
   EXPECT_EQ(shared_, 0);
@@ -140,8 +156,6 @@ TEST_F(OwnRanksTest, WhatNcclSaysIsTold) {
   Expect(Make(2), StatusCode::kUnavailable,
          "cannot connect ranks 2 to 3 of 5 with those");
   plan_.init_result = 0;
-  // Of a group that has no place for the rank.
-  Expect(Make(), StatusCode::kUnavailable, "invalid argument");
   options_.first_rank = 0;
   plan_.id_result = 1;
   Expect(Make(), StatusCode::kUnavailable,
@@ -149,15 +163,93 @@ TEST_F(OwnRanksTest, WhatNcclSaysIsTold) {
          "cuda error");
 }
 
+TEST_F(OwnRanksTest, AGroupThatHasNoPlaceForTheRankRefusesIt) {
+  id_ = TrueId();
+  options_.all_ranks = 3;
+  plan_.init_result = 2;
+  Expect(Make(), StatusCode::kUnavailable, "unhandled system error");
+  // The place is taken, also for the second of two ranks.
+  plan_.init_result = 0;
+  Expect(Make(), StatusCode::kUnavailable, "invalid argument");
+  options_.first_rank = 0;
+  Expect(Make(2), StatusCode::kUnavailable, "invalid argument");
+}
+
+TEST_F(OwnRanksTest, CommunicatorsOfAFailedJoinAreGivenBack) {
+  for (const int ranks : {1, 2}) {
+    id_ = TrueId();
+    options_.all_ranks = 3;
+    plan_.init_result = 2;
+    Expect(Make(ranks), StatusCode::kUnavailable, "unhandled system error");
+    EXPECT_EQ(plan_.alive, 0);
+  }
+}
+
+TEST_F(OwnRanksTest, AFirstGatherThatFailsIsAnErrorOfTheLoad) {
+  plan_.gather_result = 1;
+  plan_.faulty_gather = 1;
+  const auto joined = JoinTwo(options_);
+  for (size_t r = 0; r < 2; ++r) {
+    Expect(joined[r], StatusCode::kUnavailable,
+           ("NCCL 2.28.9 connected rank " + std::to_string(r) +
+            " of 2 with those of other processes, but does not gather: "
+            "unhandled cuda error")
+               .c_str());
+  }
+  EXPECT_EQ(plan_.alive, 0);
+}
+
+TEST_F(OwnRanksTest, NcclConnectsRanksOfProcessesBeforeTheyGather) {
+  for (const auto& status : JoinTwo(options_)) EXPECT_TRUE(status.ok());
+  EXPECT_EQ(plan_.runtime_connect, 0);
+  EXPECT_EQ(plan_.gathers, 2);
+  // What a user set stays.
+  ::setenv("NCCL_RUNTIME_CONNECT", "1", 1);
+  for (const auto& status : JoinTwo(options_)) EXPECT_TRUE(status.ok());
+  EXPECT_EQ(plan_.runtime_connect, 1);
+}
+
+TEST_F(OwnRanksTest, RanksOfOneProcessConnectAsNcclDoes) {
+  options_.first_rank = 0;
+  options_.link = "nccl";
+  EXPECT_TRUE(Make(2).ok());
+  EXPECT_EQ(std::getenv("NCCL_RUNTIME_CONNECT"), nullptr);
+  EXPECT_EQ(plan_.gathers, 0);
+}
+
+TEST_F(OwnRanksTest, CallsOfNcclThatReturnAtOnceAreRefused) {
+  for (const char* value : {"0", "0x0", "no"}) {
+    ::setenv("NCCL_COMM_BLOCKING", value, 1);
+    for (const int first : {0, 1}) {
+      options_.first_rank = first;
+      Expect(Make(), StatusCode::kFailedPrecondition,
+             (std::string("NCCL_COMM_BLOCKING must be 1 or not set, got '") +
+              value + "'")
+                 .c_str());
+    }
+  }
+  EXPECT_EQ(shared_, 0);
+  for (const char* value : {"", "1"}) {
+    ::setenv("NCCL_COMM_BLOCKING", value, 1);
+    for (const auto& status : JoinTwo(options_)) EXPECT_TRUE(status.ok());
+  }
+}
+
 TEST_F(OwnRanksTest, AnIdThatIsNotSharedIsTold) {
-  id_ = std::string(127, 'x');
+  for (const size_t size : {kIdBytes - 1, kIdBytes + 1}) {
+    id_ = std::string(size, '\0');
+    Expect(Make(), StatusCode::kInvalidArgument,
+           ("has 129 bytes, rank 1 of 2 got one of " + std::to_string(size))
+               .c_str());
+  }
+  id_ = std::string(kIdBytes, '\2');
   Expect(Make(), StatusCode::kInvalidArgument,
-         "has 128 bytes, rank 1 of 2 got one of 127");
+         "ends with 0 or 1, rank 1 of 2 got one that ends with 2");
   id_ = Unavailable("the process of rank 0 has gone");
   Expect(Make(), StatusCode::kUnavailable, "the process of rank 0 has gone");
   options_.first_rank = 0;
   Expect(Make(), StatusCode::kUnavailable, "the process of rank 0 has gone");
-  EXPECT_EQ(shared_, 3);
+  EXPECT_EQ(shared_, 5);
   options_.share_id = nullptr;
   Expect(Make(), StatusCode::kInvalidArgument,
          "rank 0 of 2: ranks of several processes have no way to share");

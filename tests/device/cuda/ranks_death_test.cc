@@ -185,6 +185,37 @@ TEST_F(RanksDeathTest, ProcessesThatNcclNeverConnectsEnd) {
       "in 0.3");
 }
 
+TEST_F(RanksDeathTest, ProcessesWhoseFirstGatherNeverEndsEnd) {
+  options_.limits.deadline = std::chrono::seconds(2);
+  EXPECT_EXIT(
+      {
+        FakeNccl plan;
+        plan.late_rank = 1;
+        options_.nccl = UseFakeNccl(&plan);
+        const auto joined = JoinTwo(options_);
+        std::_Exit(joined[0].ok() ? 0 : 1);
+      },
+      ExitedWithCode(kToBeReplaced),
+      "NCCL has not connected rank [01] of 2 with those of other processes in "
+      "2");
+}
+
+TEST_F(RanksDeathTest, AnErrorThatNcclFindsInTheFirstGatherEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        FakeNccl plan;
+        plan.late_rank = 1;
+        plan.async_error = 6;
+        plan.faulty_gather = 1;
+        options_.nccl = UseFakeNccl(&plan);
+        const auto joined = JoinTwo(options_);
+        std::_Exit(joined[0].ok() ? 0 : 1);
+      },
+      ExitedWithCode(kToBeReplaced),
+      "rank [01] of 2: NCCL: remote process exited(.|\n)*rank [01] is "
+      "aborted");
+}
+
 TEST_F(RanksDeathTest, ARankOfAProcessThatBringsOtherNodesEndsIt) {
   EXPECT_EXIT(
       {

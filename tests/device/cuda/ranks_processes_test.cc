@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -108,7 +109,8 @@ TEST_P(ProcessesTest, AStepLikeOneBeforeIsEnqueuedWithoutTheOthers) {
   const int ranks = GetParam().ranks();
   Ranks group(GetParam().count, GetParam().each, {});
   const int each_step = 3 * ranks;
-  int gathers = 0;
+  int gathers = group.plan().gathers;
+  EXPECT_EQ(gathers, ranks);  // that all work
   for (const int64_t rows : {3, 3, 2, 1, 7, 4}) {
     group.Run([&](size_t r) {
       const int rank = static_cast<int>(r);
@@ -175,36 +177,43 @@ INSTANTIATE_TEST_SUITE_P(, ProcessesTest,
                                   std::to_string(tested.param.each);
                          });
 
+// Rank r's sum of two, `rank` of them, of whose leaf `data` has place for, in a
+// list of launches that is gathered. Returns whether it is right.
+bool SumInAList(Ranks& group, size_t r, int rank, float* data) {
+  const auto leaves = MakeLeaves(2, 1);
+  kernels::cuda::Runtime& gpu = group.gpu(r);
+  const kernels::Matrix part = {data, 1, kCols, kCols};
+  const std::vector<TreeNode> nodes = {{rank, rank + 1}};
+  gpu.CopyIn(leaves[static_cast<size_t>(rank)].data(), data,
+             {kCols * sizeof(float)});
+  // Not new, and yet not known.
+  group.BeginStep(r, /*is_new=*/false);
+  gpu.GatherLaunches(true, /*alike=*/1);
+  group.communicator(r).ReduceTree(2, nodes, {&part, 1}, part);
+  gpu.GatherLaunches(false);
+  Values sum(kCols);
+  gpu.CopyOut(data, sum.data(), {kCols * sizeof(float)});
+  gpu.Sync();
+  group.communicator(r).OnSynced(/*goes_on=*/false);
+  return SameBits(sum, SumNode(leaves, {0, 2}));
+}
+
 // A telling is begun before the list of launches that is gathered.
 TEST(GatheredProcessesTest, NoGraphHasATelling) {
   CommunicatorOptions options;
   options.nccl_in_graphs = true;
   Ranks group(2, 1, options);
-  const auto leaves = MakeLeaves(2, 1);
-  const Values root = SumNode(leaves, {0, 2});
   std::vector<std::unique_ptr<GrowingMemory>> parts;
   for (size_t r = 0; r < 2; ++r) {
     parts.push_back(std::make_unique<GrowingMemory>(&group.gpu(r)));
   }
-  const std::vector<int> gathers = {4, 6, 6, 6};  // of tellings two
+  // Of the load two, of tellings two.
+  const std::vector<int> gathers = {6, 8, 8, 8};
   for (size_t step = 0; step < gathers.size(); ++step) {
     group.Run([&](size_t r) {
-      const int rank = static_cast<int>(r);
-      kernels::cuda::Runtime& gpu = group.gpu(r);
-      auto* const data = parts[r]->AtLeast<float>(kCols);
-      const kernels::Matrix part = {data, 1, kCols, kCols};
-      const std::vector<TreeNode> nodes = {{rank, rank + 1}};
-      gpu.CopyIn(leaves[r].data(), data, {kCols * sizeof(float)});
-      // Not new, and yet not known.
-      group.BeginStep(r, /*is_new=*/false);
-      gpu.GatherLaunches(true, /*alike=*/1);
-      group.communicator(r).ReduceTree(2, nodes, {&part, 1}, part);
-      gpu.GatherLaunches(false);
-      Values sum(kCols);
-      gpu.CopyOut(data, sum.data(), {kCols * sizeof(float)});
-      gpu.Sync();
-      group.communicator(r).OnSynced(/*goes_on=*/false);
-      EXPECT_TRUE(SameBits(sum, root)) << step;
+      EXPECT_TRUE(SumInAList(group, r, static_cast<int>(r),
+                             parts[r]->AtLeast<float>(kCols)))
+          << step;
     });
     EXPECT_EQ(group.plan().gathers, gathers[step]) << step;
   }
@@ -217,34 +226,69 @@ TEST(GatheredProcessesTest, NoGraphHasATelling) {
   }
 }
 
-// Runs `body(process, ranks)` in two processes with `each` ranks: this one, of
-// rank 0, and one that it starts. Ends with what either ends with.
-[[noreturn]] void RunTwo(int each, CommunicatorOptions options,
-                         const std::function<bool(int, Ranks&)>& body) {
-  int pipe[2];
-  if (::pipe(pipe) != 0) std::abort();
-  const pid_t other = ::fork();
-  const int process = other == 0 ? 1 : 0;
+// From the process of rank 0 to that of rank 1, which alone has `in`.
+struct Pipe {
+  int in = -1;
+  int out = -1;
+  // Returns when the process of rank 0 has ended.
+  void WaitForEnd() const {
+    char none = 0;
+    while (::read(out, &none, 1) > 0) {
+    }
+  }
+};
+
+using Body = std::function<bool(int process, Ranks& ranks, const Pipe& pipe)>;
+
+// One of two processes.
+[[noreturn]] void RunOne(int process, int each, CommunicatorOptions options,
+                         const Pipe& pipe, const Body& body) {
+  ::close(process == 0 ? pipe.out : pipe.in);
   options.link = "nccl";
   options.first_rank = process * each;
   options.all_ranks = 2 * each;
   options.share_id = [&](const std::string& own) -> StatusOr<std::string> {
     std::string id = own;
-    id.resize(128);
-    const ssize_t done = process == 0 ? ::write(pipe[1], id.data(), id.size())
-                                      : ::read(pipe[0], id.data(), id.size());
-    if (done != 128) std::abort();
+    id.resize(129);
+    const ssize_t done = process == 0 ? ::write(pipe.in, id.data(), id.size())
+                                      : ::read(pipe.out, id.data(), id.size());
+    if (done != 129) std::abort();
     return id;
   };
   int code = 0;
   {
     Ranks ranks(each, options);
-    code = body(process, ranks) ? 0 : 1;
+    code = body(process, ranks, pipe) ? 0 : 1;
   }
-  if (process == 1 || code != 0) std::_Exit(code);
-  int status = 0;
-  ::waitpid(other, &status, 0);
-  std::_Exit(WIFEXITED(status) ? WEXITSTATUS(status) : 2);
+  std::_Exit(code);
+}
+
+// Runs `body` in two processes with `each` ranks, the first of rank 0. Ends
+// with what one of them ends with that fails.
+[[noreturn]] void RunTwo(int each, std::array<CommunicatorOptions, 2> options,
+                         const Body& body) {
+  int ends[2];
+  if (::pipe(ends) != 0) std::abort();
+  const Pipe pipe = {.in = ends[1], .out = ends[0]};
+  std::array<pid_t, 2> processes = {};
+  for (size_t p = 0; p < processes.size(); ++p) {
+    processes[p] = ::fork();
+    if (processes[p] != 0) continue;
+    RunOne(static_cast<int>(p), each, options[p], pipe, body);
+  }
+  ::close(pipe.in);
+  ::close(pipe.out);
+  int code = 0;
+  for (const pid_t process : processes) {
+    int status = 0;
+    ::waitpid(process, &status, 0);
+    if (code == 0) code = WIFEXITED(status) ? WEXITSTATUS(status) : 2;
+  }
+  std::_Exit(code);
+}
+[[noreturn]] void RunTwo(int each, const CommunicatorOptions& options,
+                         const Body& body) {
+  RunTwo(each, {options, options}, body);
 }
 
 class TwoProcessesTest : public ::testing::Test {
@@ -284,7 +328,7 @@ class TwoProcessesTest : public ::testing::Test {
 TEST_F(TwoProcessesTest, RanksOfProcessesHaveTheBitsOfOneRank) {
   for (const int each : {1, 2}) {
     EXPECT_EXIT(RunTwo(each, options_,
-                       [each](int process, Ranks& ranks) {
+                       [each](int process, Ranks& ranks, const Pipe&) {
                          return Sum(process, ranks, each, 20);
                        }),
                 ExitedWithCode(0), "");
@@ -295,12 +339,9 @@ TEST_F(TwoProcessesTest, AProcessThatEndsEndsTheOthers) {
   options_.limits.deadline = std::chrono::seconds(2);
   for (const int gone : {0, 1}) {
     EXPECT_EXIT(RunTwo(1, options_,
-                       [gone](int process, Ranks& ranks) {
+                       [gone](int process, Ranks& ranks, const Pipe&) {
                          Sum(process, ranks, 1, 5);
-                         if (process == gone) {
-                           if (gone == 1) std::_Exit(0);
-                           return true;  // and waits for the other process
-                         }
+                         if (process == gone) std::_Exit(0);
                          return Sum(process, ranks, 1, 1);
                        }),
                 ExitedWithCode(kToBeReplaced),
@@ -309,11 +350,48 @@ TEST_F(TwoProcessesTest, AProcessThatEndsEndsTheOthers) {
   }
 }
 
+// NCCL waits for the process of rank 1 to let its rank go.
+TEST_F(TwoProcessesTest, ARankThatNcclDoesNotLetGoEndsTheProcess) {
+  options_.limits.deadline = std::chrono::seconds(2);
+  EXPECT_EXIT(RunTwo(1, options_,
+                     [](int process, Ranks& ranks, const Pipe& pipe) {
+                       const bool right = Sum(process, ranks, 1, 2);
+                       if (process == 1) pipe.WaitForEnd();
+                       return right;
+                     }),
+              ExitedWithCode(kToBeReplaced),
+              "NCCL has not let go of rank 0 of 2 in 2");
+}
+
+TEST_F(TwoProcessesTest, TheProcessOfRankZeroDecidesWhatGraphsHave) {
+  for (const bool in_graphs : {false, true}) {
+    std::array<CommunicatorOptions, 2> options = {options_, options_};
+    options[0].nccl_in_graphs = in_graphs;
+    options[1].nccl_in_graphs = !in_graphs;
+    // Of the load, a telling, and four steps, of which graphs replay two.
+    const int gathers = in_graphs ? 4 : 6;
+    EXPECT_EXIT(RunTwo(1, options,
+                       [gathers](int process, Ranks& ranks, const Pipe&) {
+                         GrowingMemory part(&ranks.gpu(0));
+                         bool right = true;
+                         for (int step = 0; step < 4; ++step) {
+                           right &= SumInAList(ranks, 0, process,
+                                               part.AtLeast<float>(kCols));
+                         }
+                         ranks.gpu(0).DropGraphs();
+                         return right && ranks.plan().gathers == gathers;
+                       }),
+                ExitedWithCode(0), "");
+  }
+}
+
 // In the process of rank 1.
 TEST_F(TwoProcessesTest, AnErrorOfNcclNamesTheRankAmongAll) {
   const auto run = [this](const std::function<void(FakeNccl&)>& fail) {
-    RunTwo(1, options_, [fail](int process, Ranks& ranks) {
+    RunTwo(1, options_, [fail](int process, Ranks& ranks, const Pipe&) {
       if (process == 0) return Sum(process, ranks, 1, 1);
+      // The sum's: of the load and of tellings there are three.
+      ranks.plan().faulty_gather = 5;
       fail(ranks.plan());
       const bool right = Sum(process, ranks, 1, 1);
       std::this_thread::sleep_for(std::chrono::seconds(1));
