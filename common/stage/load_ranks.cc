@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/base/cat.h"
+#include "common/base/catch_exceptions.h"
 #include "common/base/control_group.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
@@ -295,6 +296,10 @@ class StageLoader {
     facts_ = FactsOf(info);
     SLUICE_ASSIGN_OR_RETURN(const RankFacts all,
                             options_.rank_link->Agree(facts_));
+    SLUICE_RETURN_IF_ERROR(CheckCount("max_context of all ranks",
+                                      all.max_context, 1, limits_.max_context));
+    SLUICE_RETURN_IF_ERROR(
+        CheckCount("kv_blocks of all ranks", all.kv_blocks, 1, kv_blocks_));
     limits_.max_context = all.max_context;
     kv_blocks_ = all.kv_blocks;
     TellCache(info);
@@ -309,6 +314,10 @@ class StageLoader {
     facts_.kv_bytes = info.kv_bytes;
     SLUICE_ASSIGN_OR_RETURN(const RankFacts all,
                             options_.rank_link->Agree(facts_));
+    if (all.kv_blocks != kv_blocks_) {
+      return FailedPrecondition("ranks have ", all.kv_blocks,
+                                " KV blocks, this process's ", kv_blocks_);
+    }
     info.weights_bytes = all.weights_bytes;
     info.kv_bytes = all.kv_bytes;
     return OkStatus();
@@ -482,10 +491,12 @@ StatusOr<LoadedRanks> LoadRanks(const StageOptions& options,
   const TimePoint start = Clock::now();
   StageLoader loader(options, *model.file, model.config, info.model_digest);
   LoadedRanks loaded;
-  auto ranks = loader.Load(info);
-  // Before the loader's devices go: followers may wait for them.
-  if (!ranks.ok() && options.rank_link != nullptr && options.first_rank == 0) {
-    options.rank_link->Drop();
+  StatusOr<std::unique_ptr<RankGroup>> ranks = nullptr;
+  const Status caught =
+      CatchExceptions("load-ranks", [&] { ranks = loader.Load(info); });
+  if (!caught.ok()) ranks = caught;
+  if (!ranks.ok() && options.rank_link != nullptr) {
+    options.rank_link->GiveUp(ranks.status());
   }
   SLUICE_ASSIGN_OR_RETURN(loaded.ranks, std::move(ranks));
   loaded.limits = loader.limits();

@@ -20,8 +20,10 @@ namespace sluice {
 // named. A thread, "rank-loop", begins and ends them.
 class RankFollower final : public RankStepRunner {
  public:
-  // Steps between Free and their end: the lead begins two, and may have ended
-  // one that this process has not.
+  // Steps between Free and their end. The lead has begun two at most that it
+  // has not ended. It ends a step when the ranks' devices have, of which this
+  // process's thread may not have taken note: of two steps at most, since it
+  // begins no third one before. So four: more are the lead's fault.
   static constexpr uint32_t kSteps = 4;
 
   // Loads ranks [first_rank, first_rank + ranks) of `options`, whose rank_link

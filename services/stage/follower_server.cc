@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -29,11 +30,9 @@ namespace {
 constexpr auto kLook = std::chrono::milliseconds(200);
 constexpr auto kRetry = std::chrono::seconds(1);
 
-// Whether another try may have another end.
+// Whether another try to reach a lead may have another end.
 bool MayPass(const Status& why) {
-  return why.ok() || why.code() == StatusCode::kUnavailable ||
-         why.code() == StatusCode::kCancelled ||
-         why.code() == StatusCode::kDeadlineExceeded;
+  return why.ok() || why.code() == StatusCode::kUnavailable;
 }
 
 // What the lead orders, beside what is of this process.
@@ -115,11 +114,17 @@ class FollowerServer::Impl {
   void Drain(TimePoint deadline) {
     MutexLock lock(mutex_);
     leaving_ = true;
+    changed_.NotifyAll();
     if (connection_ == nullptr) return;
     connection_->Leave();
     while (connection_ != nullptr) {
-      if (!changed_.WaitUntil(mutex_, deadline)) return;
+      if (!changed_.WaitUntil(mutex_, deadline)) break;
     }
+    if (connection_ == nullptr || !follows_) return;
+    // Devices of its ranks may wait for the lead's, and threads with them.
+    EndToBeReplaced(Cat("the lead ", options_.lead,
+                        " has not let go of this process, which was told to "
+                        "end, in time"));
   }
 
   void Stop() {
@@ -164,7 +169,7 @@ class FollowerServer::Impl {
     while (!leaving()) {
       Status end;
       const Status caught =
-          CatchExceptions("follow", [this, &end] { end = FollowOnce(); });
+          CatchExceptions("follow", [this, &end] { end = FollowLead(); });
       if (!caught.ok()) end = caught;
       if (leaving()) return;
       if (!MayPass(end)) {
@@ -180,32 +185,42 @@ class FollowerServer::Impl {
     }
   }
 
-  // Follows a lead until the stream's end, which it returns; OK: the lead ended
-  // in order, or this process does.
-  Status FollowOnce() {
-    SLUICE_ASSIGN_OR_RETURN(auto connection, Connect());
-    {
-      MutexLock lock(mutex_);
-      connection_ = connection.get();
-    }
-    const Status end = FollowOrders(*connection);
-    {
-      MutexLock lock(mutex_);
-      connection_ = nullptr;
-    }
-    changed_.NotifyAll();
-    return end;
-  }
-
-  StatusOr<std::unique_ptr<LeadConnection>> Connect() {
+  // Follows a lead until its stream ends, and returns with which status; OK:
+  // the lead ended in order, or this process does.
+  Status FollowLead() {
     FollowerHello hello;
     hello.build = std::string(metrics::BuildVersion());
     hello.model_digest = model_.model_digest;
     hello.first_rank = options_.stage.first_rank;
     hello.num_ranks = options_.stage.ranks;
     hello.process = Cat("pid ", getpid(), " on ", HostName());
-    return LeadConnection::Open(options_.lead, options_.transport, hello,
-                                [this](const Status& end) { OnEnd(end); });
+    SLUICE_ASSIGN_OR_RETURN(
+        const auto lead,
+        LeadConnection::Open(options_.lead, options_.transport, hello,
+                             [this](const Status& end) { OnEnd(end); }));
+    if (!SetConnection(lead.get())) return OkStatus();
+    Status end;
+    const Status caught =
+        CatchExceptions("follow", [&] { end = FollowOrders(*lead); });
+    follows_ = false;
+    SetConnection(nullptr);
+    SLUICE_RETURN_IF_ERROR(caught);
+    if (end.code() == StatusCode::kUnimplemented) {
+      return Unimplemented("that stage takes no followers; --follower-ranks ",
+                           "says how many ranks it waits for");
+    }
+    return end;
+  }
+
+  // Returns false if this process was told to end before.
+  bool SetConnection(LeadConnection* connection) {
+    {
+      MutexLock lock(mutex_);
+      if (leaving_ && connection != nullptr) return false;
+      connection_ = connection;
+    }
+    changed_.NotifyAll();
+    return true;
   }
 
   // A lead whose ranks are gone leaves the devices here waiting, and threads
@@ -213,15 +228,19 @@ class FollowerServer::Impl {
   void OnEnd(const Status& end) {
     if (!end.ok() && follows_) Lost(end);
   }
-  [[noreturn]] void Lost(const Status& end) const {
-    EndToBeReplaced(
-        Cat("the lead ", options_.lead, " is lost: ", Message(end)));
+  [[noreturn]] void Lost(const Status& end) {
+    const std::string why =
+        Cat("the lead ", options_.lead, " is lost: ", Message(end));
+    if (!leaving()) EndToBeReplaced(why);
+    LogWarning(why, ": this process was told to end, and does");
+    std::_Exit(0);
   }
 
   Status FollowOrders(LeadConnection& lead) {
     while (!stopping()) {
-      const StatusOr<RankOrder> order = lead.WaitOrder(Clock::now() + kLook);
+      const auto order = lead.WaitOrder(Clock::now() + kLook);
       if (order.status().code() == StatusCode::kDeadlineExceeded) continue;
+      if (order.status().code() == StatusCode::kCancelled) return OkStatus();
       SLUICE_RETURN_IF_ERROR(order.status());
       follows_ = true;
       const Status followed = FollowOrder(*order, lead);
@@ -232,17 +251,28 @@ class FollowerServer::Impl {
     return OkStatus();
   }
 
-  // Loads ranks and runs the lead's steps, until the lead drops them.
+  // Loads ranks and runs the lead's steps, until the lead drops them. An error:
+  // the ranks cannot be loaded, which the lead knows.
   Status FollowOrder(const RankOrder& order, LeadConnection& lead) {
     SetState(State::kLoading);
     StageOptions options = Ordered(options_.stage, order);
     options.rank_link = &lead;
-    auto follower = RankFollower::Load(options);
+    StatusOr<std::unique_ptr<RankFollower>> follower = nullptr;
+    const Status caught = CatchExceptions(
+        "follow", [&] { follower = RankFollower::Load(options); });
+    if (!caught.ok()) {
+      lead.GiveUp(caught);
+      follower = caught;
+    }
     if (!follower.ok()) {
-      // The lead, or another follower, could not load.
-      if (HasDropped(lead, Clock::now())) return OkStatus();
-      lead.SendFailed(follower.status());
-      return follower.status();
+      AwaitDrop(lead);
+      const StatusCode code = follower.status().code();
+      // The lead, or another follower, could not load, or the lead ended.
+      if (code == StatusCode::kAborted || code == StatusCode::kCancelled) {
+        return OkStatus();
+      }
+      return FailedPrecondition(
+          name_, " cannot be loaded: ", Message(follower.status()));
     }
     const StageInfo& info = (*follower)->info();
     metrics_.OnLoaded(info);
@@ -253,9 +283,7 @@ class FollowerServer::Impl {
             info.last_layer - 1, " of ", info.num_layers, ", ", name_, " of ",
             info.ranks, ", in ", info.load_seconds, " s");
     SetOutcome(OkStatus());
-    while (!HasDropped(lead, Clock::now() + kLook)) {
-      if (stopping()) break;
-    }
+    AwaitDrop(lead);
     follower->reset();
     metrics_.OnLoaded(StageInfo());
     LogInfo("dropped ", name_, " of layers ", order.first_layer, " to ",
@@ -263,13 +291,15 @@ class FollowerServer::Impl {
     return OkStatus();
   }
 
-  // Whether the lead has dropped the ranks, or has ended in order.
-  bool HasDropped(LeadConnection& lead, TimePoint deadline) const {
-    const Status dropped = lead.WaitDropped(deadline);
-    if (dropped.code() == StatusCode::kDeadlineExceeded) return false;
-    if (!dropped.ok() && dropped.code() != StatusCode::kCancelled)
-      Lost(dropped);
-    return true;
+  // Returns when the lead has dropped the ranks, or has ended in order. Steps
+  // may come until then, so the process does not return from here otherwise.
+  void AwaitDrop(LeadConnection& lead) {
+    while (true) {
+      const Status dropped = lead.WaitDropped(Clock::now() + kLook);
+      if (dropped.ok() || dropped.code() == StatusCode::kCancelled) return;
+      if (dropped.code() != StatusCode::kDeadlineExceeded) Lost(dropped);
+      if (stopping()) Lost(Unavailable("this process ends"));
+    }
   }
 
   http::Readiness Readiness() const {

@@ -47,7 +47,8 @@ class FollowerServer {
   // what is wrong with the ranks.
   Status WaitLoaded(TimePoint deadline);
   // Tells the lead that this process ends. Returns when the lead has let go of
-  // it, or at `deadline`.
+  // it. At `deadline` it ends the process (EndToBeReplaced) if ranks are
+  // loaded, else returns.
   void Drain(TimePoint deadline);
   // Joins every thread. Idempotent.
   void Stop();

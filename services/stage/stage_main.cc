@@ -10,6 +10,7 @@
 #include "common/base/byte_size.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/model_config/rank_plan.h"
 #include "common/rpc/grpc_log.h"
 #include "common/service/service_main.h"
 #include "common/weights/packed_file.h"
@@ -166,8 +167,10 @@ Status ChooseDevice(StageOptions& stage) {
   stage.ranks = *ranks;
   const int32_t more = absl::GetFlag(FLAGS_follower_ranks);
   if (more == 0) return OkStatus();
-  if (more < 0) {
-    return InvalidArgument("--follower-ranks must not be negative, got ", more);
+  if (more < 0 || more > kMaxShards - stage.ranks) {
+    return InvalidArgument("--follower-ranks must be between 0 and ",
+                           kMaxShards - stage.ranks, " beside ", stage.ranks,
+                           " of this process, got ", more);
   }
   stage.all_ranks = stage.ranks + more;
   return OkStatus();
@@ -238,10 +241,13 @@ Status SetTransport(rpc::TransportOptions& transport) {
 // Refuses flags that are the lead's.
 Status CheckLeadsFlags() {
   for (const char* const name :
-       {"layers", "assignable", "stage_memory", "placement", "follower_ranks",
-        "weights", "numerics", "kv_type", "kv_blocks", "max_context",
-        "max_step_tokens", "max_sequences", "replay_log", "listen",
-        "port_file"}) {
+       {"layers",      "assignable",      "stage_memory",
+        "placement",   "follower_ranks",  "weights",
+        "numerics",    "kv_type",         "kv_blocks",
+        "max_context", "max_step_tokens", "max_sequences",
+        "replay_log",  "listen",          "port_file",
+        "stage_index", "num_stages",      "debug_step_delay_ms",
+        "reflection",  "tls_roles"}) {
     const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
     SLUICE_CHECK(flag != nullptr);
     if (flag->CurrentValue() == flag->DefaultValue()) continue;
@@ -261,9 +267,12 @@ StatusOr<FollowerOptions> FollowerFromFlags() {
   options.metrics_listen = absl::GetFlag(FLAGS_metrics_listen);
   SLUICE_RETURN_IF_ERROR(SetOwn(options.stage));
   options.stage.first_rank = absl::GetFlag(FLAGS_first_rank);
-  if (options.stage.first_rank < 1) {
-    return InvalidArgument("--first-rank must be positive with --lead, which ",
-                           "has rank 0, got ", options.stage.first_rank);
+  const int32_t most = kMaxShards - options.stage.ranks;
+  if (options.stage.first_rank < 1 || options.stage.first_rank > most) {
+    return InvalidArgument("--first-rank must be between 1 and ", most, " for ",
+                           options.stage.ranks,
+                           " ranks of a stage whose lead has rank 0, got ",
+                           options.stage.first_rank);
   }
   SLUICE_RETURN_IF_ERROR(SetTransport(options.transport));
   options.on_failed = [](const Status& why) {
@@ -312,6 +321,10 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
   return options;
 }
 
+// A lead that drains because a follower is told to end begins later, and takes
+// some seconds more for the steps under way.
+constexpr auto kLeadsDrain = std::chrono::seconds(15);
+
 // A process with ranks of another one's stage, until a signal comes.
 Status Follow(const sigset_t& signals, Duration drain_time,
               const BackendFactory& make_backends) {
@@ -324,7 +337,7 @@ Status Follow(const sigset_t& signals, Duration drain_time,
   }));
   const Status why = AwaitSignal(signals);
   UnblockSignals(signals);
-  server->Drain(Clock::now() + drain_time);
+  server->Drain(Clock::now() + drain_time + kLeadsDrain);
   server->Stop();
   LogInfo("stopped");
   return why;

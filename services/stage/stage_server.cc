@@ -85,9 +85,8 @@ LeadRanksOptions FollowersOf(const StageServerOptions& options,
   followers.own_ranks = options.stage.ranks;
   followers.all_ranks = options.stage.all_ranks;
   followers.on_waiting = [session](const std::string& text) {
-    if (text.empty()) return;
-    LogInfo(text);
-    session->SetLoading(text);
+    session->SetLoading(text.empty() ? "loading" : text);
+    if (!text.empty()) LogInfo(text);
   };
   followers.on_leaving = [ask = options.ask_to_end](const std::string& why) {
     LogInfo(why);

@@ -53,6 +53,7 @@ class LocalRankLinks {
       links_.Begin(step, hidden);
     }
     void Drop() override { links_.Drop(); }
+    void GiveUp(const Status&) override { links_.Drop(); }
 
     RankStepRunner* runner = nullptr;
 
@@ -102,11 +103,8 @@ class LocalRankLinks {
         while (ends_[p].runner == nullptr) changed_.Wait(mutex_);
         runner = ends_[p].runner;
       }
-      RankStep* to = runner->Free();
-      while (to == nullptr) {
-        std::this_thread::yield();
-        to = runner->Free();
-      }
+      RankStep* const to = runner->Free();
+      SLUICE_CHECK(to != nullptr);  // ends the stream of true followers
       to->inputs.header = step.header;
       to->inputs.num_tokens = step.num_tokens;
       to->inputs.num_logits_rows = step.num_logits_rows;

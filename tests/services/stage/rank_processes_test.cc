@@ -4,12 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/base/cat.h"
 #include "common/base/end_process.h"
 #include "common/pipeline/gateway/pipeline_assembler.h"
 #include "tests/services/stage/generate.h"
@@ -22,7 +25,6 @@ namespace {
 using testing::CollectingSink;
 using testing::GreedyRequest;
 using ::testing::HasSubstr;
-using testing::PortFile;
 using testing::StageProcess;
 
 constexpr auto kLimit = std::chrono::seconds(60);
@@ -32,18 +34,26 @@ class RankProcessesTest : public ::testing::Test {
   void SetUp() override {
     SLUICE_REQUIRE_SHARED(model, "golden/llama3-tied");
     model_ = model;
+    folder_ =
+        std::filesystem::temp_directory_path() / Cat("sluice-ranks-", getpid());
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directory(folder_);
+    address_ = Cat("unix:", (folder_ / "stage").string());
   }
-  void TearDown() override { Disconnect(); }
+  void TearDown() override {
+    Disconnect();
+    processes_.clear();
+    std::filesystem::remove_all(folder_);
+  }
 
-  std::vector<std::string> Lead(const std::string& listen, int more,
-                                const std::string& layers = "") const {
+  std::string NextLog() { return (folder_ / Cat("log-", ++logs_)).string(); }
+  // A lead with one rank, and so many in other processes.
+  std::unique_ptr<StageProcess> Lead(int more, const std::string& layers = "") {
     std::vector<std::string> argv = {SLUICE_EMULATED_STAGE,
                                      "--model",
                                      model_,
                                      "--listen",
-                                     listen,
-                                     "--port-file",
-                                     port_.path(),
+                                     address_,
                                      "--kv-blocks",
                                      "64",
                                      "--max-context",
@@ -58,34 +68,34 @@ class RankProcessesTest : public ::testing::Test {
       argv.insert(argv.end(), {"--follower-ranks", std::to_string(more)});
     }
     if (!layers.empty()) argv.insert(argv.end(), {"--layers", layers});
-    return argv;
+    return std::make_unique<StageProcess>(argv, NextLog());
   }
-  std::vector<std::string> Follower(int first_rank, int ranks) const {
-    return {SLUICE_EMULATED_STAGE,
-            "--model",
-            model_,
-            "--lead",
-            address_,
-            "--first-rank",
-            std::to_string(first_rank),
-            "--ranks",
-            std::to_string(ranks),
-            "--packed",
-            "off"};
+  std::unique_ptr<StageProcess> Follower(int first_rank, int ranks,
+                                         std::vector<std::string> more = {},
+                                         std::vector<std::string> env = {}) {
+    std::vector<std::string> argv = {SLUICE_EMULATED_STAGE,
+                                     "--model",
+                                     model_,
+                                     "--lead",
+                                     address_,
+                                     "--first-rank",
+                                     std::to_string(first_rank),
+                                     "--ranks",
+                                     std::to_string(ranks),
+                                     "--packed",
+                                     "off"};
+    argv.insert(argv.end(), more.begin(), more.end());
+    return std::make_unique<StageProcess>(argv, NextLog(), env);
   }
-  // A lead with one rank, and followers with so many.
+  // A lead, and followers with so many ranks.
   void Start(const std::vector<int>& followers,
              const std::string& layers = "") {
     int more = 0;
     for (const int ranks : followers) more += ranks;
-    const std::string listen = address_.empty() ? "127.0.0.1:0" : address_;
-    processes_.push_back(
-        std::make_unique<StageProcess>(Lead(listen, more, layers)));
-    if (address_.empty()) address_ = port_.Read();
+    processes_.push_back(Lead(more, layers));
     int first = 1;
     for (const int ranks : followers) {
-      processes_.push_back(
-          std::make_unique<StageProcess>(Follower(first, ranks)));
+      processes_.push_back(Follower(first, ranks));
       first += ranks;
     }
   }
@@ -135,17 +145,17 @@ class RankProcessesTest : public ::testing::Test {
   }
   // What one process answers.
   std::vector<TokenId> OfOneProcess() {
-    StageProcess one(Lead("127.0.0.1:0", 0));
-    address_ = port_.Read();
+    const auto one = Lead(0);
     Connect();
     std::vector<TokenId> tokens = Generate(kTokens);
     Disconnect();
-    EXPECT_EQ(one.End(SIGTERM), 0);
+    EXPECT_EQ(one->End(SIGTERM), 0);
     return tokens;
   }
 
   static constexpr int kTokens = 12;
-  const PortFile port_{"ranks"};
+  std::filesystem::path folder_;
+  int logs_ = 0;
   std::string model_;
   std::string address_;
   std::vector<std::unique_ptr<StageProcess>> processes_;  // the lead first
@@ -154,25 +164,32 @@ class RankProcessesTest : public ::testing::Test {
 };
 
 TEST_F(RankProcessesTest, TheTokensOfOneProcessAlsoAfterOneIsKilled) {
-  const std::vector<TokenId> want = OfOneProcess();
-  for (const size_t killed : {1u, 0u, 2u}) {
-    Start({1, 2});
-    Connect();
-    EXPECT_EQ(client_->status().stages[0].ranks, 4);
-    EXPECT_EQ(Generate(kTokens), want);
-    const auto running = Begin(200);
-    ASSERT_TRUE(running->WaitTokens(3, Clock::now() + kLimit));
-    EXPECT_EQ(processes_[killed]->End(SIGKILL), -SIGKILL);
-    // The others end to be replaced, which is a lost stage for the gateway.
-    for (size_t p = 0; p < processes_.size(); ++p) {
-      if (p == killed) continue;
-      EXPECT_EQ(processes_[p]->WaitEnd(), kToBeReplaced) << p;
+  const std::pair<const char*, std::vector<size_t>> cases[] = {
+      {"golden/llama3-tied", {1, 0, 2}}, {"golden/gpt_oss-mxfp4", {1}}};
+  for (const auto& [name, all_killed] : cases) {
+    SLUICE_REQUIRE_SHARED(model, name);
+    model_ = model;
+    const std::vector<TokenId> want = OfOneProcess();
+    for (const size_t killed : all_killed) {
+      Start({1, 2});
+      Connect();
+      EXPECT_EQ(client_->status().stages[0].ranks, 4);
+      EXPECT_EQ(Generate(kTokens), want);
+      const auto running = Begin(200);
+      ASSERT_TRUE(running->WaitTokens(3, Clock::now() + kLimit));
+      EXPECT_EQ(processes_[killed]->End(SIGKILL), -SIGKILL);
+      // The others end to be replaced, which is a lost stage for the gateway.
+      for (size_t p = 0; p < processes_.size(); ++p) {
+        if (p == killed) continue;
+        EXPECT_EQ(processes_[p]->WaitEnd(), kToBeReplaced) << p;
+        EXPECT_THAT(processes_[p]->said(), HasSubstr(" lost: ")) << p;
+      }
+      const auto end = running->WaitEnd(Clock::now() + kLimit);
+      ASSERT_TRUE(end.has_value());
+      EXPECT_EQ(end->status.code(), StatusCode::kUnavailable);
+      processes_.clear();
+      Disconnect();
     }
-    const auto end = running->WaitEnd(Clock::now() + kLimit);
-    ASSERT_TRUE(end.has_value());
-    EXPECT_EQ(end->status.code(), StatusCode::kUnavailable);
-    processes_.clear();
-    Disconnect();
   }
 }
 
@@ -184,54 +201,97 @@ TEST_F(RankProcessesTest, ALeadThatEndsInOrderIsFollowedAgain) {
     EXPECT_EQ(Generate(kTokens), want);
     Disconnect();
     EXPECT_EQ(processes_[0]->End(SIGTERM), 0);
-    processes_[0] = std::make_unique<StageProcess>(Lead(address_, 1));
+    processes_[0] = Lead(1);
   }
   Connect();
   EXPECT_EQ(Generate(kTokens), want);
-  // The lead drains, since a process with some of its ranks is told to end.
-  Disconnect();
-  EXPECT_EQ(processes_[1]->End(SIGTERM), 0);
+  // The lead drains, since a process with some of its ranks is told to end; the
+  // sequence has its time.
+  const auto running = Begin(100);
+  ASSERT_TRUE(running->WaitTokens(3, Clock::now() + kLimit));
+  processes_[1]->Signal(SIGTERM);
+  const auto end = running->WaitEnd(Clock::now() + kLimit);
+  ASSERT_TRUE(end.has_value());
+  EXPECT_EQ(end->reason, FinishReason::kLength) << end->status;
+  EXPECT_EQ(processes_[1]->WaitEnd(), 0);
   EXPECT_EQ(processes_[0]->WaitEnd(), 1);
 }
 
 // Beside a stage on a CPU, whose bits are the same.
 TEST_F(RankProcessesTest, FollowersLoadTheLayersThatTheLeadIsAssigned) {
   const std::vector<TokenId> want = OfOneProcess();
-  const PortFile cpu_port("ranks-cpu");
+  const std::string cpu_address = Cat("unix:", (folder_ / "cpu").string());
   StageProcess cpu({SLUICE_STAGE_BINARY, "--model", model_, "--layers",
                     "assigned", "--kv-blocks", "64", "--threads", "1",
-                    "--packed", "off", "--port-file", cpu_port.path()});
+                    "--packed", "off", "--listen", cpu_address},
+                   NextLog());
   Start({2}, "assigned");
   for (const int32_t cut : {2, 1, 3}) {
-    Connect({address_, cpu_port.Read()}, {{0, cut}, {cut, 4}});
+    Connect({address_, cpu_address}, {{0, cut}, {cut, 4}});
     EXPECT_EQ(Generate(kTokens), want) << "cut at " << cut;
   }
   Disconnect();
   EXPECT_EQ(processes_[0]->End(SIGTERM), 0);
   // Waits for another lead.
+  ASSERT_TRUE(processes_[1]->AwaitSaid("waits for the lead"));
   EXPECT_EQ(processes_[1]->End(SIGTERM), 0);
 }
 
 TEST_F(RankProcessesTest, AProcessThatDoesNotFitEndsAndSaysWhy) {
-  StageProcess lead(Lead("127.0.0.1:0", 2));
-  address_ = port_.Read();
+  const auto lead = Lead(2);
+  ASSERT_TRUE(lead->AwaitSaid("waits for ranks 1 to 2"));
   // Ranks that the stage does not have, what the lead says, another model.
-  EXPECT_EQ(StageProcess(Follower(3, 1)).WaitEnd(), 1);
-  std::vector<std::string> blocks = Follower(1, 2);
-  blocks.insert(blocks.end(), {"--kv-blocks", "64"});
-  EXPECT_EQ(StageProcess(blocks).WaitEnd(), 1);
-  SLUICE_REQUIRE_SHARED(other, "golden/qwen3");
-  const std::string model = std::exchange(model_, other);
-  EXPECT_EQ(StageProcess(Follower(1, 2)).WaitEnd(), 1);
+  const auto beyond = Follower(3, 1);
+  EXPECT_EQ(beyond->WaitEnd(), 1);
+  EXPECT_THAT(beyond->said(), HasSubstr("the stage has ranks 0 to 2"));
+  const auto blocks = Follower(1, 2, {"--kv-blocks", "64"});
+  EXPECT_EQ(blocks->WaitEnd(), 1);
+  EXPECT_THAT(blocks->said(), HasSubstr("--kv-blocks is the lead's"));
+  SLUICE_REQUIRE_SHARED(qwen, "golden/qwen3");
+  const std::string model = std::exchange(model_, qwen);
+  const auto other = Follower(1, 2);
+  EXPECT_EQ(other->WaitEnd(), 1);
+  EXPECT_THAT(other->said(), HasSubstr("the model of ranks 1 to 2"));
   model_ = model;
-  StageProcess first(Follower(1, 1));
-  StageProcess second(Follower(2, 1));
+  const auto first = Follower(1, 1);
+  const auto second = Follower(2, 1);
   Connect();
   // What is taken is refused, and tried again.
-  StageProcess taken(Follower(2, 1));
+  const auto taken = Follower(2, 1);
+  ASSERT_TRUE(taken->AwaitSaid("another follower has rank 2"));
   EXPECT_EQ(Generate(kTokens).size(), static_cast<size_t>(kTokens));
-  EXPECT_EQ(taken.End(SIGTERM), 0);
+  EXPECT_EQ(taken->End(SIGTERM), 0);
   EXPECT_EQ(Generate(kTokens).size(), static_cast<size_t>(kTokens));
+}
+
+TEST_F(RankProcessesTest, AStageThatTakesNoFollowersIsNamed) {
+  const auto alone = Lead(0);
+  Connect();
+  const auto follower = Follower(1, 1);
+  EXPECT_EQ(follower->WaitEnd(), 1);
+  EXPECT_THAT(follower->said(), HasSubstr("that stage takes no followers"));
+  EXPECT_EQ(Generate(kTokens).size(), static_cast<size_t>(kTokens));
+}
+
+// Its GPU does not hold the weights of its rank, which it knows when the GPUs
+// are connected.
+TEST_F(RankProcessesTest, AFollowerThatCannotLoadIsTheLeadsReason) {
+  const auto lead = Lead(1);
+  const auto follower = Follower(1, 1, {}, {"EMULATED_GPU_BYTES=400000"});
+  EXPECT_EQ(lead->WaitEnd(), 1);
+  EXPECT_EQ(follower->WaitEnd(), 1);
+  for (const auto* process : {&lead, &follower}) {
+    EXPECT_THAT((*process)->said(), HasSubstr("its weights take"));
+  }
+}
+
+TEST_F(RankProcessesTest, ProcessesThatWaitForOthersEndWhenTheyAreTold) {
+  const auto lead = Lead(2);
+  const auto follower = Follower(1, 1);
+  ASSERT_TRUE(lead->AwaitSaid("waits for rank 2"));
+  EXPECT_EQ(follower->End(SIGTERM), 0);
+  ASSERT_TRUE(lead->AwaitSaid("waits for ranks 1 to 2"));
+  EXPECT_EQ(lead->End(SIGTERM), 0);
 }
 
 }  // namespace
