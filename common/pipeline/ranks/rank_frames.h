@@ -50,8 +50,8 @@ StatusOr<SentOrder> FromProto(const v1::RankOrder& proto);
 // INVALID_ARGUMENT names the first field that differs, with both values.
 Status CheckSameOrder(const RankOrder& own, const RankOrder& lead);
 
-// What every process says first of a load, before its devices connect: that it
-// will. Others of these facts mean nothing.
+// What every process says first of a load, before its devices connect. The
+// numbers mean nothing.
 RankFacts ReadyFacts();
 v1::RankFacts ToProto(const RankFacts& facts, uint64_t load);
 StatusOr<RankFacts> FromProto(const v1::RankFacts& proto);
