@@ -265,6 +265,9 @@ class FollowerServer::Impl {
       follower = caught;
     }
     if (!follower.ok()) {
+      LogWarning(name_, " of layers ", order.first_layer, " to ",
+                 order.last_layer - 1,
+                 " not loaded: ", Message(follower.status()));
       AwaitDrop(lead);
       const StatusCode code = follower.status().code();
       // The lead, or another follower, could not load, or the lead ended.

@@ -84,6 +84,7 @@ LeadRanksOptions FollowersOf(const StageServerOptions& options,
   LeadRanksOptions followers;
   followers.own_ranks = options.stage.ranks;
   followers.all_ranks = options.stage.all_ranks;
+  followers.build = std::string(metrics::BuildVersion());
   followers.on_waiting = [session](const std::string& text) {
     session->SetLoading(text.empty() ? "loading" : text);
     if (!text.empty()) LogInfo(text);
