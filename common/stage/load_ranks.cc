@@ -28,6 +28,7 @@
 #include "common/stage/kv_room.h"
 #include "common/stage/measure_room.h"
 #include "common/stage/rank_link.h"
+#include "common/tensor/buffer_pool.h"
 #include "common/tensor/weight_format.h"
 #include "common/weights/model_name.h"
 #include "common/weights/weight_sums.h"
@@ -151,6 +152,8 @@ class StageLoader {
   // Fills `info` and starts the ranks.
   StatusOr<std::unique_ptr<RankGroup>> Load(StageInfo& info) {
     SLUICE_RETURN_IF_ERROR(Prepare(info));
+    // Before any reads its weights, which may take minutes.
+    SLUICE_RETURN_IF_ERROR(AgreeOnCache(info));
     for (const RankPlan& plan : plans_) loader_.Announce(range_, plan);
     std::vector<RankWeights> weights;
     for (const RankPlan& plan : plans_) {
@@ -163,9 +166,8 @@ class StageLoader {
     packed_.LogUse();
     SLUICE_RETURN_IF_ERROR(MeasureAgain(info));
     SLUICE_RETURN_IF_ERROR(AgreeOnCache(info));
-    std::vector<RankGroup::Rank> ranks;
     for (size_t r = 0; r < plans_.size(); ++r) {
-      ranks.push_back(MakeRank(plans_[r], std::move(weights[r])));
+      ranks_.push_back(MakeRank(plans_[r], std::move(weights[r])));
     }
     SLUICE_RETURN_IF_ERROR(AgreeOnBytes(info));
     // Of the whole model: every stage says the same.
@@ -175,8 +177,8 @@ class StageLoader {
     info.numerics = info.product_numerics;
     if (kv_type_ == ElementType::kBf16) info.numerics += Cat("+", kKvBf16);
     if (kv_type_ == ElementType::kQ8_0) info.numerics += Cat("+", kKvQ8);
-    return std::make_unique<RankGroup>(std::move(ranks), options_.total_ranks(),
-                                       SpinOf(options_, info));
+    return std::make_unique<RankGroup>(
+        std::move(ranks_), options_.total_ranks(), SpinOf(options_, info));
   }
 
   const StepLimits& limits() const { return limits_; }
@@ -456,6 +458,8 @@ class StageLoader {
   StageRange range_;
   std::vector<RankPlan> plans_;
   std::vector<std::unique_ptr<Backend>> backends_;  // of ranks to be loaded
+  // Loaded; here until all of them are, so that GiveUp comes before they go.
+  std::vector<RankGroup::Rank> ranks_;
   std::vector<MemoryLoad> loads_;
   KvRoom room_;
   StepLimits limits_;
@@ -489,6 +493,7 @@ StatusOr<OpenedModel> OpenChecked(const StageOptions& options,
 StatusOr<LoadedRanks> LoadRanks(const StageOptions& options,
                                 const OpenedModel& model, StageInfo& info) {
   const TimePoint start = Clock::now();
+  FreeMessageMemory();  // what is free is measured
   StageLoader loader(options, *model.file, model.config, info.model_digest);
   LoadedRanks loaded;
   StatusOr<std::unique_ptr<RankGroup>> ranks = nullptr;
@@ -497,6 +502,7 @@ StatusOr<LoadedRanks> LoadRanks(const StageOptions& options,
   if (!caught.ok()) ranks = caught;
   if (!ranks.ok() && options.rank_link != nullptr) {
     options.rank_link->GiveUp(ranks.status());
+    options.rank_link->AwaitDrop();
   }
   SLUICE_ASSIGN_OR_RETURN(loaded.ranks, std::move(ranks));
   loaded.limits = loader.limits();

@@ -68,6 +68,8 @@ void RankFollower::Loop() {
       AwaitChange(told_, told, sleepers_, spin_);
     } else if (begun - ended == most || ranks_->IsDone()) {
       ranks_->End();
+      // Its memory is the next messages'.
+      StepOf(ended).hidden = HiddenStates();
       ended_ = ended + 1;
     } else {
       // Neither a device's end nor a step wakes a thread that waits for both.

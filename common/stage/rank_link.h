@@ -62,7 +62,9 @@ class RankLink {
   // followers have all other ranks, and gives them `order`, and `own` as the
   // id; a follower passes no id and gets the lead's. UNAVAILABLE if the process
   // is told to end meanwhile; INVALID_ARGUMENT if a follower's order is not the
-  // lead's.
+  // lead's; FAILED_PRECONDITION on the lead with the reason of a follower that
+  // gave up, ABORTED on a follower whose load the lead dropped. All processes
+  // have called it when it returns.
   virtual StatusOr<std::string> Connect(const RankOrder& order,
                                         std::string own) = 0;
   // Returns what is so of all ranks, when every process has said `own`.
@@ -73,6 +75,9 @@ class RankLink {
   // their load, too. Called before this process's devices go, which may wait
   // for the others'. On the lead as Drop.
   virtual void GiveUp(const Status& why) = 0;
+  // A follower, behind GiveUp: returns when the lead has dropped the load, or
+  // is lost.
+  virtual void AwaitDrop() {}
   // The lead: hands a step to all followers, in order; does not wait for them.
   // `hidden`: as RankStep's, empty on a first stage.
   virtual void Begin(const StepInputs& step, const HiddenStates& hidden) = 0;

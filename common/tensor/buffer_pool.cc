@@ -3,6 +3,16 @@
 #include <utility>
 
 namespace sluice {
+namespace {
+
+// For as long as the process: messages live in other statics, too.
+BufferPool& MessagePool() {
+  static const auto* const pool =
+      new std::shared_ptr(BufferPool::Make(kKeptMessageBytes));
+  return **pool;
+}
+
+}  // namespace
 
 Buffer BufferPool::Take(size_t bytes) {
   if (bytes == 0) return Buffer();
@@ -39,14 +49,20 @@ void BufferPool::Return(std::byte* data, size_t bytes) {
   kept_.push_back(std::move(memory));
 }
 
+void BufferPool::Clear() {
+  std::deque<Buffer> freed;  // behind the lock
+  MutexLock lock(mutex_);
+  freed.swap(kept_);
+  kept_bytes_ = 0;
+}
+
 Buffer MessageBuffer(size_t bytes) {
   constexpr size_t kPoolFrom = size_t{1} << 20;
   if (bytes < kPoolFrom) return Buffer(bytes, Buffer::Kept::kPass);
-  // For as long as the process: messages live in other statics, too.
-  static const auto* const pool =
-      new std::shared_ptr(BufferPool::Make(kKeptMessageBytes));
-  return (*pool)->Take(bytes);
+  return MessagePool().Take(bytes);
 }
+
+void FreeMessageMemory() { MessagePool().Clear(); }
 
 size_t BufferPool::kept_bytes() const {
   MutexLock lock(mutex_);

@@ -26,6 +26,8 @@ class BufferPool final : public BufferOwner,
   Buffer Take(size_t bytes);
   // What was returned first makes room.
   void Return(std::byte* data, size_t bytes) override;
+  // Frees the memory that no buffer has.
+  void Clear();
   // Of memory that no buffer has.
   size_t kept_bytes() const;
 
@@ -46,6 +48,8 @@ inline constexpr size_t kKeptMessageBytes = size_t{256} << 20;
 // which keeps it likewise. glibc maps and unmaps what has 32 MiB or more each
 // time, whose pages take several times as long as to copy the bytes.
 Buffer MessageBuffer(size_t bytes);
+// Frees what no message has, before a process measures its memory anew.
+void FreeMessageMemory();
 
 }  // namespace sluice
 

@@ -121,6 +121,7 @@ class FollowerServer::Impl {
       if (!changed_.WaitUntil(mutex_, deadline)) break;
     }
     if (connection_ == nullptr || !follows_) return;
+    if (state_ == State::kLoading) std::_Exit(0);  // as in the first load
     // Devices of its ranks may wait for the lead's, and threads with them.
     EndToBeReplaced(Cat("the lead ", options_.lead,
                         " has not let go of this process, which was told to "
@@ -260,14 +261,12 @@ class FollowerServer::Impl {
     StatusOr<std::unique_ptr<RankFollower>> follower = nullptr;
     const Status caught = CatchExceptions(
         "follow", [&] { follower = RankFollower::Load(options); });
-    if (!caught.ok()) {
-      lead.GiveUp(caught);
-      follower = caught;
-    }
+    if (!caught.ok()) follower = caught;
     if (!follower.ok()) {
       LogWarning(name_, " of layers ", order.first_layer, " to ",
                  order.last_layer - 1,
                  " not loaded: ", Message(follower.status()));
+      lead.GiveUp(follower.status());  // as LoadRanks has, if it came so far
       AwaitDrop(lead);
       const StatusCode code = follower.status().code();
       // The lead, or another follower, could not load, or the lead ended.

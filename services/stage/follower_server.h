@@ -47,8 +47,8 @@ class FollowerServer {
   // what is wrong with the ranks.
   Status WaitLoaded(TimePoint deadline);
   // Tells the lead that this process ends. Returns when the lead has let go of
-  // it. At `deadline` it ends the process (EndToBeReplaced) if ranks are
-  // loaded, else returns.
+  // it. At `deadline` it ends the process if there is a load (EndToBeReplaced,
+  // but with 0 while ranks are being loaded), else returns.
   void Drain(TimePoint deadline);
   // Joins every thread. Idempotent.
   void Stop();

@@ -52,6 +52,17 @@ TEST(BufferPoolTest, WhatCameFirstMakesRoomAndTooMuchIsFreed) {
   EXPECT_EQ(pool->Take(900).data(), kept);
 }
 
+TEST(BufferPoolTest, WhatNoBufferHasCanBeFreed) {
+  const auto pool = BufferPool::Make(2000);
+  Buffer held = pool->Take(500);
+  pool->Take(900);
+  EXPECT_EQ(pool->kept_bytes(), 900u);
+  pool->Clear();
+  EXPECT_EQ(pool->kept_bytes(), 0u);
+  held = Buffer();
+  EXPECT_EQ(pool->kept_bytes(), 500u);
+}
+
 TEST(BufferPoolTest, BuffersOutliveThePoolsOwner) {
   auto pool = BufferPool::Make(1 << 20);
   Buffer buffer = pool->Take(100);
@@ -77,6 +88,8 @@ TEST(MessageBufferTest, MemoryOfALargeMessageIsTheNextOnes) {
   EXPECT_EQ(second.data(), memory);
   EXPECT_EQ(second.size(), size_t{33} << 20);
   EXPECT_TRUE(MessageBuffer(0).empty());
+  second = Buffer();
+  FreeMessageMemory();
   EXPECT_EQ(MessageBuffer(100).size(), 100u);
 }
 

@@ -1,5 +1,6 @@
 #include "common/pipeline/ranks/lead_connection.h"
 
+#include <chrono>
 #include <utility>
 
 #include "common/base/check.h"
@@ -41,6 +42,12 @@ StatusOr<RankFacts> LeadConnection::Agree(const RankFacts& own) {
 }
 
 void LeadConnection::GiveUp(const Status& why) { stream_->GiveUp(why); }
+
+void LeadConnection::AwaitDrop() {
+  while (WaitDropped(Clock::now() + std::chrono::seconds(1)).code() ==
+         StatusCode::kDeadlineExceeded) {
+  }
+}
 
 void LeadConnection::Begin(const StepInputs& step, const HiddenStates& hidden) {
   SLUICE_CHECK(false);

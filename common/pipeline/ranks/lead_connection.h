@@ -54,6 +54,7 @@ class LeadConnection : public RankLink {
   // Connect or Agree fails with it. Once for each load, and not when the lead
   // has dropped it or the stream is over.
   void GiveUp(const Status& why) override;
+  void AwaitDrop() override;
   // A follower begins and drops nothing by itself: both abort.
   void Begin(const StepInputs& step, const HiddenStates& hidden) override;
   void Drop() override;

@@ -285,6 +285,24 @@ TEST_F(RankProcessesTest, AFollowerThatCannotLoadIsTheLeadsReason) {
   }
 }
 
+TEST_F(RankProcessesTest, AModelThatIsGoneWhenItIsOrderedIsTheLeadsReason) {
+  const auto lead = Lead(2);
+  ASSERT_TRUE(lead->AwaitSaid("waits for ranks 1 to 2"));
+  const std::string whole = std::exchange(model_, (folder_ / "model").string());
+  std::filesystem::copy(whole, model_);
+  const auto gone = Follower(1, 1);
+  ASSERT_TRUE(lead->AwaitSaid("waits for rank 2"));
+  std::filesystem::remove_all(model_);
+  model_ = whole;
+  const auto other = Follower(2, 1);
+  EXPECT_EQ(lead->WaitEnd(), 1);
+  EXPECT_EQ(gone->WaitEnd(), 1);
+  EXPECT_THAT(lead->said(), HasSubstr((folder_ / "model").string()));
+  // The lead is over, not lost: its load was dropped.
+  ASSERT_TRUE(other->AwaitSaid("waits for the lead"));
+  EXPECT_EQ(other->End(SIGTERM), 0);
+}
+
 TEST_F(RankProcessesTest, ProcessesThatWaitForOthersEndWhenTheyAreTold) {
   const auto lead = Lead(2);
   const auto follower = Follower(1, 1);
