@@ -334,7 +334,8 @@ class FollowerServer::Impl {
 
 StatusOr<std::unique_ptr<FollowerServer>> FollowerServer::Start(
     FollowerOptions options) {
-  SLUICE_RETURN_IF_ERROR(rpc::CheckAddress(options.lead, options.transport));
+  SLUICE_RETURN_IF_ERROR(
+      Annotate(rpc::CheckAddress(options.lead, options.transport), "--lead"));
   SLUICE_ASSIGN_OR_RETURN(StageInfo model, Stage::Describe(options.stage));
   auto impl = std::make_unique<Impl>(std::move(options), std::move(model));
   SLUICE_RETURN_IF_ERROR(impl->Start());
