@@ -23,7 +23,8 @@ Buffer BufferPool::Take(size_t bytes) {
     for (auto at = kept_.begin(); at != kept_.end(); ++at) {
       const bool fits = at->size() >= bytes && at->size() / 2 < bytes;
       if (!fits) continue;
-      if (best == kept_.end() || at->size() < best->size()) best = at;
+      // Of equal ones the latest: a cache may have it.
+      if (best == kept_.end() || at->size() <= best->size()) best = at;
     }
     if (best != kept_.end()) {
       memory = std::move(*best);
@@ -57,7 +58,7 @@ void BufferPool::Clear() {
 }
 
 Buffer MessageBuffer(size_t bytes) {
-  constexpr size_t kPoolFrom = size_t{1} << 20;
+  constexpr size_t kPoolFrom = size_t{8} << 20;
   if (bytes < kPoolFrom) return Buffer(bytes, Buffer::Kept::kPass);
   return MessagePool().Take(bytes);
 }

@@ -43,7 +43,7 @@ class BufferPool final : public BufferOwner,
 // Of large messages that come and go, so many bytes stay with the process.
 inline constexpr size_t kKeptMessageBytes = size_t{256} << 20;
 
-// Returns memory for a message of `bytes`, uninitialised: from 1 MiB on,
+// Returns memory for a message of `bytes`, uninitialised: from 8 MiB on,
 // that of an earlier message, of a pool of the process's; below, the heap's,
 // which keeps it likewise. glibc maps and unmaps what has 32 MiB or more each
 // time, whose pages take several times as long as to copy the bytes.

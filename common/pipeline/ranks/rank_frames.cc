@@ -361,7 +361,7 @@ grpc::ByteBuffer StepFrame(const StepInputs& step, const HiddenStates& hidden) {
   }
   Buffer rows;
   if (!hidden.empty()) {
-    rows = Buffer(hidden.data.size(), Buffer::Kept::kPass);
+    rows = MessageBuffer(hidden.data.size());
     std::memcpy(rows.data(), hidden.data.data(), rows.size());
   }
   return rpc::JoinPayload(frame, kRankHiddenField, std::move(rows));
