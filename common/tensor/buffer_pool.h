@@ -40,13 +40,14 @@ class BufferPool final : public BufferOwner,
   size_t kept_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// Of large messages that come and go, so many bytes stay with the process.
+// So much memory of large messages stays with the process.
 inline constexpr size_t kKeptMessageBytes = size_t{256} << 20;
 
-// Returns memory for a message of `bytes`, uninitialised: from 8 MiB on,
-// that of an earlier message, of a pool of the process's; below, the heap's,
-// which keeps it likewise. glibc maps and unmaps what has 32 MiB or more each
-// time, whose pages take several times as long as to copy the bytes.
+// Returns uninitialised memory for a message of `bytes`. A message of 8 MiB or
+// more gets the memory of an earlier one, which a pool of the process keeps; a
+// smaller one gets the heap's, which the heap keeps. glibc maps and unmaps a
+// block of 32 MiB or more each time, and to clear its pages takes several times
+// as long as to copy the bytes.
 Buffer MessageBuffer(size_t bytes);
 // Frees what no message has, before a process measures its memory anew.
 void FreeMessageMemory();
