@@ -15,9 +15,9 @@
 
 namespace sluice {
 
-// The ranks of a stage in a process that does not have rank 0: runs the lead's
-// steps in their order, which the lead has checked and its sequences have
-// named. A thread, "rank-loop", begins and ends them.
+// The ranks of a stage in a process that does not have rank 0. A thread,
+// "rank-loop", begins and ends the lead's steps in the order in which they
+// come. The lead has checked them against its sequences.
 class RankFollower final : public RankStepRunner {
  public:
   // Steps between Free and their end. The lead has begun two at most that it
