@@ -1,12 +1,14 @@
-"""Makes an authority and one certificate, and keeps both as a Secret.
+"""Makes an authority and a certificate for each role, and keeps them as Secrets.
 
 Runs in a pod: openssl makes the files in a temporary folder, and the API server
-gets them as a Secret. The authority's key is dropped. A Secret that exists
-already stays as it is.
+gets them as Secrets, NAME-ROLE each. A certificate names its role by a URI, so
+that a stolen key of one role opens no method of another. The authority's key is
+dropped. Secrets that are there, all of one authority, stay; where some are
+missing or of another authority, all are made anew.
 
-Environment: SLUICE_NAMESPACE, SLUICE_SECRET, SLUICE_NAMES (DNS names by
-commas), SLUICE_DAYS, SLUICE_API (the API server), SLUICE_ACCOUNT (folder of the
-service account's token and ca.crt).
+Environment: SLUICE_NAMESPACE, SLUICE_SECRET (NAME), SLUICE_NAMES (for each role
+"ROLE=" and DNS names by commas, roles by spaces), SLUICE_DAYS, SLUICE_API (the
+API server), SLUICE_ACCOUNT (folder of the service account's token and ca.crt).
 """
 
 import base64
@@ -26,6 +28,10 @@ extendedKeyUsage=serverAuth,clientAuth
 subjectAltName={names}
 """
 
+# As common/rpc/peer_roles.h has it.
+ROLE_URI = "sluice://role/"
+CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+
 
 def openssl(folder, *words):
     done = subprocess.run(["openssl", *words], cwd=folder, check=False,
@@ -35,63 +41,105 @@ def openssl(folder, *words):
         sys.exit(f"openssl {' '.join(words)}: {done.stderr}")
 
 
-def make(folder, names, days):
-    """Writes tls.crt, tls.key and ca.crt into `folder`."""
-    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-    openssl(folder, "req", "-x509", *curve, "-keyout", "ca.key", "-out",
+def make_authority(folder, days):
+    """Writes ca.crt and ca.key into `folder`."""
+    openssl(folder, "req", "-x509", *CURVE, "-keyout", "ca.key", "-out",
             "ca.crt", "-days", days, "-subj", "/CN=sluice-ca",
             "-addext", "keyUsage=critical,keyCertSign,cRLSign")
-    openssl(folder, "req", *curve, "-keyout", "tls.key", "-out", "tls.csr",
-            "-subj", "/CN=sluice")
-    (folder / "extensions").write_text(EXTENSIONS.format(
-        names=",".join(f"DNS:{name}" for name in names)))
-    openssl(folder, "x509", "-req", "-in", "tls.csr", "-CA", "ca.crt",
+
+
+def make(folder, role, names, days):
+    """Writes ROLE.crt and ROLE.key, by the authority in `folder`."""
+    openssl(folder, "req", *CURVE, "-keyout", f"{role}.key", "-out",
+            f"{role}.csr", "-subj", f"/CN=sluice-{role}")
+    (folder / "extensions").write_text(EXTENSIONS.format(names=",".join(
+        [f"URI:{ROLE_URI}{role}", *(f"DNS:{name}" for name in names)])))
+    openssl(folder, "x509", "-req", "-in", f"{role}.csr", "-CA", "ca.crt",
             "-CAkey", "ca.key", "-CAcreateserial", "-days", days,
-            "-extfile", "extensions", "-out", "tls.crt")
+            "-extfile", "extensions", "-out", f"{role}.crt")
 
 
-def secret(name, namespace, folder):
+def roles_of(text):
+    """{role: names} of SLUICE_NAMES."""
+    roles = {}
+    for part in text.split():
+        role, _, names = part.partition("=")
+        roles[role] = names.split(",") if names else []
+    return roles
+
+
+def secret(name, namespace, role, folder):
+    files = {"tls.crt": f"{role}.crt", "tls.key": f"{role}.key",
+             "ca.crt": "ca.crt"}
     return {
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
         "metadata": {"name": name, "namespace": namespace},
-        "data": {file: base64.b64encode((folder / file).read_bytes()).decode()
-                 for file in ("tls.crt", "tls.key", "ca.crt")},
+        "data": {key: base64.b64encode((folder / file).read_bytes()).decode()
+                 for key, file in files.items()},
     }
 
 
-def call(url, account, body=None):
-    """The status of a GET, or of a POST of `body`."""
+def call(url, account, body=None, method=None):
+    """(status, answer) of a GET, or of a POST or `method` with `body`."""
     token = (account / "token").read_text().strip()
     trust = account / "ca.crt"
     context = (ssl.create_default_context(cafile=trust)
                if url.startswith("https:") else None)
     request = urllib.request.Request(
-        url, data=json.dumps(body).encode() if body else None,
+        url, data=json.dumps(body).encode() if body else None, method=method,
         headers={"Authorization": f"Bearer {token}",
                  "Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, context=context,
                                     timeout=30) as answer:
-            return answer.status
+            return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         if error.code in (404, 409):
-            return error.code
+            return error.code, {}
         sys.exit(f"{url}: {error.code} {error.read().decode()}")
+
+
+def found(secrets, names, account):
+    """The Secrets that are there, by name."""
+    there = {}
+    for name in names:
+        status, answer = call(f"{secrets}/{name}", account)
+        if status == 200:
+            there[name] = answer
+    return there
+
+
+def of_one_authority(there, names):
+    return set(there) == set(names) and len(
+        {one["data"]["ca.crt"] for one in there.values()}) == 1
 
 
 def main():
     get = os.environ.__getitem__
-    namespace, name = get("SLUICE_NAMESPACE"), get("SLUICE_SECRET")
-    account = pathlib.Path(get("SLUICE_ACCOUNT"))
+    namespace, account = get("SLUICE_NAMESPACE"), pathlib.Path(
+        get("SLUICE_ACCOUNT"))
     secrets = f"{get('SLUICE_API')}/api/v1/namespaces/{namespace}/secrets"
-    if call(f"{secrets}/{name}", account) == 200:
-        print(f"{name}: exists, and stays")
+    roles = roles_of(get("SLUICE_NAMES"))
+    names = {f"{get('SLUICE_SECRET')}-{role}": role for role in roles}
+    there = found(secrets, names, account)
+    if of_one_authority(there, names):
+        print(f"{', '.join(names)}: exist, and stay")
         return
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
-        make(folder, get("SLUICE_NAMES").split(","), get("SLUICE_DAYS"))
-        status = call(secrets, account, secret(name, namespace, folder))
-    print(f"{name}: {'made' if status == 201 else 'another one was faster'}")
+        make_authority(folder, get("SLUICE_DAYS"))
+        for name, role in names.items():
+            make(folder, role, roles[role], get("SLUICE_DAYS"))
+            body = secret(name, namespace, role, folder)
+            if name in there:
+                call(f"{secrets}/{name}", account, body, "PUT")
+            else:
+                call(secrets, account, body)
+    # Another Job may have written beside this one.
+    if not of_one_authority(found(secrets, names, account), names):
+        sys.exit(f"{', '.join(names)}: are of several authorities: "
+                 "the next try makes them anew")
+    print(f"{', '.join(names)}: made")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import http.server
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from manifests import ROOT
 
 SCRIPT = ROOT / "k8s/components/cert-job/make_certificates.py"
 TOKEN = "a-token-of-the-account"
+ROLES = ("gateway", "stage", "expert")
 
 
 class Api(http.server.BaseHTTPRequestHandler):
@@ -38,11 +40,22 @@ class Api(http.server.BaseHTTPRequestHandler):
             return
         secret = json.loads(body)
         name = secret["metadata"]["name"]
-        if name in self.server.secrets or self.server.race:
+        if name in self.server.secrets:
             self.answer(409, {"reason": "AlreadyExists"})
             return
-        self.server.secrets[name] = secret
+        self.server.secrets[name] = self.server.instead.get(name, secret)
         self.answer(201, secret)
+
+    def do_PUT(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        folder, _, name = self.path.rpartition("/")
+        if not self.allowed(folder):
+            return
+        if name not in self.server.secrets:
+            self.answer(404, {"reason": "NotFound"})
+            return
+        self.server.secrets[name] = json.loads(body)
+        self.answer(200, self.server.secrets[name])
 
     def allowed(self, folder):
         if self.headers["Authorization"] != f"Bearer {TOKEN}":
@@ -71,7 +84,7 @@ class CertificatesTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         (self.folder / "token").write_text(TOKEN + "\n")
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Api)
-        self.server.secrets, self.server.race = {}, False
+        self.server.secrets, self.server.instead = {}, {}
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.addCleanup(self.server.server_close)
         self.addCleanup(self.server.shutdown)
@@ -90,43 +103,95 @@ class CertificatesTest(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stderr)
         return done.stdout + done.stderr
 
-    def files(self):
-        data = self.server.secrets["sluice-tls"]["data"]
+    def files(self, role):
+        data = self.server.secrets[f"sluice-tls-{role}"]["data"]
+        folder = self.folder / role
+        folder.mkdir(exist_ok=True)
         for name, text in data.items():
-            (self.folder / name).write_bytes(base64.b64decode(text))
-        return self.folder
+            (folder / name).write_bytes(base64.b64decode(text))
+        return folder
 
-    def test_one_certificate_serves_both_sides_and_every_pod(self):
+    def verify(self, folder, *words):
+        return subprocess.run(
+            ["openssl", "verify", "-x509_strict", "-CAfile", "ca.crt", *words,
+             "tls.crt"], cwd=folder, capture_output=True, check=False
+        ).returncode == 0
+
+    def test_a_certificate_of_a_role_serves_both_sides_and_every_pod(self):
         self.run_script()
-        folder = self.files()
-        for purpose in ("sslserver", "sslclient"):
-            for host in ("sluice-stage-a-1.sluice-stage.sluice.svc",
-                         "sluice-expert-0.sluice-expert.sluice.svc",
-                         "sluice-0-2.sluice.sluice.svc"):
-                subprocess.run(
-                    ["openssl", "verify", "-x509_strict", "-purpose", purpose,
-                     "-CAfile", "ca.crt", "-verify_hostname", host, "tls.crt"],
-                    cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        wrong = subprocess.run(
-            ["openssl", "verify", "-CAfile", "ca.crt", "-verify_hostname",
-             "sluice-stage-0.other.svc", "tls.crt"], cwd=folder,
-            capture_output=True, check=False)
-        self.assertNotEqual(wrong.returncode, 0)
+        for role, host in (
+                ("stage", "sluice-stage-a-1.sluice-stage.sluice.svc"),
+                ("stage", "sluice-0-2.sluice.sluice.svc"),
+                ("expert", "sluice-expert-0.sluice-expert.sluice.svc")):
+            folder = self.files(role)
+            for purpose in ("sslserver", "sslclient"):
+                self.assertTrue(self.verify(folder, "-purpose", purpose,
+                                            "-verify_hostname", host))
+            self.assertFalse(self.verify(folder, "-verify_hostname",
+                                         "sluice-stage-0.other.svc"))
+        self.assertTrue(self.verify(self.files("gateway"), "-purpose",
+                                    "sslclient"))
+
+    def test_a_certificate_names_its_role_and_no_other(self):
+        self.run_script()
+        for role in ROLES:
+            text = subprocess.run(
+                ["openssl", "x509", "-in", "tls.crt", "-noout", "-ext",
+                 "subjectAltName"], cwd=self.files(role), check=True,
+                capture_output=True, text=True).stdout
+            self.assertEqual(re.findall(r"URI:([^\s,]+)", text),
+                             [f"sluice://role/{role}"])
+        self.assertFalse(self.verify(
+            self.files("expert"), "-verify_hostname",
+            "sluice-stage-0.sluice-stage.sluice.svc"))
+
+    def test_cert_managers_certificates_have_the_same_names(self):
+        self.run_script()
+        text = (ROOT / "k8s/components/cert-manager/certificates.yaml"
+                ).read_text()
+        wanted = {one["metadata"]["name"]: one["spec"] for one in
+                  manifests.objects(text) if one["kind"] == "Certificate"}
+        for role in ROLES:
+            names = subprocess.run(
+                ["openssl", "x509", "-in", "tls.crt", "-noout", "-ext",
+                 "subjectAltName"], cwd=self.files(role), check=True,
+                capture_output=True, text=True).stdout
+            spec = wanted[f"sluice-tls-{role}"]
+            self.assertEqual(spec["secretName"], f"sluice-tls-{role}")
+            self.assertEqual(re.findall(r"URI:([^\s,]+)", names),
+                             spec["uris"])
+            self.assertEqual(re.findall(r"DNS:([^\s,]+)", names),
+                             spec.get("dnsNames", []))
 
     def test_the_authoritys_key_is_not_kept(self):
         self.run_script()
-        self.assertEqual(set(self.server.secrets["sluice-tls"]["data"]),
-                         {"tls.crt", "tls.key", "ca.crt"})
+        for role in ROLES:
+            self.assertEqual(
+                set(self.server.secrets[f"sluice-tls-{role}"]["data"]),
+                {"tls.crt", "tls.key", "ca.crt"})
 
     def test_a_second_run_changes_nothing(self):
         self.run_script()
         before = json.dumps(self.server.secrets)
-        self.assertIn("stays", self.run_script())
+        self.assertIn("stay", self.run_script())
         self.assertEqual(json.dumps(self.server.secrets), before)
 
-    def test_another_job_that_was_faster_is_no_error(self):
-        self.server.race = True
-        self.assertIn("faster", self.run_script())
+    def test_what_a_run_that_died_left_is_made_anew(self):
+        self.run_script()
+        old = self.server.secrets.pop("sluice-tls-stage")
+        self.assertIn("made", self.run_script())
+        authorities = {one["data"]["ca.crt"]
+                       for one in self.server.secrets.values()}
+        self.assertEqual(len(authorities), 1)
+        self.assertNotEqual(authorities, {old["data"]["ca.crt"]})
+
+    def test_another_job_beside_this_one_is_told_and_mended(self):
+        self.run_script()
+        other = dict(self.server.secrets)
+        self.server.secrets.clear()
+        self.server.instead["sluice-tls-stage"] = other["sluice-tls-stage"]
+        self.assertIn("several authorities", self.run_script(code=1))
+        self.assertIn("made", self.run_script())
 
     def test_a_refusal_is_told(self):
         (self.folder / "token").write_text("another")
@@ -138,7 +203,9 @@ class CertificatesTest(unittest.TestCase):
                     if one["kind"] == "Role")
         self.assertEqual(
             [(rule["verbs"], rule.get("resourceNames")) for rule in
-             role["rules"]], [(["create"], None), (["get"], ["sluice-tls"])])
+             role["rules"]],
+            [(["create"], None),
+             (["get", "update"], [f"sluice-tls-{role}" for role in ROLES])])
 
 
 if __name__ == "__main__":

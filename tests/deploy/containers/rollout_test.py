@@ -239,15 +239,25 @@ class RolloutTest(unittest.TestCase):
             for ordinal in range(one["spec"]["replicas"])))
 
     def make_certificates(self, folder):
+        """A folder for each Secret of a certificate."""
         path = ROOT / "k8s/components/cert-job/make_certificates.py"
         spec = importlib.util.spec_from_file_location("made", path)
         made = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(made)
-        certificate = next(
-            one for one in self.documents if one["kind"] == "Certificate"
-            and one["metadata"]["name"] == "sluice-tls")
         folder.mkdir()
-        made.make(folder, certificate["spec"]["dnsNames"], "2")
+        made.make_authority(folder, "2")
+        for one in self.documents:
+            uris = one["kind"] == "Certificate" and one["spec"].get("uris")
+            if not uris:
+                continue
+            role = uris[0].removeprefix(made.ROLE_URI)
+            made.make(folder, role, one["spec"].get("dnsNames", []), "2")
+            secret = folder / one["spec"]["secretName"]
+            secret.mkdir()
+            for source, name in ((f"{role}.crt", "tls.crt"),
+                                 (f"{role}.key", "tls.key"),
+                                 ("ca.crt", "ca.crt")):
+                shutil.copy(folder / source, secret / name)
 
     @staticmethod
     def replica_of(document):
@@ -276,7 +286,10 @@ class RolloutTest(unittest.TestCase):
                 {**variables, "SLUICE_STAGE_INDEX": str(ordinal)}, SCALE,
                 self.on_change)
             packed = self.folder / f"packed-{pod.name}"
-            pod.start(version, {"/etc/sluice/tls": self.folder / "tls",
+            secret = next(one["secret"]["secretName"] for one in
+                          template["spec"]["volumes"] if one["name"] == "tls")
+            pod.start(version, {"/etc/sluice/tls":
+                                self.folder / "tls" / secret,
                                 "/etc/sluice/keys": self.folder / "keys",
                                 "=/packed": f"={packed}"},
                       self.folder / "hosts", self.folder / f"{pod.name}.log")
