@@ -76,6 +76,15 @@ class UnitsTest(unittest.TestCase):
             bad.write_text("[Service]\nExecStart=/bin/true\nTypo=yes\n")
             self.assertIn("Typo", analyze("verify", str(bad)).stderr)
 
+    def test_no_unit_gives_up_or_takes_the_whole_machine(self):
+        for unit in UNITS:
+            head, _, service = (FOLDER / unit).read_text().partition(
+                "[Service]")
+            self.assertIn("\nStartLimitIntervalSec=0\n", head)
+            self.assertIn("\nRestart=", service)
+            self.assertRegex(value(unit, "MemoryMax"), r"^[1-9]\d?%$")
+            self.assertLessEqual(int(value(unit, "TasksMax")), 8192)
+
     def test_every_service_is_in_a_sandbox(self):
         self.assertEqual(len(UNITS), 3)
         for unit in UNITS:
