@@ -79,6 +79,21 @@ class LayoutTest(FolderTest):
                      "--open"):
             self.assertNotIn(flag, self.gateway().argv)
 
+    def test_what_requests_may_ask_and_https_reach_the_gateway(self):
+        argv = self.gateway(
+            "--any-model-name", "--max-tokens-overflow", "cut",
+            "--http-tls-cert", "/a.pem", "--http-tls-key", "/a.key").argv
+        self.assertIn("--any-model-name", argv)
+        for flag, value in (("--max-tokens-overflow", "cut"),
+                            ("--http-tls-cert", "/a.pem"),
+                            ("--http-tls-key", "/a.key")):
+            self.assertEqual(argv[argv.index(flag) + 1], value)
+        for flag in ("--any-model-name", "--max-tokens-overflow",
+                     "--http-tls-cert", "--http-tls-key"):
+            self.assertNotIn(flag, self.gateway().argv)
+        self.assertIn("go together", self.refused("--http-tls-cert", "/a.pem"))
+        self.assertIn("refuse", self.refused("--max-tokens-overflow", "maybe"))
+
     def test_the_context_is_that_of_every_stage(self):
         made = self.processes("--stages", "3", "--max-context", "777")
         for stage in made[:-1]:

@@ -192,7 +192,7 @@ def _new_document(options, model_path, secrets):
                                       options_module.DEFAULT_PORT)
     return {
         "version": 1, "run_dir": options.run_dir, "model": model_path,
-        "url": "http://" + next(entry.addresses[0] for entry in processes
+        "url": ("https://" if options.http_tls_cert else "http://") + next(entry.addresses[0] for entry in processes
                                 if entry.role == "gateway"),
         "created": datetime.datetime.now().astimezone().isoformat(),
         **secrets,
@@ -237,8 +237,9 @@ def _wait_ready(document, stop, options):
          if entry.role == "stage"], sys.stderr)
     while True:
         stop.raise_if_asked()
-        status, text = gateway_client.call(document["url"] + "/readyz",
-                                           timeout=5, key=key)
+        status, text = gateway_client.call(
+            document["url"] + "/readyz", timeout=5, key=key,
+            certificate=options.http_tls_cert)
         if status == 200:
             loading.finish()
             return
@@ -255,9 +256,10 @@ def _greeting(document, options):
     """What a new cluster says of itself, with its first answer."""
     url = document["url"]
     key = gateway_client.first_key(options.api_key_file)
-    name = gateway_client.served_model(url, key)
+    trust = {"key": key, "certificate": options.http_tls_cert}
+    name = gateway_client.served_model(url, **trust)
     path, body, prompt, answer = gateway_client.first_answer(
-        url, name, model.first_question(document["model"]), key)
+        url, name, model.first_question(document["model"]), **trust)
     hosts = sum(entry.role == "expert" for entry in document["processes"])
     more = f", {hosts} expert hosts" if hosts else ""
     return "\n".join([

@@ -276,9 +276,9 @@ def greeting(document, options):
     """What a new cluster says of itself, with its first answer."""
     url = document["url"]
     key = gateway_client.first_key(options.api_key_file)
-    name = gateway_client.served_model(url, key)
+    name = gateway_client.served_model(url, key=key)
     path, body, prompt, answer = gateway_client.first_answer(
-        url, name, QUESTION, key)
+        url, name, QUESTION, key=key)
     stages = sum(one["role"] == "stage" for entry in document["hosts"]
                  for one in entry["processes"])
     gateway = document["gateway"]

@@ -1,6 +1,7 @@
 """The few HTTP calls that `up` makes to its gateway."""
 
 import json
+import ssl
 import urllib.error
 import urllib.request
 
@@ -16,16 +17,30 @@ def first_key(path):
         return next(keys, None)
 
 
-def call(url, body=None, timeout=600, key=None):
+def _context(certificate):
+    """Trusts the certificate of the cluster's own gateway, by whatever name."""
+    if certificate is None:
+        return None
+    context = ssl.create_default_context(cafile=certificate)
+    context.check_hostname = False
+    # The file may have the certificate alone, without who signed it.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
+
+
+def call(url, body=None, timeout=600, key=None, certificate=None):
     """(status, text) of a GET, or of a POST of `body` as JSON. Status 0 if
-    there is no connection."""
+    there is no connection. `certificate`: the PEM file of the gateway's, of an
+    address with https."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
     if key:
         headers["Authorization"] = "Bearer " + key
     request = urllib.request.Request(url, data=data, headers=headers)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
+        opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}),
+            urllib.request.HTTPSHandler(context=_context(certificate)))
         with opener.open(request, timeout=timeout) as answer:
             return answer.status, answer.read().decode(errors="replace")
     except urllib.error.HTTPError as error:
@@ -34,8 +49,9 @@ def call(url, body=None, timeout=600, key=None):
         return 0, str(error)
 
 
-def served_model(url, key=None):
-    status, text = call(url + "/v1/models", timeout=10, key=key)
+def served_model(url, **trust):
+    """`trust`: key and certificate, as `call` takes them."""
+    status, text = call(url + "/v1/models", timeout=10, **trust)
     return json.loads(text)["data"][0]["id"] if status == 200 else None
 
 
@@ -47,13 +63,13 @@ def curl_line(url, path, body, with_key=False):
             f"-d '{json.dumps(shown)}'")
 
 
-def first_answer(url, model, question, key=None):
+def first_answer(url, model, question, **trust):
     """(path, body, prompt, answer) of a chat that asks `question`, or of a
     plain completion where the model has no chat template."""
     asked = {"model": model, "max_tokens": 64, "temperature": 0}
     path, body = "/v1/chat/completions", {
         **asked, "messages": [{"role": "user", "content": question}]}
-    status, text = call(url + path, body, key=key)
+    status, text = call(url + path, body, **trust)
     if status == 200:
         message = json.loads(text)["choices"][0]["message"]
         # Of a model that reasons longer than it may answer there is no more.
@@ -61,7 +77,7 @@ def first_answer(url, model, question, key=None):
         return path, body, question, answer
     path, prompt = "/v1/completions", "Once upon a time"
     body = {**asked, "prompt": prompt, "max_tokens": 32}
-    status, text = call(url + path, body, key=key)
+    status, text = call(url + path, body, **trust)
     if status == 200:
         return path, body, prompt, prompt + json.loads(
             text)["choices"][0]["text"]

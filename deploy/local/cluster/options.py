@@ -79,6 +79,10 @@ def reachable_host(host):
     return "[::1]" if found.version == 6 else "127.0.0.1"
 
 
+def _absolute(text):
+    return str(pathlib.Path(text).expanduser().absolute())
+
+
 def add_run_dir(parser):
     parser.add_argument(
         "--run-dir", default=default_run_dir(), metavar="DIR",
@@ -175,6 +179,11 @@ def up_parser(name):
     passed.add_argument("--model-name", metavar="A,B",
                         help="the model's names in requests, the first one "
                         "is shown")
+    passed.add_argument("--any-model-name", action="store_true",
+                        help="requests may name any model")
+    passed.add_argument("--max-tokens-overflow", choices=["refuse", "cut"],
+                        help="more tokens asked for than the context leaves: "
+                        "refused (the default), or cut to what it leaves")
     passed.add_argument("--max-context", type=positive, metavar="N",
                         help="positions of one sequence")
     passed.add_argument("--cors-origins", metavar="O,...",
@@ -183,6 +192,11 @@ def up_parser(name):
     passed.add_argument("--allowed-hosts", metavar="H,...",
                         help="names that clients without keys may call the "
                         "server by, besides localhost and IP addresses")
+    passed.add_argument("--http-tls-cert", metavar="FILE", type=_absolute,
+                        help="PEM file: the certificate that the gateway "
+                        "shows to clients; with it the gateway speaks HTTPS")
+    passed.add_argument("--http-tls-key", metavar="FILE", type=_absolute,
+                        help="PEM file: its key")
     passed.add_argument("--open", action="store_true",
                         help="beyond loopback: requests need no key")
     passed.add_argument("--packed", metavar="auto|off|DIR",
@@ -270,10 +284,13 @@ def check_up(parser, options):
         parser.error(f"--host {options.host} can be reached from other "
                      "machines: requests need keys there (--api-key-file), "
                      "or --open says that they need none")
+    if bool(options.http_tls_cert) != bool(options.http_tls_key):
+        parser.error("--http-tls-cert and --http-tls-key go together: a "
+                     "certificate and its key")
     if options.hosts:
         for name in ("stages", "stage_memory", "layers", "spares", "gateways",
                      "expert_hosts", "placement", "threads", "tcp", "device",
-                     "expert_device"):
+                     "expert_device", "http_tls_cert", "http_tls_key"):
             if getattr(options, name) != parser.get_default(name):
                 parser.error(f"--{name.replace('_', '-')} is for one machine; "
                              "with --hosts the file says what each host has")
