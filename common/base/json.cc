@@ -1,12 +1,16 @@
 #include "common/base/json.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <exception>
 #include <limits>
 #include <new>
 #include <utility>
 #include <vector>
+
+#include "absl/strings/numbers.h"
+#include "common/base/cat.h"
 
 namespace sluice {
 namespace {
@@ -99,20 +103,69 @@ class ShapeCheck {
   size_t key_end_ = 0;
 };
 
+// A decimal number without zeros at its ends: digits times a power of ten.
+struct Digits {
+  std::string digits;
+  int64_t exponent = 0;
+
+  bool operator==(const Digits&) const = default;
+};
+
+Digits DigitsOf(std::string_view text) {
+  Digits out;
+  bool is_behind_point = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == 'e' || c == 'E') {
+      const bool plus = i + 1 < text.size() && text[i + 1] == '+';
+      int64_t exponent = 0;
+      if (!absl::SimpleAtoi(text.substr(i + (plus ? 2 : 1)), &exponent)) {
+        return {};
+      }
+      out.exponent += exponent;
+      break;
+    }
+    if (c == '.') is_behind_point = true;
+    if (c < '0' || c > '9') continue;
+    if (!out.digits.empty() || c != '0') out.digits += c;
+    if (is_behind_point) --out.exponent;
+  }
+  while (!out.digits.empty() && out.digits.back() == '0') {
+    out.digits.pop_back();
+    ++out.exponent;
+  }
+  if (out.digits.empty()) out.exponent = 0;
+  return out;
+}
+
+// Returns whether `value`, written again, is the number of `text`.
+bool KeepsDigits(double value, const std::string& text) {
+  const Digits digits = DigitsOf(text);
+  constexpr int kKept = std::numeric_limits<double>::digits10;
+  return (digits.digits.size() <= kKept && std::isnormal(value)) ||
+         digits == DigitsOf(Json(value).dump());
+}
+
+// Of two numbers that are alike in this much of their paths the first counts.
+constexpr size_t kRoundedLevels = 2;
+constexpr size_t kMaxRounded = 256;
+
 // Builds the value that a parser reads. Where nlohmann's own builder looks for
 // each key among all before it, this one sorts an object's keys once. It makes
 // room for all members first: a growing object copies what it has, values too.
 class JsonBuilder : public nlohmann::json_sax<Json> {
  public:
-  explicit JsonBuilder(std::vector<uint32_t> counts)
-      : counts_(std::move(counts)) {}
+  JsonBuilder(std::vector<uint32_t> counts, std::vector<RoundedNumber>* rounded)
+      : counts_(std::move(counts)), rounded_(rounded) {}
 
   bool null() override { return Add(nullptr); }
   bool boolean(bool value) override { return Add(value); }
   bool number_integer(number_integer_t value) override { return Add(value); }
   bool number_unsigned(number_unsigned_t value) override { return Add(value); }
-  bool number_float(number_float_t value, const string_t&) override {
-    return Add(value);
+  bool number_float(number_float_t value, const string_t& text) override {
+    Add(value);
+    if (rounded_ != nullptr && !KeepsDigits(value, text)) AddRounded(text);
+    return true;
   }
   bool string(string_t& value) override { return Add(std::move(value)); }
   bool binary(binary_t&) override { return false; }
@@ -155,6 +208,31 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
   bool Begin(Json empty) {
     open_.push_back(Place(std::move(empty)));
     return true;
+  }
+  void AddRounded(const std::string& text) {
+    if (rounded_->size() > kMaxRounded) return;
+    std::string part = Path(kRoundedLevels);
+    if (rounded_->size() == kMaxRounded) {
+      rounded_->push_back({"", text});
+    } else if (part != last_part_) {
+      rounded_->push_back({Path(open_.size()), text});
+      last_part_ = std::move(part);
+    }
+  }
+  // The path of the latest value, or the first levels of it: each open one is
+  // the last within the one around it.
+  std::string Path(size_t max_levels) const {
+    std::string path;
+    for (const Json* open : open_) {
+      if (max_levels-- == 0) break;
+      if (open->is_array()) {
+        path += Cat("[", open->size() - 1, "]");
+      } else {
+        const auto& members = open->get_ref<const Json::object_t&>();
+        path += Cat(path.empty() ? "" : ".", members.back().first);
+      }
+    }
+    return path;
   }
   // Where `value` stays until what is open around it grows again.
   Json* Place(Json value) {
@@ -203,6 +281,8 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
   }
 
   const std::vector<uint32_t> counts_;
+  std::vector<RoundedNumber>* const rounded_;  // null: nobody asks
+  std::string last_part_;  // of the latest one in `rounded_`
   size_t num_objects_ = 0;
   Json root_;
   std::vector<Json*> open_;  // from the outermost
@@ -225,7 +305,7 @@ StatusOr<Json> ParseJson(std::string_view text, const JsonLimits& limits) {
   ShapeCheck shape(text, limits);
   SLUICE_RETURN_IF_ERROR(shape.Run());
   try {
-    JsonBuilder builder(shape.TakeCounts());
+    JsonBuilder builder(shape.TakeCounts(), limits.rounded);
     if (!Json::sax_parse(text, &builder)) return builder.status();
     return builder.Take();
   } catch (const std::bad_alloc&) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/status.h"
 
@@ -21,12 +22,19 @@ struct JsonBudget {
   size_t values = size_t{2} << 20;  // left
 };
 
+// A number whose digits a double does not keep. Many of them are kept as one.
+struct RoundedNumber {
+  std::string path;  // as in "tools[0].function"; empty: anywhere
+  std::string text;  // as written
+};
+
 struct JsonLimits {
   size_t max_bytes = size_t{8} << 20;
   int max_depth = 64;
   size_t max_members = 8192;  // of one object
   size_t max_key_bytes = std::numeric_limits<size_t>::max();
-  JsonBudget* budget = nullptr;  // null: only the limits above
+  JsonBudget* budget = nullptr;                   // null: only the limits above
+  std::vector<RoundedNumber>* rounded = nullptr;  // null: nobody asks
 };
 
 // The checks of ParseJson, without memory or stack, for a text that another

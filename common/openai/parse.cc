@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "common/base/cat.h"
 #include "common/base/json.h"
 #include "common/core/sampling_params.h"
 #include "common/openai/body_digest.h"
@@ -16,10 +17,14 @@
 namespace sluice::openai {
 namespace {
 
-StatusOr<Json> ParseObject(std::string_view body, JsonBudget& budget) {
-  SLUICE_ASSIGN_OR_RETURN(
-      Json json,
-      ParseJson(body, {.max_key_bytes = kMaxKeyBytes, .budget = &budget}));
+using RoundedNumbers = std::vector<RoundedNumber>;
+
+StatusOr<Json> ParseObject(std::string_view body, JsonBudget& budget,
+                           RoundedNumbers* rounded = nullptr) {
+  SLUICE_ASSIGN_OR_RETURN(Json json,
+                          ParseJson(body, {.max_key_bytes = kMaxKeyBytes,
+                                           .budget = &budget,
+                                           .rounded = rounded}));
   if (!json.is_object()) {
     return InvalidArgument("the body must be a JSON object, got ",
                            Describe(json));
@@ -62,12 +67,44 @@ StatusOr<std::vector<Prompt>> ParsePrompts(const Json* prompt, int vocab_size) {
   return prompts;
 }
 
+bool IsWithin(std::string_view path, std::string_view field) {
+  if (path.empty()) return true;  // anywhere
+  return path.starts_with(field) &&
+         (path.size() == field.size() || path[field.size()] == '.' ||
+          path[field.size()] == '[');
+}
+
+// A schema's numbers hold an answer to the digit, or the request is refused.
+// A tool that is not strict holds nothing.
+void RefuseRounded(FieldReader& in, const RoundedNumbers& rounded,
+                   const GenerationFields& fields, const ToolFields* tools) {
+  constexpr size_t kMaxShown = 40;
+  const auto is_held = [&](std::string_view path) {
+    if (fields.grammar && IsWithin(path, fields.grammar->name)) return true;
+    for (size_t i = 0; tools != nullptr && i < tools->strict.size(); ++i) {
+      const bool is_strict = tools->strict[i].value_or(false);
+      if (is_strict && IsWithin(path, Cat("tools[", i, "]"))) return true;
+    }
+    return false;
+  };
+  for (const RoundedNumber& number : rounded) {
+    if (!is_held(number.path)) continue;
+    const bool has_path = !number.path.empty();
+    const std::string_view name =
+        has_path ? std::string_view(number.path) : "schema";
+    in.Refuse(name, "has a number of more digits than a double keeps: ",
+              number.text.substr(0, kMaxShown),
+              number.text.size() > kMaxShown ? ".." : "");
+  }
+}
+
 }  // namespace
 
 StatusOr<ChatRequest> ParseChatRequest(std::string_view body, int vocab_size,
                                        bool strict) {
   JsonBudget budget;
-  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body, budget));
+  RoundedNumbers rounded;
+  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body, budget, &rounded));
   if (strict) {
     SLUICE_RETURN_IF_ERROR(RefuseUnknownFields(json, /*chat=*/true));
   }
@@ -92,6 +129,7 @@ StatusOr<ChatRequest> ParseChatRequest(std::string_view body, int vocab_size,
   if (out.fields.stream) out.fields.digest = BodyDigest(json);
   out.chat_template = ReadTemplateFields(in);
   out.tools = ReadToolFields(in);
+  RefuseRounded(in, rounded, out.fields, &out.tools);
   out.echo = in.Bool("echo").value_or(false);
   const Json* messages = in.Find("messages");
   SLUICE_RETURN_IF_ERROR(in.status());
@@ -104,7 +142,8 @@ StatusOr<CompletionRequest> ParseCompletionRequest(std::string_view body,
                                                    int vocab_size,
                                                    bool strict) {
   JsonBudget budget;
-  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body, budget));
+  RoundedNumbers rounded;
+  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body, budget, &rounded));
   if (strict) {
     SLUICE_RETURN_IF_ERROR(RefuseUnknownFields(json, /*chat=*/false));
   }
@@ -120,6 +159,7 @@ StatusOr<CompletionRequest> ParseCompletionRequest(std::string_view body,
     out.fields.logprobs = static_cast<int>(*logprobs);
   }
   out.add_special_tokens = in.Bool("add_special_tokens").value_or(true);
+  RefuseRounded(in, rounded, out.fields, nullptr);
   if (out.fields.stream) out.fields.digest = BodyDigest(json);
   const Json* prompt = in.Find("prompt");
   SLUICE_RETURN_IF_ERROR(in.status());

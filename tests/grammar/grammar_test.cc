@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/cat.h"
 #include "common/base/json.h"
 #include "common/core/step_plan.h"
 #include "common/grammar/grammar_compiler.h"
@@ -160,9 +161,31 @@ TEST_F(GrammarTest, FormatsHold) {
           << format << ": " << answer;
     }
   }
-  EXPECT_FALSE(CompileStatus(Kind::kJsonSchema,
-                             R"({"type":"string","format":"nonsense"})")
-                   .ok());
+  // Others are annotations, and none is about numbers.
+  for (const char* schema : {R"({"type":"string","format":"nonsense"})",
+                             R"({"type":"integer","format":"int32"})"}) {
+    EXPECT_TRUE(CompileStatus(Kind::kJsonSchema, schema).ok()) << schema;
+  }
+}
+
+// Each answer is the value to the digit, whose double is another number.
+TEST_F(GrammarTest, NumbersKeepTheirDigits) {
+  for (const char* number :
+       {"-9223372036854775808", "1234567890123456789", "9007199254740993",
+        "18446744073709551615", "0.100000000000000000000000000001"}) {
+    const std::string schema = Cat(R"({"enum":[{"id":)", number, "}]}");
+    for (const auto& [kind, text] :
+         {std::pair(Kind::kJsonSchema, schema),
+          std::pair(Kind::kLark, Cat("start: %json ", schema, "\n"))}) {
+      for (const std::string& answer : Answers(kind, text)) {
+        const std::regex form(
+            Cat(R"(\s*\{\s*"id"\s*:\s*)",
+                std::regex_replace(number, std::regex("\\."), "\\."),
+                R"(\s*\}\s*)"));
+        EXPECT_TRUE(std::regex_match(answer, form)) << answer;
+      }
+    }
+  }
 }
 
 // A model that may add members goes on adding them.

@@ -1,6 +1,8 @@
 //! Grammars over a vocabulary: compiled once, matched token by token.
 
 use crate::compile_thread::deeply;
+use crate::exact_parser::Schemas;
+use crate::explain::explained;
 use crate::failure::{Code, Failure, Result};
 use crate::gbnf;
 use crate::schema;
@@ -21,9 +23,6 @@ const CHOICE: u32 = 4;
 const GBNF: u32 = 5;
 
 const COMPLETE: u32 = 1;
-
-/// Longer messages are cut: they quote what a client wrote.
-const MAX_MESSAGE: usize = 1000;
 
 struct Vocabulary {
     trie: TokTrie,
@@ -137,14 +136,6 @@ fn cpu_ms() -> f64 {
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
-fn short(text: &str) -> String {
-    let text = text.split("\n<").next().unwrap_or("").trim(); // of a backtrace
-    match text.char_indices().nth(MAX_MESSAGE) {
-        Some((end, _)) => format!("{}..", &text[..end]),
-        None => text.to_string(),
-    }
-}
-
 fn check_size(text: &str, limits: &Limits) -> Result<()> {
     if text.len() > limits.max_bytes {
         return Err(Failure::invalid(format!(
@@ -160,10 +151,10 @@ pub fn compile(env: &Env, kind: u32, text: &str, limits: &Limits) -> Result<Comp
     deeply(text.len(), || compile_here(env, kind, text, limits))
 }
 
-/// A checked schema with the options that all schemas have.
+/// A checked schema, compact, with its numbers to the digit.
 pub fn check_schema(text: &str, limits: &Limits) -> Result<String> {
     check_size(text, limits)?;
-    deeply(text.len(), || Ok(schema::checked(text, limits)?.value.to_string()))
+    deeply(text.len(), || Ok(schema::checked(text, limits)?.text))
 }
 
 /// The text of a Lark grammar for a GBNF.
@@ -192,29 +183,24 @@ fn choice(text: &str) -> Result<String> {
 fn compile_here(env: &Env, kind: u32, text: &str, limits: &Limits) -> Result<Compiled> {
     check_size(text, limits)?;
     let meter = Meter::new(limits);
-    let mut schema = None;
-    let grammar = match kind {
-        LARK => TopLevelGrammar::from_lark(text.to_string()),
-        JSON_SCHEMA | JSON_OBJECT => {
-            let text = if kind == JSON_SCHEMA { text } else { "{\"type\":\"object\"}" };
-            let checked = schema.insert(schema::checked(text, limits)?);
-            TopLevelGrammar::from_json_schema(checked.value.clone())
-        }
-        REGEX => TopLevelGrammar::from_regex(text),
-        CHOICE => TopLevelGrammar::from_regex(&choice(text)?),
-        GBNF => TopLevelGrammar::from_lark(gbnf::to_lark(text)?),
+    let plain = |grammar| (grammar, Schemas::default());
+    let (grammar, schemas) = match kind {
+        LARK => Schemas::of_lark(text, limits)?,
+        JSON_SCHEMA => Schemas::of_schema(text, limits)?,
+        JSON_OBJECT => Schemas::of_schema("{\"type\":\"object\"}", limits)?,
+        REGEX => plain(TopLevelGrammar::from_regex(text)),
+        CHOICE => plain(TopLevelGrammar::from_regex(&choice(text)?)),
+        GBNF => plain(TopLevelGrammar::from_lark(gbnf::to_lark(text)?)),
         _ => return Err(Failure::invalid(format!("kind of grammar {kind}"))),
     };
     let what = if matches!(kind, JSON_SCHEMA | JSON_OBJECT) { "schema" } else { "grammar" };
-    let parser = env.factory.create_parser(grammar).map_err(|e| {
-        let message = short(&format!("{e:#}"));
-        let explained = schema.as_ref().and_then(|checked| checked.explain(&message));
-        Failure::invalid(format!("{what}: {}", explained.unwrap_or(message)))
+    let parser = schemas.parser(&env.factory, grammar).map_err(|e| {
+        Failure::invalid(schemas.explain(&e).unwrap_or_else(|| explained(what, &e)))
     })?;
     meter.check(what)?;
     let matcher = Matcher::new(Ok(parser));
     if let Some(error) = matcher.get_error() {
-        return Err(Failure::invalid(format!("{what}: {}", short(&error))));
+        return Err(Failure::invalid(explained(what, &error)));
     }
     let mut start = TokenMatcher {
         matcher,
@@ -322,7 +308,7 @@ impl TokenMatcher {
         let why = self.matcher.get_error().unwrap_or_else(|| "stopped".to_string());
         match why.contains("NoExtensionBias") {
             true => "no token of the vocabulary continues the answer".to_string(),
-            false => short(&why),
+            false => explained("the answer", &why),
         }
     }
 

@@ -16,6 +16,7 @@ pub enum Kind {
     Strings,
     Enum,
     Types,
+    Const,
     Any,
 }
 
@@ -30,7 +31,7 @@ pub const KEYWORDS: [(&str, Kind); 46] = [
     ("additionalProperties", Kind::Schema),
     ("allOf", Kind::Schemas),
     ("anyOf", Kind::Schemas),
-    ("const", Kind::Any),
+    ("const", Kind::Const),
     ("contentEncoding", Kind::Text),
     ("contentMediaType", Kind::Text),
     ("default", Kind::Any),
@@ -93,8 +94,4 @@ pub const UNSUPPORTED: [&str; 19] = [
 ];
 
 pub const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
-pub const FORMATS: [&str; 11] = [
-    "date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri",
-    "unknown",
-];
 pub const DRAFTS: [&str; 5] = ["draft-04", "draft-06", "draft-07", "2019-09", "2020-12"];

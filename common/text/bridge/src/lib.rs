@@ -2,11 +2,19 @@
 
 mod added;
 mod compile_thread;
+mod decimal;
+mod ecma_pattern;
+mod exact_json;
+mod exact_parser;
+mod explain;
 mod failure;
+mod formats;
 mod gbnf;
 mod gbnf_lark;
 mod grammar;
 mod keywords;
+mod number_range;
+mod numbers;
 mod pretokenize;
 mod pyjson;
 mod references;

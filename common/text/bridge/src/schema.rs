@@ -1,10 +1,16 @@
 //! A JSON Schema, checked before it is compiled: bounds, the types of keywords,
 //! what is not supported, references.
 
+use crate::decimal::Decimal;
+use crate::ecma_pattern;
+use crate::exact_json::{decimal, number_text, ExactJson};
 use crate::failure::{Failure, Result};
+use crate::formats;
 use crate::grammar::Limits;
-use crate::keywords::{Kind, DRAFTS, FORMATS, KEYWORDS, TYPES, UNSUPPORTED};
+use crate::keywords::{Kind, DRAFTS, KEYWORDS, TYPES, UNSUPPORTED};
+use crate::numbers::{Multiple, MAX_MULTIPLE, MAX_MULTIPLE_SCALE};
 use crate::references;
+use llguidance::derivre::RegexBuilder;
 use serde_json::{json, Map, Value};
 use std::collections::HashSet;
 
@@ -14,6 +20,7 @@ const WHITE_SPACE: &str = r"\x0A{1,2}[\x20\x09]{0,32}|\x20{1,2}|\x09";
 
 struct Check<'a> {
     limits: &'a Limits,
+    numbers: &'a [String],
     num_enum_values: usize,
     path: String,
     one_of: Vec<String>,  // where they are
@@ -21,36 +28,51 @@ struct Check<'a> {
     may_close: bool,
     multiples: HashSet<String>,  // of multipleOf
     multiples_product: f64,      // their digits', as whole numbers
+    checked: HashSet<String>,    // paths of schemas
+    references: Vec<String>,     // the paths that they name
+    again: HashSet<String>,      // paths that two walks reach
+    has_ids: bool,               // within the root, from which pointers may lead
 }
 
-const MAX_MULTIPLES: f64 = 1e6;
+const MAX_MULTIPLES: f64 = MAX_MULTIPLE as f64;
 /// Of one object: the compiler compares each pair of patterns, and lists the
 /// properties that are left behind each one.
 const MAX_PATTERNS: usize = 32;
 const MAX_PROPERTIES: usize = 2_000;
 
-const YEAR_ABOVE_0: &str = "^([1-9][0-9]{3}|[0-9][1-9][0-9]{2}|[0-9]{2}[1-9][0-9]|[0-9]{3}[1-9])-";
-
 /// A checked schema, with the options that all schemas have.
 pub struct Checked {
+    /// Its numbers are places in `numbers`, but for counts.
     pub value: Value,
+    pub numbers: Vec<String>,
+    /// As the client wrote it.
+    pub text: String,
+    /// Schemas at places that no keyword makes schemas, but references do.
+    others: Vec<String>,
     one_of: Vec<String>,
 }
 
 impl Checked {
+    /// Does `work` to each schema that no other schema has within.
+    pub fn for_each_root(&mut self, mut work: impl FnMut(&mut Value)) {
+        work(&mut self.value);
+        for path in &self.others {
+            if let Some(value) = self.value.pointer_mut(path) {
+                work(value);
+            }
+        }
+    }
+
     /// Names the keyword and its places in a message of the compiler, which has
     /// neither.
     pub fn explain(&self, message: &str) -> Option<String> {
-        if message.contains("Pointer '") {
-            return Some(format!("`$ref`: {message}"));
-        }
         if !message.contains("oneOf") {
             return None;
         }
         let places: Vec<String> =
             self.one_of.iter().take(5).map(|path| format!("\"{}\"", cut(path))).collect();
         Some(format!(
-            "`oneOf` at {} is not supported where a value may fit two of its branches; \
+            "schema: `oneOf` at {} is not supported where a value may fit two of its branches; \
              `anyOf` is",
             places.join(", ")
         ))
@@ -60,34 +82,43 @@ impl Checked {
 /// Parses and checks a schema.
 pub fn checked(text: &str, limits: &Limits) -> Result<Checked> {
     check_levels(text, limits)?;
-    let mut value: Value = serde_json::from_str(text)
-        .map_err(|e| Failure::invalid(format!("the schema is not JSON: {e}")))?;
+    let mut json = ExactJson::parse(text, "the schema")?;
+    let text = json.text();
     let mut check = Check {
         limits,
+        numbers: &json.numbers,
         num_enum_values: 0,
         path: String::new(),
         one_of: Vec::new(),
         may_close: true,
         multiples: HashSet::new(),
         multiples_product: 1.0,
+        checked: HashSet::new(),
+        references: Vec::new(),
+        again: HashSet::new(),
+        has_ids: false,
     };
-    check.schema(&mut value)?;
-    references::check(&value)?;
-    if check.may_close {
-        close_objects(&mut value);
+    check.schema(&mut json.value)?;
+    let others = check.referred(&mut json.value)?;
+    let (may_close, one_of) = (check.may_close, check.one_of);
+    references::check(&json.value)?;
+    if json.value == Value::Bool(true) {
+        json.value = json!({});
     }
-    if value == Value::Bool(true) {
-        value = json!({});
-    }
-    let Value::Object(members) = &mut value else {
+    let Value::Object(members) = &mut json.value else {
         return Err(Failure::invalid("schema: `false` fits no answer"));
     };
     members.insert("x-guidance".to_string(), json!({ "whitespace_pattern": WHITE_SPACE }));
-    Ok(Checked { value, one_of: check.one_of })
+    let (value, numbers) = (json.value, json.numbers);
+    let mut checked = Checked { value, numbers, text, others, one_of };
+    if may_close {
+        checked.for_each_root(close_objects);
+    }
+    Ok(checked)
 }
 
 /// Does `work` to each schema directly within `members`.
-fn for_each_schema(members: &mut Map<String, Value>, work: &mut impl FnMut(&mut Value)) {
+pub fn for_each_schema(members: &mut Map<String, Value>, work: &mut impl FnMut(&mut Value)) {
     for (key, item) in members.iter_mut() {
         let kind = KEYWORDS.iter().find(|(name, _)| name == key).map(|(_, kind)| *kind);
         match (kind, item) {
@@ -171,7 +202,35 @@ impl Check<'_> {
         done
     }
 
+    /// Checks schemas that references name at places of no schema, and returns
+    /// the places. No other place is left to refer to.
+    fn referred(&mut self, root: &mut Value) -> Result<Vec<String>> {
+        let mut others = Vec::new();
+        while let Some(path) = self.references.pop() {
+            if self.checked.contains(&path) {
+                continue;
+            }
+            match root.pointer_mut(&path) {
+                Some(value) => {
+                    self.path = path.clone();
+                    self.schema(value)?;
+                    others.push(path);
+                }
+                None if path.starts_with('/') && !self.has_ids => {
+                    return self.fail("$ref", &format!("leads nowhere: #{}", cut(&path)));
+                }
+                None => {}
+            }
+        }
+        others.retain(|path| !self.again.contains(path));
+        Ok(others)
+    }
+
     fn schema(&mut self, value: &mut Value) -> Result<()> {
+        if !self.checked.insert(self.path.clone()) {
+            self.again.insert(self.path.clone());
+            return Ok(());
+        }
         let members = match value {
             Value::Bool(_) => return Ok(()),
             Value::Object(members) => members,
@@ -185,13 +244,10 @@ impl Check<'_> {
         if members.contains_key("allOf") || (joins && is_about_members) {
             self.may_close = false;
         }
+        let is_root = self.path.is_empty();
+        self.has_ids |= !is_root && ["$id", "id"].iter().any(|key| members.contains_key(*key));
         if members.contains_key("oneOf") {
             self.one_of.push(self.path.clone());
-        }
-        // Year 0 is a year of RFC 3339, but of no library that reads dates.
-        let is_date = matches!(members.get("format"), Some(Value::String(f)) if f.starts_with("date"));
-        if is_date && !members.contains_key("pattern") {
-            members.insert("pattern".to_string(), json!(YEAR_ABOVE_0));
         }
         if members.get("uniqueItems") == Some(&Value::Bool(false)) {
             members.shift_remove("uniqueItems");
@@ -205,38 +261,29 @@ impl Check<'_> {
                 self.within(key, |check| check.keyword(key, kind, item))?;
             }
         }
+        hold_format(members);
+        members.retain(|_, item| !is_dropped(item));
         Ok(())
     }
 
     fn keyword(&mut self, key: &str, kind: Kind, item: &mut Value) -> Result<()> {
         match kind {
             Kind::Any => Ok(()),
+            Kind::Const => self.exact(key, item),
             Kind::Schema => self.schema(item),
             Kind::SchemaOrList if !item.is_array() => self.schema(item),
             Kind::SchemaOrList | Kind::Schemas => self.schemas(key, item),
             Kind::SchemaMap => self.schema_map(key, item),
-            Kind::Text => self.text(key, item),
-            Kind::Format => self.format(key, item),
+            Kind::Text | Kind::Format => self.text(key, item),
             Kind::Pattern => {
                 self.text(key, item)?;
-                self.pattern(key, item.as_str().unwrap_or(""))
-            }
-            Kind::PatternMap => {
-                for pattern in item.as_object().into_iter().flat_map(|all| all.keys()) {
-                    self.pattern(key, pattern)?;
-                }
-                self.schema_map(key, item)
-            }
-            Kind::Flag => self.expect(item.is_boolean(), key, "is not true or false"),
-            Kind::Number => self.number(key, item),
-            Kind::Count => {
-                let count = item.as_f64().filter(|n| *n >= 0.0 && n.fract() == 0.0);
-                self.expect(count.is_some(), key, "is not a whole number of at least 0")?;
-                if item.is_f64() {
-                    *item = json!(count.unwrap_or(0.0) as u64);
-                }
+                *item = Value::String(self.pattern(key, item.as_str().unwrap_or(""))?);
                 Ok(())
             }
+            Kind::PatternMap => self.pattern_map(key, item),
+            Kind::Flag => self.expect(item.is_boolean(), key, "is not true or false"),
+            Kind::Number => self.number(key, item),
+            Kind::Count => self.count(key, item),
             Kind::Strings => {
                 let strings =
                     item.as_array().is_some_and(|all| all.iter().all(Value::is_string));
@@ -296,8 +343,12 @@ impl Check<'_> {
         let Some(text) = item.as_str() else {
             return self.fail(key, "is not a string");
         };
-        if key == "$ref" && !text.starts_with('#') {
-            return self.fail(key, &format!("points outside the schema: {}", cut(text)));
+        if key == "$ref" {
+            let Some(pointer) = text.strip_prefix('#') else {
+                return self.fail(key, &format!("points outside the schema: {}", cut(text)));
+            };
+            let plain = percent_encoding::percent_decode_str(pointer).decode_utf8_lossy();
+            self.references.push(plain.into_owned());
         }
         if key == "$schema" && !DRAFTS.iter().any(|draft| text.contains(draft)) {
             return self.fail(key, &format!("is none of {}", DRAFTS.join(", ")));
@@ -305,46 +356,86 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// `format` holds a string to its form, or is refused.
-    fn format(&self, key: &str, item: &Value) -> Result<()> {
-        match item.as_str() {
-            None => self.fail(key, "is not a string"),
-            Some(name) if FORMATS.contains(&name) => Ok(()),
-            Some(name) => self.fail(
-                key,
-                &format!("\"{}\" is not supported; supported are {}", cut(name), FORMATS.join(", ")),
-            ),
+    /// A pattern is a regular expression of ECMA-262 without look-around; this
+    /// returns it as the compiler writes it.
+    fn pattern(&self, key: &str, pattern: &str) -> Result<String> {
+        let refuse = |why: &str| {
+            self.fail(key, &format!("is not supported: \"{}\" {why}", cut(pattern)))
+        };
+        match ecma_pattern::translated(pattern) {
+            Err(why) => refuse(&why),
+            Ok(text) => match RegexBuilder::new().mk_regex_for_serach(&text) {
+                Ok(_) => Ok(text),
+                Err(_) if pattern.contains(['^', '$']) => {
+                    refuse("has `^` or `$` within, or is too large")
+                }
+                Err(_) => refuse("is too large"),
+            },
         }
     }
 
-    /// A pattern is a regular expression without look-around.
-    fn pattern(&self, key: &str, pattern: &str) -> Result<()> {
-        match regex_syntax::parse(pattern) {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                let why = match &error {
-                    regex_syntax::Error::Parse(parse) => parse.kind().to_string(),
-                    regex_syntax::Error::Translate(translate) => translate.kind().to_string(),
-                    _ => error.to_string(),
-                };
-                self.fail(key, &format!("is not supported: \"{}\": {why}", cut(pattern)))
+    fn pattern_map(&mut self, key: &str, item: &mut Value) -> Result<()> {
+        self.schema_map(key, item)?;
+        let Value::Object(all) = item else { return Ok(()) };
+        let mut translated = Map::new();
+        for (pattern, one) in std::mem::take(all) {
+            if translated.insert(self.pattern(key, &pattern)?, one).is_some() {
+                return self.fail(key, &format!("has \"{}\" twice", cut(&pattern)));
             }
+        }
+        *all = translated;
+        Ok(())
+    }
+
+    /// A count becomes a number again. No answer is so long that a limit beyond
+    /// 32 bits would bind it.
+    fn count(&self, key: &str, item: &mut Value) -> Result<()> {
+        let count = decimal(item, self.numbers).and_then(std::result::Result::ok);
+        let Some(count) = count.filter(|n| !n.is_negative && n.is_integer()) else {
+            return self.fail(key, "is not a whole number of at least 0");
+        };
+        match count.whole.parse::<u32>() {
+            Ok(number) => *item = json!(number),
+            Err(_) if key.starts_with("max") => *item = dropped(),
+            Err(_) => return self.fail(key, &format!("is beyond {}", u32::MAX)),
+        }
+        Ok(())
+    }
+
+    /// All numbers of a value have digits that can be kept.
+    fn exact(&self, key: &str, item: &Value) -> Result<()> {
+        match item {
+            Value::Number(_) => self.number_of(key, item).map(|_| ()),
+            Value::Array(items) => items.iter().try_for_each(|one| self.exact(key, one)),
+            Value::Object(members) => members.values().try_for_each(|one| self.exact(key, one)),
+            _ => Ok(()),
+        }
+    }
+
+    fn number_of(&self, key: &str, item: &Value) -> Result<Decimal> {
+        match decimal(item, self.numbers) {
+            None => self.fail(key, "is not a number"),
+            Some(Err(why)) => self.fail(key, &why),
+            Some(Ok(number)) => Ok(number),
         }
     }
 
     fn number(&mut self, key: &str, item: &Value) -> Result<()> {
-        let Some(number) = item.as_f64() else {
-            return self.fail(key, "is not a number");
-        };
+        let number = self.number_of(key, item)?;
         if key != "multipleOf" {
             return Ok(());
         }
-        self.expect(number > 0.0, key, "is not above 0")?;
+        self.expect(!number.is_negative && !number.is_zero(), key, "is not above 0")?;
+        let Some(multiple) = Multiple::of(&number) else {
+            return self.fail(key, &format!(
+                "is {}, of more than {MAX_MULTIPLE} as a whole number, or more than \
+                 {MAX_MULTIPLE_SCALE} digits behind its point",
+                cut(number_text(item, self.numbers).unwrap_or(""))
+            ));
+        };
         // Multiples of several numbers take states for their product.
-        let text = item.to_string();
-        let digits: String = text.chars().filter(char::is_ascii_digit).collect();
-        if self.multiples.insert(text) {
-            self.multiples_product *= digits.parse::<f64>().unwrap_or(f64::MAX).max(1.0);
+        if self.multiples.insert(number.text()) {
+            self.multiples_product *= f64::from(multiple.digits());
         }
         self.expect(self.multiples_product <= MAX_MULTIPLES, key, "is beyond a million, \
             with the others of the schema multiplied")
@@ -359,7 +450,35 @@ impl Check<'_> {
         if self.num_enum_values > limit {
             return self.fail(key, &format!("is beyond {limit} values of all enums together"));
         }
-        Ok(())
+        self.exact(key, item)
+    }
+}
+
+/// Stands for a keyword that binds nothing.
+fn dropped() -> Value {
+    json!([null, "dropped"])
+}
+
+fn is_dropped(item: &Value) -> bool {
+    item.get(0) == Some(&Value::Null) && item.get(1).is_some_and(|one| one == "dropped")
+}
+
+/// Strings are held to a known format by a pattern.
+fn hold_format(members: &mut Map<String, Value>) {
+    let Some(Value::String(name)) = members.shift_remove("format") else { return };
+    let Some(format) = formats::format(&name) else { return };
+    if let Some(most) = format.max_length {
+        let set = members.get("maxLength").and_then(Value::as_u64).unwrap_or(most);
+        members.insert("maxLength".to_string(), json!(most.min(set)));
+    }
+    let pattern = Value::String(format.pattern);
+    if !members.contains_key("pattern") {
+        members.insert("pattern".to_string(), pattern);
+        return;
+    }
+    let all = members.entry("allOf").or_insert_with(|| json!([]));
+    if let Value::Array(all) = all {
+        all.push(json!({ "type": "string", "pattern": pattern }));
     }
 }
 
