@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <new>
 
 #include "common/base/mutex.h"
 
@@ -26,8 +28,11 @@ struct EdgeTable {
   size_t used ABSL_GUARDED_BY(mutex) = 0;
 };
 
+// In memory of the program's own: the first exception may be that there is no
+// other. Never destroyed.
 EdgeTable& Edges() {
-  static auto* table = new EdgeTable;
+  alignas(EdgeTable) static std::byte place[sizeof(EdgeTable)];
+  static auto* table = new (place) EdgeTable;
   return *table;
 }
 

@@ -126,10 +126,20 @@ void LogWriter::Run() {
     const uint64_t lost = Write(batch);
     missed += lost;
     if (lost > 0 || missed == 0) continue;
+    if (TellOfMissed(missed)) missed = 0;
+  }
+}
+
+bool LogWriter::TellOfMissed(uint64_t missed) {
+  try {
     Write(FormatLogLine(
         LogLevel::kWarning,
-        Cat(std::exchange(missed, 0),
-            " lines of the log were dropped: stderr did not take them")));
+        Cat(missed,
+            " lines of the log were dropped: stderr did not take them, "
+            "or there was too little memory")));
+    return true;
+  } catch (const std::exception&) {
+    return false;  // the next line brings another try
   }
 }
 

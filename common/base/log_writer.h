@@ -36,6 +36,8 @@ class LogWriter {
   LogWriter();
   static void* Main(void* writer);
   void Run();
+  // Returns false if there is no memory for the line.
+  bool TellOfMissed(uint64_t missed);
   // Returns how many of `lines` could not be written; they count as dropped.
   uint64_t Write(std::string_view lines);
   bool idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

@@ -1,17 +1,21 @@
 #include "common/base/text_file.h"
 
+#include <array>
 #include <fstream>
-#include <sstream>
-#include <utility>
 
 namespace sluice {
 
 StatusOr<std::string> ReadTextFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return NotFound("cannot read ", path);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return std::move(text).str();
+  // A stream that copies another one leaves text out where memory is short.
+  std::string text;
+  std::array<char, 8192> piece;
+  while (in.read(piece.data(), piece.size()), in.gcount() > 0) {
+    text.append(piece.data(), static_cast<size_t>(in.gcount()));
+  }
+  if (in.bad()) return Unavailable("cannot read ", path);
+  return text;
 }
 
 Status WriteTextFile(const std::string& path, const std::string& text) {

@@ -42,6 +42,7 @@ std::optional<double> EndOfValidity(const X509* certificate) {
 StatusOr<double> CertificateExpiry(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
+  text.exceptions(std::ios::badbit);  // else too little memory cuts it
   if (in) text << in.rdbuf();
   if (!in) return NotFound("certificate ", path, ": ", std::strerror(errno));
   const std::string pem = std::move(text).str();

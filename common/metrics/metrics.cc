@@ -67,6 +67,7 @@ class Registry::Impl {
       for (const auto& hook : hooks_) hook();
     }
     std::ostringstream out;
+    out.exceptions(std::ios::badbit);  // else too little memory cuts it
     prometheus::TextSerializer().Serialize(out, registry_.Collect());
     return std::move(out).str();
   }

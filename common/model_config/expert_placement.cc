@@ -321,6 +321,7 @@ StatusOr<ExpertPlacement> ReadExpertPlacement(const std::string& path,
                                               const ModelConfig& config) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
+  text.exceptions(std::ios::badbit);  // else too little memory cuts it
   text << in.rdbuf();
   if (!in) return NotFound("placement file ", path, " cannot be read");
   auto placement = ParseExpertPlacement(text.str(), config);

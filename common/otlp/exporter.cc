@@ -32,6 +32,7 @@ StatusOr<std::string> ReadFile(const char* variable, const std::string& path) {
   if (path.empty()) return std::string();
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
+  text.exceptions(std::ios::badbit);  // else too little memory cuts it
   if (in) text << in.rdbuf();
   if (!in || text.str().empty()) {
     return NotFound(variable, " ", path, " cannot be read");
