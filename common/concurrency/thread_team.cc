@@ -26,6 +26,15 @@ void ComputeDenormals() {
 #endif
 }
 
+template <typename Flag, typename Word, typename Sleepers>
+void EndWorkers(Flag& stop, Word& generation, Sleepers& sleepers,
+                std::vector<std::thread>& workers) {
+  stop = true;
+  generation.fetch_add(1);
+  WakeSleepers(generation, sleepers);
+  for (std::thread& worker : workers) worker.join();
+}
+
 }  // namespace
 
 ThreadTeam::ThreadTeam(ThreadTeamOptions options)
@@ -33,16 +42,19 @@ ThreadTeam::ThreadTeam(ThreadTeamOptions options)
       shares_(static_cast<size_t>(std::max(options_.num_threads, 1))) {
   SLUICE_CHECK(options_.num_threads >= 1);
   workers_.reserve(static_cast<size_t>(options_.num_threads - 1));
-  for (int member = 1; member < options_.num_threads; ++member) {
-    workers_.emplace_back([this, member] { Work(member); });
+  try {
+    for (int member = 1; member < options_.num_threads; ++member) {
+      workers_.emplace_back([this, member] { Work(member); });
+    }
+  } catch (...) {
+    // A thread that is not joined would end the process.
+    EndWorkers(stop_, generation_, sleeping_workers_, workers_);
+    throw;
   }
 }
 
 ThreadTeam::~ThreadTeam() {
-  stop_ = true;
-  generation_.fetch_add(1);
-  WakeSleepers(generation_, sleeping_workers_);
-  for (std::thread& worker : workers_) worker.join();
+  EndWorkers(stop_, generation_, sleeping_workers_, workers_);
 }
 
 void ThreadTeam::AdoptCaller() {

@@ -29,8 +29,13 @@ constexpr double kMaxSeconds = 30;
 TurnQueue::TurnQueue(Options options) : options_(std::move(options)) {
   SLUICE_CHECK(options_.threads > 0);
   threads_.reserve(static_cast<size_t>(options_.threads));
-  for (int i = 0; i < options_.threads; ++i) {
-    threads_.emplace_back(Cat(options_.name, "-", i), [this, i] { Run(i); });
+  try {
+    for (int i = 0; i < options_.threads; ++i) {
+      threads_.emplace_back(Cat(options_.name, "-", i), [this, i] { Run(i); });
+    }
+  } catch (...) {
+    Stop();  // those that run wait for it
+    throw;
   }
 }
 

@@ -17,13 +17,19 @@ void RunInIdleTime() {
 }  // namespace
 
 MatcherThreads::MatcherThreads(int num_threads) {
-  for (int i = 0; i < num_threads; ++i) {
-    const std::string number = std::to_string(i);
-    threads_.emplace_back("grammar-" + number, [this] { Work(Lane::kNormal); });
-    threads_.emplace_back("grammar-idle-" + number, [this] {
-      RunInIdleTime();
-      Work(Lane::kIdle);
-    });
+  try {
+    for (int i = 0; i < num_threads; ++i) {
+      const std::string number = std::to_string(i);
+      threads_.emplace_back("grammar-" + number,
+                            [this] { Work(Lane::kNormal); });
+      threads_.emplace_back("grammar-idle-" + number, [this] {
+        RunInIdleTime();
+        Work(Lane::kIdle);
+      });
+    }
+  } catch (...) {
+    Stop();  // those that run wait for it
+    throw;
   }
 }
 

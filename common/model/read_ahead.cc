@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/base/cat.h"
+#include "common/base/catch_exceptions.h"
 #include "common/base/control_group.h"
 #include "common/base/mutex.h"
 #include "common/concurrency/named_thread.h"
@@ -41,15 +42,16 @@ class Readers {
  public:
   Readers(std::span<const AheadRead> reads, const ReadAheadOptions& options)
       : reads_(reads), most_bytes_(options.most_bytes), states_(reads.size()) {
-    for (int i = 0; i < options.threads; ++i) {
-      threads_.emplace_back(Cat("read-", i), [this] { Work(); });
+    try {
+      for (int i = 0; i < options.threads; ++i) {
+        threads_.emplace_back(Cat("read-", i), [this] { Work(); });
+      }
+    } catch (...) {
+      Stop();  // those that run wait for it
+      throw;
     }
   }
-  ~Readers() {
-    MutexLock lock(mutex_);
-    stop_ = true;
-    changed_.NotifyAll();
-  }
+  ~Readers() { Stop(); }
   Readers(const Readers&) = delete;
   Readers& operator=(const Readers&) = delete;
 
@@ -75,6 +77,12 @@ class Readers {
     int64_t error_part = 0;
     Status error;
   };
+
+  void Stop() {
+    MutexLock lock(mutex_);
+    stop_ = true;
+    changed_.NotifyAll();
+  }
 
   // Returns the parts that are done once they are more than `told`.
   int64_t WaitForMore(size_t i, int64_t told) {
@@ -113,7 +121,10 @@ class Readers {
     size_t read = 0;
     int64_t part = 0;
     while (TakePart(&read, &part)) {
-      Status status = ReadPart(reads_[read], part);
+      Status status;
+      const Status ran = CatchExceptions(
+          "reading", [&] { status = ReadPart(reads_[read], part); });
+      if (!ran.ok()) status = ran;
       MutexLock lock(mutex_);
       State& state = states_[read];
       if (!status.ok() && (state.error.ok() || part < state.error_part)) {
