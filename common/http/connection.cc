@@ -13,6 +13,7 @@
 #include "common/base/exception_counts.h"
 #include "common/base/log.h"
 #include "common/http/connection_exchange.h"
+#include "common/http/turned_away.h"
 
 // g++ 12 destroys temporaries inside co_await expressions twice. Here every
 // operand of a co_await has a name.
@@ -103,7 +104,12 @@ void Connection::Start(std::function<void()> ended) {
   auto on_end = [](std::exception_ptr thrown) {
     if (thrown) LogError("a connection was dropped: ", Message(Caught(thrown)));
   };
-  net::co_spawn(executor, Run(), std::move(on_end));
+  try {
+    net::co_spawn(executor, Run(), std::move(on_end));
+  } catch (...) {
+    End();
+    throw;
+  }
 }
 
 void Connection::MakeRoom() {
@@ -196,6 +202,10 @@ void Connection::OnException(std::exception_ptr thrown) noexcept {
       incoming.refusal = FailedAnswer(context_.options, why);
     }
   });
+  if (current_ == nullptr && !told.ok() && stream_.tls() == nullptr) {
+    SendNoMemoryAnswer(stream_.socket().native_handle(),
+                       context_.no_memory_answer);
+  }
   // The client may have any part of an answer that was begun.
   if (current_ != nullptr || !told.ok()) Abort(Gone::kFailed);
 }

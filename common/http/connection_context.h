@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <string>
 #include <utility>
 
 #include "common/http/answer_memory.h"
@@ -17,7 +18,8 @@ struct ConnectionContext {
   HttpServerStats& stats;
   const std::atomic<bool>& draining;
   AnswerMemory& answers;
-  const TlsIdentity* tls = nullptr;  // null: plain HTTP
+  const std::string& no_memory_answer;  // see SendNoMemoryAnswer
+  const TlsIdentity* tls = nullptr;     // null: plain HTTP
 };
 
 // Smaller bodies are read at once, whatever others take.

@@ -12,6 +12,7 @@ namespace {
 
 // Longer than this no event should hold a loop.
 constexpr long long kLongHoldNs = 50'000'000;
+constexpr auto kRepairPause = std::chrono::milliseconds(100);
 // How often a thread tells of it.
 constexpr auto kTellEvery = std::chrono::seconds(1);
 
@@ -40,14 +41,21 @@ void CountHold(long long held_ns, HttpServerStats& stats) {
 
 }  // namespace
 
-void RunEventLoop(boost::asio::io_context& io, HttpServerStats& stats) {
+void RunEventLoop(boost::asio::io_context& io, HttpServerStats& stats,
+                  const std::function<bool()>& repair) {
   AskForShortSlices();
   long long begin_ns = ThreadCpuNanos();
   bool more = true;
   while (more) {
     try {
-      const Status ran =
-          CatchExceptions("http_loop", [&] { more = io.run_one() > 0; });
+      const Status ran = CatchExceptions("http_loop", [&] {
+        if (repair()) {
+          more = io.run_one() > 0;
+        } else {
+          io.run_one_for(kRepairPause);
+          more = !io.stopped();
+        }
+      });
       // The wait for an event takes no CPU time: what passed is the event's.
       const long long end_ns = ThreadCpuNanos();
       const long long held_ns = end_ns - std::exchange(begin_ns, end_ns);

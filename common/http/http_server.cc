@@ -9,7 +9,6 @@
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -125,7 +124,6 @@ class HttpServer::Impl {
     for (int i = 0; i < options_.threads; ++i) {
       loops_.push_back(std::make_unique<Loop>());
     }
-    retry_ = std::make_unique<net::steady_timer>(loops_[0]->io);
     acceptor_ = std::make_unique<tcp::acceptor>(loops_[0]->io);
     error_code error;
     acceptor_->open(endpoint.protocol(), error);
@@ -139,13 +137,18 @@ class HttpServer::Impl {
                          error.message());
     }
     port_ = acceptor_->local_endpoint().port();
-    Accept();
-    for (size_t i = 0; i < loops_.size(); ++i) {
-      loops_[i]->thread = NamedThread(
-          Cat(options_.thread_name, "-", i),
-          [this, io = &loops_[i]->io] { RunEventLoop(*io, stats_); });
-    }
-    return OkStatus();
+    no_memory_answer_ = NoMemoryAnswer(options_);
+    return CatchExceptions("HTTP threads", [this] {
+      for (size_t i = 0; i < loops_.size(); ++i) {
+        const std::function<bool()> repair =
+            i == 0 ? [this] { return KeepAccepting(); }
+                   : std::function<bool()>([] { return true; });
+        loops_[i]->thread = NamedThread(Cat(options_.thread_name, "-", i),
+                                        [this, io = &loops_[i]->io, repair] {
+                                          RunEventLoop(*io, stats_, repair);
+                                        });
+      }
+    });
   }
 
   void BeginDrain() {
@@ -182,7 +185,6 @@ class HttpServer::Impl {
     net::post(loops_[0]->io, [this] {
       error_code ignored;
       acceptor_->close(ignored);
-      retry_->cancel();
     });
     EachConnection(
         [](Connection& connection) { connection.Abort(Gone::kShutdown); });
@@ -214,18 +216,53 @@ class HttpServer::Impl {
     }
   }
 
+  // Lives as long as the handler of an accept, which Asio drops without a call
+  // where it finds too little memory.
+  class Accepting {
+   public:
+    explicit Accepting(bool& is_accepting) : is_accepting_(&is_accepting) {
+      is_accepting = true;
+    }
+    Accepting(Accepting&& other) noexcept
+        : is_accepting_(std::exchange(other.is_accepting_, nullptr)) {}
+    ~Accepting() {
+      if (is_accepting_ != nullptr) *is_accepting_ = false;
+    }
+
+   private:
+    bool* is_accepting_;
+  };
+
   void Accept() {
     Loop* loop = loops_[next_loop_++ % loops_.size()].get();
     acceptor_->async_accept(
-        loop->io, [this, loop](error_code error, tcp::socket socket) {
+        loop->io, [this, loop, accepting = Accepting(is_accepting_)](
+                      error_code error, tcp::socket socket) mutable {
+          { const Accepting ends = std::move(accepting); }
           if (stopping_ || error == net::error::operation_aborted) return;
           if (error) {
-            RetryAccept(error.message());
+            // Out of file descriptors, mostly: waiting beats spinning.
+            accept_after_ = Clock::now() + kAcceptPause;
+            LogWarning("accept failed: ", error.message());
             return;
           }
-          Guarded([&] { Admit(loop, std::move(socket)); });
-          if (acceptor_->is_open()) AcceptNext();
+          AdmitOrRefuse(loop, std::move(socket));
         });
+  }
+
+  // Accepts the next connection, unless that is under way. Returns false if it
+  // has to wait: memory or descriptors were too short.
+  bool KeepAccepting() {
+    if (is_accepting_ || stopping_ || !acceptor_->is_open()) return true;
+    if (Clock::now() < accept_after_) return false;
+    if (Guarded([this] { Accept(); })) return true;
+    accept_after_ = Clock::now() + kAcceptPause;
+    return false;
+  }
+
+  void AdmitOrRefuse(Loop* loop, tcp::socket socket) {
+    if (Guarded([&] { Admit(loop, socket); }) || !socket.is_open()) return;
+    SendNoMemoryAnswer(socket.native_handle(), no_memory_answer_);
   }
 
   void AcceptTheRest() {
@@ -236,32 +273,23 @@ class HttpServer::Impl {
       Loop* const loop = loops_[next_loop_++ % loops_.size()].get();
       tcp::socket socket(loop->io);
       acceptor_->accept(socket, error);
-      if (!error) Guarded([&] { Admit(loop, std::move(socket)); });
+      if (!error) AdmitOrRefuse(loop, std::move(socket));
     }
     acceptor_->close(error);
-  }
-
-  void AcceptNext() {
-    if (!Guarded([this] { Accept(); })) RetryAccept("out of memory");
-  }
-
-  // Out of file descriptors, mostly: waiting beats spinning.
-  void RetryAccept(const std::string& why) {
-    LogWarning("accept failed: ", why);
-    retry_->expires_after(kAcceptPause);
-    retry_->async_wait([this](error_code) {
-      if (!stopping_ && acceptor_->is_open()) AcceptNext();
-    });
   }
 
   template <typename Work>
   static bool Guarded(Work&& work) {
     const Status done = CatchAndCount("http_accept", std::forward<Work>(work));
-    if (!done.ok()) LogWarning("a connection was dropped: ", Message(done));
-    return done.ok();
+    if (done.ok()) return true;
+    CatchAndCount("http_accept", [&] {
+      LogWarning("a connection was dropped: ", Message(done));
+    }).IgnoreError();
+    return false;
   }
 
-  void Admit(Loop* loop, tcp::socket socket) {
+  // Takes `socket` over, but where an exception comes before that.
+  void Admit(Loop* loop, tcp::socket& socket) {
     error_code error;
     const auto peer = socket.remote_endpoint(error);
     if (error) return;  // it has gone
@@ -273,7 +301,8 @@ class HttpServer::Impl {
     ConnectionTable::Place& opened = *place;
     const auto connection = std::make_shared<Connection>(
         std::move(socket),
-        ConnectionContext{options_, stats_, draining_, answers_, tls_.get()},
+        ConnectionContext{options_, stats_, draining_, answers_,
+                          no_memory_answer_, tls_.get()},
         std::move(place));
     const std::weak_ptr<Connection> weak = connection;
     opened.Open([io = &loop->io, weak] {
@@ -304,10 +333,13 @@ class HttpServer::Impl {
   std::atomic<bool> is_closed_{false};  // the listener
   std::atomic<int> turned_away_{0};
   int port_ = 0;
-  size_t next_loop_ = 0;  // of the accepting loop
+  std::string no_memory_answer_;
+  // Of the accepting loop, number 0.
+  size_t next_loop_ = 0;
+  bool is_accepting_ = false;
+  TimePoint accept_after_{};
   std::vector<std::unique_ptr<Loop>> loops_;
-  std::unique_ptr<tcp::acceptor> acceptor_;   // on loop 0
-  std::unique_ptr<net::steady_timer> retry_;  // on loop 0
+  std::unique_ptr<tcp::acceptor> acceptor_;  // on loop 0
 };
 
 StatusOr<bool> IsLoopback(const std::string& listen) {

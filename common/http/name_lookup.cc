@@ -57,9 +57,15 @@ void NameLookup::Begin(const std::string& host,
         Unavailable("the lookup broke off");
     const Status ran = CatchAndCount("lookup", [&] { found = look_up(host); });
     if (!ran.ok()) found = ran;
-    net::post(*io, [weak, found = std::move(found)]() mutable {
-      if (const auto one = weak.lock()) End(*one, std::move(found));
-    });
+    // No other thread waits for this one: it tries until there is memory.
+    const auto post = [&] {
+      net::post(*io, [weak, found]() mutable {
+        if (const auto one = weak.lock()) End(*one, std::move(found));
+      });
+    };
+    while (!CatchAndCount("lookup", post).ok()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
   };
   try {
     std::thread(std::move(work)).detach();

@@ -1,5 +1,7 @@
 #include "common/http/turned_away.h"
 
+#include <sys/socket.h>
+
 #include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
@@ -18,17 +20,23 @@ using tcp = net::ip::tcp;
 
 constexpr auto kTurnAwayTime = std::chrono::seconds(1);
 
+// `answer` to a connection whose request is not known.
+std::string AnswerToUnknown(const HttpServerOptions& options,
+                            HttpResponse answer) {
+  const std::string body = answer.body;
+  HttpRequest none;
+  none.request_id = RandomId();
+  none.arrival = Clock::now();
+  return AnswerHead(std::move(answer), none, options.cors,
+                    static_cast<long long>(body.size()), false) +
+         body;
+}
+
 // The answer to a connection that is one too many.
 std::string FullAnswer(const HttpServerOptions& options) {
   if (!options.error_response) return "";
-  HttpResponse full =
-      options.error_response(503, "There are too many connections");
-  const std::string body = full.body;
-  HttpRequest none;
-  none.request_id = RandomId();
-  return AnswerHead(std::move(full), none, options.cors,
-                    static_cast<long long>(body.size()), false) +
-         body;
+  return AnswerToUnknown(
+      options, options.error_response(503, "There are too many connections"));
 }
 
 // A connection that was turned away. What its client sends is dropped until it
@@ -76,6 +84,21 @@ class Leaver : public std::enable_shared_from_this<Leaver> {
 };
 
 }  // namespace
+
+std::string NoMemoryAnswer(const HttpServerOptions& options) {
+  if (!options.error_response || !options.tls.certificate.empty()) return "";
+  return AnswerToUnknown(options, FailedAnswer(options, Unavailable("")));
+}
+
+void SendNoMemoryAnswer(int socket, std::string_view answer) noexcept {
+  // What the client sent is read first: else the close would reset the
+  // connection, and the answer with it.
+  char sink[4096];
+  while (::recv(socket, sink, sizeof(sink), MSG_DONTWAIT) > 0) {
+  }
+  ::send(socket, answer.data(), answer.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  ::shutdown(socket, SHUT_WR);
+}
 
 void TurnAway(tcp::socket socket, const HttpServerOptions& options,
               std::atomic<int>& waiting) {

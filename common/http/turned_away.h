@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <boost/asio/ip/tcp.hpp>
+#include <string>
+#include <string_view>
 
 #include "common/http/http_server.h"
 
@@ -17,6 +19,14 @@ inline constexpr int kMaxTurnedAway = 64;
 // counts those that are not closed yet, and outlives the loop.
 void TurnAway(boost::asio::ip::tcp::socket socket,
               const HttpServerOptions& options, std::atomic<int>& waiting);
+
+// Returns the answer, headers and all, to a request that finds no memory for an
+// answer of its own. Its request id is the same each time.
+std::string NoMemoryAnswer(const HttpServerOptions& options);
+
+// Sends `answer`, made earlier, to the client of a plain connection that is to
+// be closed. Allocates nothing; what the socket does not take is left out.
+void SendNoMemoryAnswer(int socket, std::string_view answer) noexcept;
 
 }  // namespace sluice::http
 

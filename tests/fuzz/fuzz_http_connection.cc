@@ -70,6 +70,7 @@ struct Server {
   HttpServerStats stats;
   std::atomic<bool> draining{false};
   AnswerMemory answers{size_t{256} << 20};
+  const std::string no_memory_answer;
   std::vector<Answered> answered;  // on the connection at hand
   boost::asio::io_context io{1};
 };
@@ -166,8 +167,9 @@ void RunOne(std::string_view input) {
   tcp::socket socket(server->io);
   socket.assign(tcp::v4(), peer.other_end());
   auto connection = std::make_shared<Connection>(
-      std::move(socket), ConnectionContext{server->options, server->stats,
-                                           server->draining, server->answers});
+      std::move(socket),
+      ConnectionContext{server->options, server->stats, server->draining,
+                        server->answers, server->no_memory_answer});
   connection->Start([&ended, &connection] {
     connection = nullptr;
     ended = true;
