@@ -59,7 +59,7 @@ int PartsOf(std::string_view stem) {
 std::map<std::string, std::vector<std::string>> GgufSets(
     const HubListing& listing) {
   std::map<std::string, std::vector<std::string>> sets;
-  for (const HubFile& file : listing.files) {
+  for (const HubFile& file : listing.files()) {
     if (!file.path.ends_with(".gguf")) continue;
     std::string stem = file.path.substr(0, file.path.size() - kGgufEnd);
     const std::string name = stem.substr(stem.rfind('/') + 1);
@@ -134,7 +134,7 @@ StatusOr<ChosenFiles> ChooseFiles(const HubListing& listing,
     return ChooseGguf(listing, quant);
   }
   ChosenFiles chosen;
-  for (const HubFile& file : listing.files) {
+  for (const HubFile& file : listing.files()) {
     const bool small = std::find(kSmallFiles.begin(), kSmallFiles.end(),
                                  file.path) != kSmallFiles.end();
     const bool words = file.path.ends_with(".tiktoken") &&

@@ -116,9 +116,12 @@ Status FetchOutline(HubClient& client, const std::string& url,
                           weights::OutlineOf(file.path, header, file.bytes));
   SLUICE_ASSIGN_OR_RETURN(const std::string bytes, ReadPieces(reader, pieces));
   const std::string made = Cat(path, ".made-", ::getpid());
-  SLUICE_RETURN_IF_ERROR(WriteTextFile(made, length + header + bytes));
-  if (std::rename(made.c_str(), path.c_str()) == 0) return OkStatus();
-  return Unavailable(path, ": ", std::strerror(errno));
+  Status written = WriteTextFile(made, length + header + bytes);
+  if (written.ok() && std::rename(made.c_str(), path.c_str()) != 0) {
+    written = Unavailable(path, ": ", std::strerror(errno));
+  }
+  if (!written.ok()) ::unlink(made.c_str());
+  return written;
 }
 
 }  // namespace sluice

@@ -1,6 +1,8 @@
 #include "common/hub/hub_client.h"
 
+#include <arpa/inet.h>
 #include <curl/curl.h>
+#include <netinet/in.h>
 
 #include <algorithm>
 #include <charconv>
@@ -33,6 +35,14 @@ std::string CertificateFile() {
     if (std::filesystem::exists(path, ignored)) return path;
   }
   return "";
+}
+
+// Compares names of URLs, in which case does not matter.
+bool IsScheme(std::string_view text, std::string_view small) {
+  return std::equal(text.begin(), text.end(), small.begin(), small.end(),
+                    [](char a, char b) {
+                      return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b;
+                    });
 }
 
 std::optional<uint64_t> ParseNumber(std::string_view text) {
@@ -181,6 +191,28 @@ struct HubClient::Attempt {
     return static_cast<double>(*seconds);
   }
 };
+
+bool IsPrivateEndpoint(std::string_view endpoint) {
+  const size_t scheme = endpoint.find("://");
+  if (scheme == endpoint.npos) return false;  // libcurl takes it as http
+  if (IsScheme(endpoint.substr(0, scheme), "https")) return true;
+  if (!IsScheme(endpoint.substr(0, scheme), "http")) return false;
+  std::string_view host = endpoint.substr(scheme + 3);
+  host = host.substr(0, host.find_first_of("/?#\\"));
+  if (const size_t at = host.rfind('@'); at != host.npos) {
+    host.remove_prefix(at + 1);
+  }
+  const bool in_brackets = host.starts_with('[');
+  const size_t end = in_brackets ? host.find(']') : host.find(':');
+  const std::string name(in_brackets && end != host.npos
+                             ? host.substr(1, end - 1)
+                             : host.substr(0, end));
+  in_addr v4;
+  if (::inet_pton(AF_INET, name.c_str(), &v4) == 1) {
+    return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+  }
+  return IsScheme(name, "localhost") || (in_brackets && name == "::1");
+}
 
 Status TextReceiver::Begin(uint64_t offset) {
   text_.clear();

@@ -42,6 +42,10 @@ class TextReceiver : public ByteReceiver {
   std::string text_;
 };
 
+// Returns whether what is sent to the URL `endpoint` is hidden from the
+// network: by TLS, or because it stays on this machine.
+bool IsPrivateEndpoint(std::string_view endpoint);
+
 // HTTP to a hub, on libcurl: the system's certificates and proxies, redirects,
 // ranges, repeated attempts. The token goes to the hub's own address alone, not
 // to where it redirects. Threadless.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "common/base/json.h"
 #include "common/base/json_member.h"
@@ -28,6 +29,12 @@ std::string PlainEtag(std::string etag) {
   return etag;
 }
 
+Status CheckSize(const HubFile& file) {
+  if (file.bytes <= kMaxHubBytes) return OkStatus();
+  return InvalidArgument("file '", file.path, "': its size of ", file.bytes,
+                         " bytes is above the limit of ", kMaxHubBytes);
+}
+
 StatusOr<HubFile> ReadEntry(const Json& entry) {
   HubFile file;
   file.path = FindText(entry, "rfilename");
@@ -40,6 +47,7 @@ StatusOr<HubFile> ReadEntry(const Json& entry) {
   const auto bytes = FindInt(lfs != nullptr ? *lfs : entry, "size");
   if (!bytes.has_value() || *bytes < 0) file.etag.clear();
   file.bytes = static_cast<uint64_t>(std::max<int64_t>(0, bytes.value_or(0)));
+  SLUICE_RETURN_IF_ERROR(CheckSize(file));
   if (!file.etag.empty() && !IsBlobName(file.etag)) {
     return InvalidArgument("file '", file.path, "': its digest '",
                            UrlEncoded(file.etag, Slash::kEncode),
@@ -50,11 +58,17 @@ StatusOr<HubFile> ReadEntry(const Json& entry) {
 
 }  // namespace
 
+Status HubListing::Add(HubFile file) {
+  if (!by_path_.try_emplace(file.path, files_.size()).second) {
+    return InvalidArgument("file '", file.path, "' is listed twice");
+  }
+  files_.push_back(std::move(file));
+  return OkStatus();
+}
+
 const HubFile* HubListing::Find(const std::string& path) const {
-  const auto at =
-      std::find_if(files.begin(), files.end(),
-                   [&](const HubFile& file) { return file.path == path; });
-  return at == files.end() ? nullptr : &*at;
+  const auto at = by_path_.find(path);
+  return at == by_path_.end() ? nullptr : &files_[at->second];
 }
 
 Status Explained(const Status& refused, const HubSettings& settings,
@@ -63,8 +77,11 @@ Status Explained(const Status& refused, const HubSettings& settings,
   const std::string page = Cat(settings.endpoint, "/", name);
   const std::string said = Message(refused);
   const bool gated = said.find("GatedRepo") != said.npos;
-  const char* const no_token =
-      settings.token.empty() ? " HF_TOKEN is not set." : "";
+  const char* const no_token = settings.token.empty() ? " HF_TOKEN is not set."
+                               : IsPrivateEndpoint(settings.endpoint)
+                                   ? ""
+                                   : " HF_TOKEN was not sent: "
+                                     "HF_ENDPOINT is not encrypted.";
   switch (refused.code()) {
     case StatusCode::kPermissionDenied:
       return MakeStatus(
@@ -110,7 +127,8 @@ StatusOr<HubListing> ListHubModel(const HubSettings& settings,
   for (const Json& entry : FindList(*json, "siblings")) {
     auto file = ReadEntry(entry);
     if (!file.ok()) return Annotate(file.status(), url);
-    listing.files.push_back(*std::move(file));
+    const Status added = listing.Add(*std::move(file));
+    if (!added.ok()) return Annotate(added, url);
   }
   return listing;
 }
@@ -136,12 +154,18 @@ Status CompleteFile(const HubSettings& settings, HubClient& client,
                                                     : "content-length"];
   const auto [end, failed] =
       std::from_chars(size.data(), size.data() + size.size(), file.bytes);
-  if (failed != std::errc() || !IsBlobName(file.etag)) {
+  if (failed == std::errc::result_out_of_range) {
+    return InvalidArgument(url, ": its size of ",
+                           UrlEncoded(size, Slash::kEncode),
+                           " bytes is above the limit of ", kMaxHubBytes);
+  }
+  if (failed != std::errc() || end != size.data() + size.size() ||
+      !IsBlobName(file.etag)) {
     return InvalidArgument(url, ": the answer tells no size or no etag ('",
                            UrlEncoded(size, Slash::kEncode), "', '",
                            UrlEncoded(file.etag, Slash::kEncode), "')");
   }
-  return OkStatus();
+  return CheckSize(file);
 }
 
 }  // namespace sluice

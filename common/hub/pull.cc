@@ -39,7 +39,9 @@ class Puller {
         observer_(observer),
         choose_(choose),
         cache_(settings.cache),
-        client_({settings.endpoint, settings.token, settings.timeout_s,
+        client_({settings.endpoint,
+                 IsPrivateEndpoint(settings.endpoint) ? settings.token : "",
+                 settings.timeout_s,
                  [&observer](const std::string& why, double seconds) {
                    observer.OnNote(Cat(why, "; again in ", seconds, " s"));
                  }}) {}
@@ -86,6 +88,11 @@ Status Puller::Prepare(const std::vector<std::string>& paths) {
     HubFile& file = files_.emplace_back(*listed);
     SLUICE_RETURN_IF_ERROR(
         CompleteFile(settings_, client_, model_, listing_.commit, file));
+    if (file.bytes > kMaxHubBytes - total_) {
+      return InvalidArgument(model_.repository, ": its files, with '", path,
+                             "', take more than the limit of ", kMaxHubBytes,
+                             " bytes");
+    }
     total_ += file.bytes;
     pulled_.bytes += file.bytes;
     pulled_.fetched += file.bytes - BytesHere(BlobOf(file), file);
@@ -193,6 +200,11 @@ StatusOr<PulledModel> Puller::Run() {
                              " is being pulled by another "
                              "process: waiting for it"));
       }));
+  if (!settings_.token.empty() && !IsPrivateEndpoint(settings_.endpoint)) {
+    observer_.OnNote(Cat("HF_ENDPOINT ", settings_.endpoint,
+                         " is not encrypted: HF_TOKEN is not sent to it; "
+                         "https:// or a loopback address gets it"));
+  }
   SLUICE_ASSIGN_OR_RETURN(listing_, ListHubModel(settings_, client_, model_));
   auto chosen = ChooseFiles(listing_, model_.quant);
   if (!chosen.ok()) return Annotate(chosen.status(), model_.repository);
@@ -227,7 +239,7 @@ class CachedPull {
     for (const CachedSnapshot& snapshot : cached.snapshots) {
       if (snapshot.commit != pulled.commit) continue;
       pulled.bytes = snapshot.bytes;
-      Read(snapshot);
+      SLUICE_RETURN_IF_ERROR(Read(snapshot));
     }
     SLUICE_ASSIGN_OR_RETURN(const ChosenFiles chosen,
                             ChooseFiles(here_, model_.quant));
@@ -240,23 +252,25 @@ class CachedPull {
   }
 
  private:
-  void Read(const CachedSnapshot& snapshot) {
+  Status Read(const CachedSnapshot& snapshot) {
     const std::string_view suffix = weights::kOutlineSuffix;
     for (const CachedFile& file : snapshot.files) {
       if (!file.blob.empty() && file.bytes > 0) {
-        here_.files.push_back({file.path, file.bytes, file.blob});
+        SLUICE_RETURN_IF_ERROR(here_.Add({file.path, file.bytes, file.blob}));
       } else if (file.path.ends_with(suffix)) {
         outlined_.push_back(
             file.path.substr(0, file.path.size() - suffix.size()));
       }
     }
+    return OkStatus();
   }
 
   // Checks that the shards that are asked for are there.
   Status CheckShards() const {
     HubListing known = here_;
     for (const std::string& shard : outlined_) {
-      known.files.push_back({shard, 0, ""});
+      if (known.Find(shard) != nullptr) continue;
+      SLUICE_RETURN_IF_ERROR(known.Add({shard, 0, ""}));
     }
     SLUICE_ASSIGN_OR_RETURN(
         const std::string index,

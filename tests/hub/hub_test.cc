@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "common/hub/choose_files.h"
+#include "common/hub/hub_client.h"
 #include "common/hub/hub_model.h"
 
 namespace sluice {
@@ -48,8 +49,36 @@ TEST(HubModelTest, UrlsAreEncoded) {
 
 HubListing Listing(const std::vector<std::string>& paths) {
   HubListing listing;
-  for (const std::string& path : paths) listing.files.push_back({path, 1, "0"});
+  for (const std::string& path : paths) {
+    EXPECT_TRUE(listing.Add({path, 1, "0"}).ok());
+  }
   return listing;
+}
+
+TEST(HubListingTest, APathIsListedOnce) {
+  HubListing listing = Listing({"a", "b"});
+  EXPECT_THAT(Message(listing.Add({"a", 2, "1"})), HasSubstr("'a' is listed"));
+  EXPECT_EQ(listing.files().size(), 2u);
+  EXPECT_EQ(listing.Find("a")->bytes, 1u);
+  EXPECT_EQ(listing.Find("c"), nullptr);
+}
+
+TEST(HubClientTest, WhatIsEncryptedOrStaysHereIsPrivate) {
+  for (const char* endpoint :
+       {"https://huggingface.co", "HTTPS://hub", "http://127.0.0.1:8080",
+        "http://127.9.9.9", "http://localhost:80/hub", "HTTP://LocalHost",
+        "http://[::1]:80", "http://user:word@localhost"}) {
+    EXPECT_TRUE(IsPrivateEndpoint(endpoint)) << endpoint;
+  }
+  for (const char* endpoint :
+       {"http://huggingface.co", "http://10.0.0.1", "huggingface.co",
+        "localhost:8080", "", "http://", "http://localhost.evil.com",
+        "http://127.0.0.1.evil.com", "http://localhost@evil.com",
+        "http://evil.com/@localhost", "http://evil.com?@localhost",
+        "http://[::1].evil.com@other", "http://[::2]", "http://::1",
+        "httpss://x", "http://127.1"}) {
+    EXPECT_FALSE(IsPrivateEndpoint(endpoint)) << endpoint;
+  }
 }
 
 TEST(ChooseFilesTest, OneFileOfSafetensorsGoesBeforeAnIndex) {
