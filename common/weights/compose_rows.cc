@@ -95,10 +95,12 @@ Status ToScaledE4m3(const ComposedTensor& tensor, const Slice& slice,
 // Writes the codes of GGUF's blocks behind their scale; false for a value
 // outside of the format's range.
 bool PutQ8(const int16_t* values, uint8_t* block) {
+  bool fits = true;
   for (int i = 0; i < kShortBlock; ++i) {
+    fits = fits && values[i] >= -128 && values[i] < 128;
     block[2 + i] = static_cast<uint8_t>(values[i]);
   }
-  return true;  // eight bits less 128
+  return fits;
 }
 
 bool PutQ4(const int16_t* values, uint8_t* block) {

@@ -443,6 +443,28 @@ TEST(ReadComposedTest, ZeroPointsThatTheConfigDeniesAreRefused) {
                     HasSubstr("zero point 3"), HasSubstr("Q4_0")));
 }
 
+TEST(ReadComposedTest, EightBitsThatTheirZeroPointMovesOutAreRefused) {
+  for (const auto& [zero, code] : {std::pair{100, 255}, {129, 0}, {0, 128}}) {
+    QuantisedMatrix matrix =
+        testing::Quantised(RandomValues(16 * 64, 3), 16, 64, 32, 8, true);
+    for (size_t i = 0; i < 32; ++i) {
+      matrix.codes[2 * 64 + 32 + i] = 128;
+    }
+    matrix.zeros[5] = zero;
+    matrix.codes[2 * 64 + 33] = code;
+    const TempDir dir;
+    SafetensorsBuilder tensors;
+    AddQuantised(Kind::kGptqV2, kStem, matrix, tensors);
+    const auto model = OpenFolder(
+        dir, tensors, testing::QuantisationConfig(Kind::kGptqV2, matrix));
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_THAT(Message(ReadBlocks(**model)),
+                AllOf(HasSubstr("row 2, columns from 32"),
+                      HasSubstr(Cat("zero point ", zero)), HasSubstr("Q8_0"),
+                      HasSubstr("zero points are 128")));
+  }
+}
+
 TEST(ReadComposedTest, GroupsOutsideTheScalesAreRefused) {
   const QuantisedMatrix matrix = SmallMatrix();
   const TempDir dir;
