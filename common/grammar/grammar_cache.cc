@@ -3,9 +3,15 @@
 namespace sluice {
 
 std::shared_ptr<const Grammar> GrammarCache::Find(const std::string& key) {
+  std::list<Entry> dropped;  // freed without the lock
   MutexLock lock(mutex_);
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return nullptr;
+  if (found->second->second->is_spoilt()) {
+    dropped.splice(dropped.begin(), entries_, found->second);
+    by_key_.erase(found);
+    return nullptr;
+  }
   entries_.splice(entries_.begin(), entries_, found->second);
   return found->second->second;
 }

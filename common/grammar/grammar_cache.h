@@ -21,7 +21,7 @@ class GrammarCache {
  public:
   explicit GrammarCache(size_t max_grammars) : max_grammars_(max_grammars) {}
 
-  // Returns the grammar of `key`, or null.
+  // Returns the grammar of `key`, or null; also null if it is spoilt.
   std::shared_ptr<const Grammar> Find(const std::string& key);
   void Add(const std::string& key, std::shared_ptr<const Grammar> grammar);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <string_view>
 
 #include "common/base/check.h"
@@ -79,8 +80,10 @@ StatusOr<std::unique_ptr<Matcher>> Matcher::Make(
   SluiceMatcher* handle = nullptr;
   BridgeBuffer message;
   const BridgeCall call;
+  if (grammar->is_spoilt()) throw std::bad_alloc();
   const int code =
       sluice_matcher_new(grammar->handle(), &handle, message.out());
+  if (code == SLUICE_OUT_OF_MEMORY) grammar->Spoil();
   SLUICE_RETURN_IF_ERROR(message.ToStatus(code));
   return std::unique_ptr<Matcher>(new Matcher(std::move(grammar), handle));
 }

@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_GRAMMAR_MATCHER_H_
 #define SLUICE_COMMON_GRAMMAR_MATCHER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -55,8 +56,12 @@ class Grammar {
 
   const GrammarVocabulary& vocabulary() const { return *vocabulary_; }
   const SluiceGrammar* handle() const { return handle_; }
+  // True after a matcher that found too little memory: none can be made again.
+  bool is_spoilt() const { return is_spoilt_; }
+  void Spoil() const { is_spoilt_ = true; }
 
  private:
+  mutable std::atomic<bool> is_spoilt_{false};
   std::shared_ptr<const GrammarVocabulary> vocabulary_;  // outlives the handle
   SluiceGrammar* handle_;                                // owned
 };
@@ -64,6 +69,8 @@ class Grammar {
 // One sequence's place in a grammar. One thread at a time.
 class Matcher {
  public:
+  // Throws std::bad_alloc if there is too little memory, or `grammar` is
+  // spoilt.
   static StatusOr<std::unique_ptr<Matcher>> Make(
       std::shared_ptr<const Grammar> grammar);
   ~Matcher();

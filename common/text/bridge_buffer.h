@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_TEXT_BRIDGE_BUFFER_H_
 
 #include <cstdint>
+#include <new>
 #include <string_view>
 
 #include "common/base/status.h"
@@ -61,6 +62,8 @@ class BridgeBuffer {
   }
 
   // Returns the status of a call with `code`; the buffer has the message.
+  // Throws std::bad_alloc if the bridge found too little memory, as the code
+  // around the call does where it finds too little.
   Status ToStatus(int code) const {
     switch (code) {
       case SLUICE_OK:
@@ -72,6 +75,8 @@ class BridgeBuffer {
         return ResourceExhausted(bytes());
       case SLUICE_UNIMPLEMENTED:
         return Unimplemented(bytes());
+      case SLUICE_OUT_OF_MEMORY:
+        throw std::bad_alloc();
       default:
         return Internal("text bridge: ", bytes());
     }

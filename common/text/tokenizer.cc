@@ -38,17 +38,17 @@ StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::Make(const TextSource& source,
       BridgeData(source.tokenizer_json), source.tokenizer_json.size(),
       keep_reference ? SLUICE_KEEP_REFERENCE : 0, &handle, message.out());
   SLUICE_RETURN_IF_ERROR(message.ToStatus(code));
+  std::unique_ptr<SluiceTokenizer, void (*)(SluiceTokenizer*)> owned(
+      handle, sluice_tokenizer_free);
   BridgeBuffer table;
-  Status status =
-      table.ToStatus(sluice_tokenizer_vocabulary(handle, table.out()));
-  StatusOr<Vocabulary> vocabulary =
-      status.ok() ? Vocabulary::Parse(table.bytes()) : status;
-  if (!vocabulary.ok()) {
-    sluice_tokenizer_free(handle);
-    return vocabulary.status();
-  }
-  return std::unique_ptr<Tokenizer>(
-      new Tokenizer(handle, *std::move(vocabulary), source));
+  SLUICE_RETURN_IF_ERROR(
+      table.ToStatus(sluice_tokenizer_vocabulary(handle, table.out())));
+  SLUICE_ASSIGN_OR_RETURN(Vocabulary vocabulary,
+                          Vocabulary::Parse(table.bytes()));
+  std::unique_ptr<Tokenizer> made(
+      new Tokenizer(handle, std::move(vocabulary), source));
+  owned.release();
+  return made;
 }
 
 Tokenizer::Tokenizer(SluiceTokenizer* handle, Vocabulary vocabulary,

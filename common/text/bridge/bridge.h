@@ -6,7 +6,8 @@
 
 // The C ABI of the Rust crate in this folder. Text is UTF-8 without a
 // terminator. A call that can fail returns a SluiceCode; a panic becomes
-// SLUICE_INTERNAL and never unwinds. The caller frees an object with its _free
+// SLUICE_INTERNAL, a failed allocation SLUICE_OUT_OF_MEMORY, and neither
+// unwinds. The caller frees an object with its _free
 // function. The bridge makes buffers, also for the message of a failed call,
 // and the caller frees them with sluice_buffer_free. Several threads may use
 // one object at once, except for _free.
@@ -24,7 +25,8 @@ enum SluiceCode {
   SLUICE_RESOURCE_EXHAUSTED = 2,  // a limit on time, memory or length
   SLUICE_INTERNAL = 3,            // a panic within the bridge
   SLUICE_UNIMPLEMENTED = 4,
-  SLUICE_OUT_OF_STEPS = 5,  // a rendering's `max_steps`
+  SLUICE_OUT_OF_STEPS = 5,   // a rendering's `max_steps`
+  SLUICE_OUT_OF_MEMORY = 6,  // an allocation failed; the message is empty
 };
 
 // Bytes owned by the bridge.
@@ -167,6 +169,7 @@ int sluice_schema_check(const uint8_t* text, size_t text_size,
 int sluice_gbnf_to_lark(const uint8_t* text, size_t text_size,
                         SluiceGrammarLimits limits, SluiceBuffer* lark);
 
+// After SLUICE_OUT_OF_MEMORY the grammar is of no more use.
 int sluice_matcher_new(const SluiceGrammar* grammar, SluiceMatcher** matcher,
                        SluiceBuffer* message);
 void sluice_matcher_free(SluiceMatcher* matcher);

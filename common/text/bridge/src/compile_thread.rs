@@ -43,7 +43,7 @@ pub fn deeply<T: Send>(size: usize, work: impl FnOnce() -> Result<T> + Send) -> 
             .spawn_scoped(scope, move || {
                 let _ending = ending;
                 let _ = say_id.send(unsafe { libc::gettid() });
-                work()
+                crate::memory::or_unwind(work)
             })
             .map_err(|e| Failure {
                 code: Code::ResourceExhausted,

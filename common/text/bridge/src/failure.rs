@@ -8,6 +8,7 @@ pub enum Code {
     Internal = 3,
     Unimplemented = 4,
     OutOfSteps = 5,
+    OutOfMemory = 6,
 }
 
 #[derive(Debug)]

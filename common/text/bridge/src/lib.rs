@@ -1,5 +1,9 @@
 //! Tokenizers and chat templates behind the C ABI of bridge.h.
 
+// The only way to go on after a failed allocation; CMakeLists.txt allows it to
+// this crate alone.
+#![feature(alloc_error_hook)]
+
 mod added;
 mod compile_thread;
 mod decimal;
@@ -13,6 +17,7 @@ mod gbnf;
 mod gbnf_lark;
 mod grammar;
 mod keywords;
+mod memory;
 mod number_range;
 mod numbers;
 mod pretokenize;
@@ -26,6 +31,7 @@ mod vocabulary;
 
 use failure::{Code, Failure};
 use grammar::{Compiled, Env, Limits as GrammarLimits, TokenMatcher};
+use memory::OutOfMemory;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use template::{Limits, Template, Variables};
 use tokenizer::{Span, TextTokenizer};
@@ -55,9 +61,14 @@ unsafe fn answer(out: *mut Buffer, work: impl FnOnce() -> failure::Result<Vec<u8
     // The default hook prints messages, which may quote what is being encoded.
     static QUIET: std::sync::Once = std::sync::Once::new();
     QUIET.call_once(|| std::panic::set_hook(Box::new(|_| {})));
-    let (code, bytes) = match catch_unwind(AssertUnwindSafe(work)) {
+    memory::begin_call();
+    // The words of a panic may find no memory either: hence the second catch.
+    let work = AssertUnwindSafe(work);
+    let done = catch_unwind(|| match catch_unwind(work) {
         Ok(Ok(bytes)) => (OK, bytes),
         Ok(Err(failure)) => (failure.code as i32, failure.message.into_bytes()),
+        // Of another thread, whose own memory was short.
+        Err(panic) if panic.is::<OutOfMemory>() => (Code::OutOfMemory as i32, Vec::new()),
         Err(panic) => {
             let text = panic
                 .downcast_ref::<&str>()
@@ -66,9 +77,32 @@ unsafe fn answer(out: *mut Buffer, work: impl FnOnce() -> failure::Result<Vec<u8
                 .unwrap_or_else(|| "panic".to_string());
             (Code::Internal as i32, text.into_bytes())
         }
+    });
+    let (code, bytes) = match done {
+        Ok(done) if !memory::is_short() => done,
+        _ => (Code::OutOfMemory as i32, Vec::new()),
     };
     out.write(Buffer::from_vec(bytes));
     code
+}
+
+/// Makes an object by `work` for the caller, who owns it; none with an error.
+///
+/// # Safety
+/// `out` and `message` are valid for writes.
+unsafe fn make<T>(
+    out: *mut *mut T,
+    message: *mut Buffer,
+    work: impl FnOnce() -> failure::Result<T>,
+) -> i32 {
+    answer(message, || {
+        let made = Box::new(work()?);
+        // Else it would be lost: `answer` reports an error.
+        if !memory::is_short() {
+            out.write(Box::into_raw(made));
+        }
+        Ok(Vec::new())
+    })
 }
 
 /// # Safety
@@ -105,10 +139,8 @@ pub unsafe extern "C" fn sluice_tokenizer_new(
     tokenizer: *mut *mut TextTokenizer,
     message: *mut Buffer,
 ) -> i32 {
-    answer(message, || {
-        let made = TextTokenizer::from_json(slice(json, json_size), flags & KEEP_REFERENCE != 0)?;
-        tokenizer.write(Box::into_raw(Box::new(made)));
-        Ok(Vec::new())
+    make(tokenizer, message, || {
+        TextTokenizer::from_json(slice(json, json_size), flags & KEEP_REFERENCE != 0)
     })
 }
 
@@ -176,11 +208,7 @@ pub unsafe extern "C" fn sluice_template_new(
     compiled: *mut *mut Template,
     message: *mut Buffer,
 ) -> i32 {
-    answer(message, || {
-        let made = Template::compile(utf8(slice(source, source_size))?)?;
-        compiled.write(Box::into_raw(Box::new(made)));
-        Ok(Vec::new())
-    })
+    make(compiled, message, || Template::compile(utf8(slice(source, source_size))?))
 }
 
 /// # Safety
@@ -201,11 +229,7 @@ pub unsafe extern "C" fn sluice_variables_new(
     variables: *mut *mut Variables,
     message: *mut Buffer,
 ) -> i32 {
-    answer(message, || {
-        let made = Variables::parse(slice(json, json_size))?;
-        variables.write(Box::into_raw(Box::new(made)));
-        Ok(Vec::new())
-    })
+    make(variables, message, || Variables::parse(slice(json, json_size)))
 }
 
 /// # Safety
@@ -247,11 +271,7 @@ pub unsafe extern "C" fn sluice_grammar_env_new(
     env: *mut *mut Env,
     message: *mut Buffer,
 ) -> i32 {
-    answer(message, || {
-        let made = Env::new(tokenizer, vocab_size, slice(eos, num_eos))?;
-        env.write(Box::into_raw(Box::new(made)));
-        Ok(Vec::new())
-    })
+    make(env, message, || Env::new(tokenizer, vocab_size, slice(eos, num_eos)))
 }
 
 /// # Safety
@@ -273,10 +293,8 @@ pub unsafe extern "C" fn sluice_grammar_new(
     grammar: *mut *mut Compiled,
     message: *mut Buffer,
 ) -> i32 {
-    answer(message, || {
-        let made = grammar::compile(&*env, kind, utf8(slice(text, text_size))?, &limits)?;
-        grammar.write(Box::into_raw(Box::new(made)));
-        Ok(Vec::new())
+    make(grammar, message, || {
+        grammar::compile(&*env, kind, utf8(slice(text, text_size))?, &limits)
     })
 }
 
@@ -323,10 +341,7 @@ pub unsafe extern "C" fn sluice_matcher_new(
     matcher: *mut *mut TokenMatcher,
     message: *mut Buffer,
 ) -> i32 {
-    answer(message, || {
-        matcher.write(Box::into_raw(Box::new(TokenMatcher::new(&*grammar))));
-        Ok(Vec::new())
-    })
+    make(matcher, message, || Ok(TokenMatcher::new(&*grammar)))
 }
 
 /// # Safety
