@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "common/base/catch_exceptions.h"
 #include "common/base/log.h"
 #include "common/service/service_flags.h"
 #include "common/service/service_process.h"
@@ -13,14 +14,17 @@ namespace sluice {
 
 // The main function of a service ("gateway", "stage", "expert"): sets the flags
 // (ParseServiceFlags) and the limit of descriptors, and runs `run(signals)`,
-// whose error it logs. Returns the process's exit code, 0 or 1.
+// whose error or exception it logs. Returns the process's exit code, 0 or 1.
 template <typename Run>
 int ServiceMain(int argc, char** argv, const char* service, const char* usage,
                 Run run) {
   absl::SetProgramUsageMessage(usage);
   Status status = ParseServiceFlags(service, argc, argv);
   RaiseFileLimit();
-  if (status.ok()) status = run(BlockSignals());
+  const Status ran = CatchExceptions(service, [&] {
+    if (status.ok()) status = run(BlockSignals());
+  });
+  if (!ran.ok()) status = ran;
   if (status.ok()) return 0;
   LogError(Message(status));
   return 1;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <utility>
 
 #include "common/base/check.h"
@@ -34,15 +35,16 @@ class Buffer {
   enum class Kept { kStay, kPass };
 
   Buffer() = default;
-  // Aborts when memory is exhausted: callers check sizes from outside against
-  // negotiated limits first.
+  // Throws std::bad_alloc. Callers check sizes from outside against negotiated
+  // limits first.
   explicit Buffer(size_t bytes, Kept kept = Kept::kStay) : size_(bytes) {
     if (bytes == 0) return;
     const bool huge = kept == Kept::kStay && bytes >= kHugePage;
     const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
     void* memory = nullptr;
-    SLUICE_CHECK(
-        posix_memalign(&memory, huge ? kHugePage : kAlignment, rounded) == 0);
+    if (posix_memalign(&memory, huge ? kHugePage : kAlignment, rounded) != 0) {
+      throw std::bad_alloc();
+    }
     data_.reset(static_cast<std::byte*>(memory));
     // Whole pages alone: the rest of one would be memory without use. A system
     // without huge pages refuses, which changes nothing.

@@ -1,14 +1,19 @@
 // sluice: the one command for people.
 #include <cstdio>
 
+#include "common/base/catch_exceptions.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
 
 int main(int argc, char** argv) {
   using sluice::Status;
-  sluice::cli::CommandLine sluice(SLUICE_VERSION);
-  sluice::cli::AddCommands(sluice);
-  const Status done = sluice.Run({argv + 1, argv + argc});
+  Status done;
+  const Status ran = sluice::CatchExceptions("sluice", [&] {
+    sluice::cli::CommandLine sluice(SLUICE_VERSION);
+    sluice::cli::AddCommands(sluice);
+    done = sluice.Run({argv + 1, argv + argc});
+  });
+  if (!ran.ok()) done = ran;
   if (done.ok()) return 0;
   std::fprintf(stderr, "error: %s\n", sluice::Message(done).c_str());
   return done.code() == sluice::StatusCode::kInvalidArgument ? 2 : 1;
