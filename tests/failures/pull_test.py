@@ -1,0 +1,145 @@
+"""`sluice pull` and `sluice convert`, while a call of them fails: they end with
+the reason or with all that was asked for, and no file has its name before it is
+whole.
+
+usage: pull_test.py SLUICE [unittest's options]
+"""
+
+import hashlib
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import unittest
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS / "hub"), str(TESTS / "integration")]
+
+import fake_hub  # noqa: E402
+import harness  # noqa: E402
+from failing_calls import (FailingCalls, Tally, large_allocations, places,  # noqa: E402
+                           small_allocations, writes)
+from pull_case import NAME, PullCase  # noqa: E402
+
+
+class FailuresCase(PullCase):
+    def setUp(self):
+        super().setUp()
+        self.calls = FailingCalls()
+
+    def run_failing(self, place, *words, allowed):
+        """The exit status, which is 0, one with a reason, or `allowed`."""
+        self.calls.arm(place)
+        done = subprocess.run(
+            [self.sluice, *words], text=True, timeout=120,
+            env=self.environment(**self.calls.environment),
+            stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        self.calls.disarm()
+        if done.returncode not in (0, *allowed):
+            self.assertIn(done.returncode, (1, 2), f"{place}:\n{done.stderr}")
+            self.assertIn("error:", done.stderr, place)
+        return done.returncode, done.stderr
+
+    def try_each(self, what, place, most, most_long=None, allowed=()):
+        tally = Tally(what)
+        self.reset()
+        outcome, said = self.run_failing(place, *self.words(), allowed=())
+        self.assertEqual(outcome, 0, said)
+        tally.calls = self.calls.count
+        for one in places(place, tally.calls, most, most_long):
+            with self.subTest(place=str(one)):
+                self.reset()
+                outcome, said = self.run_failing(one, *self.words(),
+                                                 allowed=allowed)
+                tally.add(outcome)
+                self.check(outcome, f"{one}:\n{said}")
+        tally.print()
+
+
+class PullFailuresTest(FailuresCase):
+    def reset(self):
+        shutil.rmtree(self.home / "hf", ignore_errors=True)
+
+    def words(self):
+        return "pull", NAME
+
+    def check(self, outcome, said):
+        repository = self.repository
+        whole = {repository.digest(path): data
+                 for path, data in repository.files.items()}
+        for name, data in self.blobs().items():
+            if not name.endswith(".incomplete"):
+                self.assertTrue(data == whole.get(name), f"{name}: {said}")
+        snapshot = self.model / "snapshots" / fake_hub.COMMIT
+        if snapshot.exists():
+            for path in snapshot.rglob("*"):
+                if path.is_file() and ".link-" not in path.name:
+                    self.assertTrue(
+                        path.read_bytes() ==
+                        repository.files[str(path.relative_to(snapshot))],
+                        f"{path}: {said}")
+        if outcome != 0:
+            found = subprocess.run(
+                [self.sluice, "pull", NAME], text=True, timeout=60,
+                env=self.environment(HF_HUB_OFFLINE="1"),
+                capture_output=True, check=False)
+            if found.returncode == 0:
+                self.check_model(pathlib.Path(found.stdout.strip()), said)
+        self.check_model(self.pull(), said)
+
+    def check_model(self, path, said):
+        for name in ("config.json", "tokenizer.json", "model.safetensors"):
+            self.assertTrue((path / name).read_bytes() ==
+                            self.repository.files[name], f"{name}: {said}")
+
+    def test_writes(self):
+        self.try_each("pulling, writes", writes(), 30)
+
+    def test_large_allocations(self):
+        self.try_each("pulling, large allocations", large_allocations(), 15)
+
+    def test_small_allocations(self):
+        self.try_each("pulling, small allocations", small_allocations(), 15,
+                      400, allowed=(-signal.SIGABRT,))
+
+
+class ConvertFailuresTest(FailuresCase):
+    def setUp(self):
+        super().setUp()
+        self.out = self.home / "out"
+        self.source = harness.shared("data/models/stories260K-hf")
+        self.reset()
+        self.run_sluice(*self.words())
+        self.expected = self.files()
+
+    def reset(self):
+        for path in self.home.glob("out*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def words(self):
+        return "convert", str(self.source), str(self.out)
+
+    def files(self):
+        if not self.out.exists():
+            return None
+        return {path.relative_to(self.out):
+                hashlib.sha256(path.read_bytes()).hexdigest()
+                for path in self.out.rglob("*") if path.is_file()}
+
+    def check(self, outcome, said):
+        self.assertIn(self.files(), (None, self.expected), said)
+        if outcome == 0:
+            self.assertEqual(self.files(), self.expected, said)
+
+    def test_writes(self):
+        self.try_each("converting, writes", writes(), 20)
+
+    def test_large_allocations(self):
+        self.try_each("converting, large allocations", large_allocations(), 15)
+
+
+if __name__ == "__main__":
+    PullCase.sluice = os.path.abspath(sys.argv.pop(1))
+    harness.main()
