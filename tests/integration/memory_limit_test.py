@@ -1,9 +1,11 @@
-"""A gateway with little memory survives requests that ask for much of it."""
+"""Processes with little memory survive requests that ask for much of it."""
 
+import contextlib
 import json
 import pathlib
 import resource
 import shutil
+import socket
 import tempfile
 import threading
 import unittest
@@ -58,6 +60,19 @@ def text_of_8_mib():
     return "/tokenize", {"prompt": "word " * ((8 << 20) // 5 - 100)}
 
 
+def address_space(pid):
+    """Bytes of address space that a process has."""
+    pages = pathlib.Path(f"/proc/{pid}/statm").read_text().split()[0]
+    return int(pages) * resource.getpagesize()
+
+
+def leave(pid, more):
+    """Leaves a process `more` bytes of address space; None: no limit."""
+    soft = (resource.RLIM_INFINITY if more is None else
+            address_space(pid) + more)
+    resource.prlimit(pid, resource.RLIMIT_AS, (soft, resource.RLIM_INFINITY))
+
+
 class MemoryLimitTest(unittest.TestCase):
     def test_what_asks_for_too_much_is_refused_and_the_rest_is_served(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -68,6 +83,26 @@ class MemoryLimitTest(unittest.TestCase):
             with harness.Cluster(folder, "--stages", 1, "--threads", 1,
                                  "--api-key-file", str(keys)) as cluster:
                 self.check(cluster)
+
+    def test_half_requests_at_the_metrics_port_end_no_stage(self):
+        model = harness.shared("data/models/stories260K-hf")
+        with harness.Cluster(str(model), "--stages", 1,
+                             "--threads", 1) as cluster:
+            stage = cluster.process("stage")
+            host, port = stage["metrics_address"].rsplit(":", 1)
+            for more in (256 << 10, 1 << 20, 2 << 20):
+                leave(stage["pid"], more)
+                half = [socket.create_connection((host, int(port)), 10)
+                        for _ in range(600)]
+                for one in half:
+                    with contextlib.suppress(OSError):
+                        one.sendall(b"GET /livez HT")
+                for one in half:
+                    one.close()
+                leave(stage["pid"], None)
+                status, _ = api.get(f"http://{host}:{port}", "/livez")
+                self.assertEqual(status, 200)
+            api.completion(cluster.url, [1, 403], max_tokens=2)
 
     def check(self, cluster):
         pid = cluster.process("gateway")["pid"]
