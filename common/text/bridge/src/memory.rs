@@ -54,6 +54,18 @@ fn unwind(_: Layout) {
     }
 }
 
+/// Runs before main, while there is one thread. A failed allocation within the
+/// capture of a backtrace could not unwind, and would leave its lock held; the
+/// words of our errors have no backtrace.
+#[used]
+#[link_section = ".init_array"]
+static NO_BACKTRACES: extern "C" fn() = no_backtraces;
+
+extern "C" fn no_backtraces() {
+    // SAFETY: both end with a zero, and no other thread reads the environment.
+    unsafe { libc::setenv(c"RUST_LIB_BACKTRACE".as_ptr(), c"0".as_ptr(), 1) };
+}
+
 /// The system's allocator, with a reserve for small blocks.
 struct Allocator;
 
