@@ -23,6 +23,8 @@ class FailingCalls:
     """What the programs count and fail that run with `environment`."""
 
     def __init__(self):
+        if not os.path.exists(LIBRARY):
+            raise FileNotFoundError(LIBRARY)  # else ld.so goes on without it
         self._file = tempfile.NamedTemporaryFile(prefix="sluice-failing-")
         self._file.truncate(mmap.PAGESIZE)
         self._block = mmap.mmap(self._file.fileno(), mmap.PAGESIZE)

@@ -53,15 +53,18 @@ def requests():
         ("/v1/completions", {"prompt": [1] + [403] * 700, "max_tokens": 4,
                              "temperature": 0, "stream": True,
                              "ignore_eos": True, "logprobs": 3}),
-        ("/tokenize", {"prompt": words * 4000}),
+        # An answer of more ids would be a JSON array of 64 KiB, whose destructor
+        # allocates as much.
+        ("/tokenize", {"prompt": words * 180}),
         ("/v1/completions", {"prompt": words * 20, "max_tokens": 4,
                              "temperature": 0, "n": 3, "ignore_eos": True}),
     ]
 
 
 def plain(raw):
-    """An answer without its times and ids."""
-    text = raw.decode(errors="replace")
+    """An answer without its times and ids, and what was found in the cache."""
+    text = re.sub(r"(?m)^(id)?:.*$", "", raw.decode(errors="replace"))
+    text = re.sub(r'"cached_tokens": ?\d+', "", text)
     return re.sub(r'"(id|created|request_id|system_fingerprint)": ?'
                   r'("[^"]*"|\d+)', "", text)
 
@@ -204,7 +207,7 @@ class ServeTest(unittest.TestCase):
 
     def test_small_allocations_of_the_stage(self):
         self.try_each("stage", "serving, stage's small allocations",
-                      small_allocations(), 5, 100, may_end=True)
+                      small_allocations(), 2, 100, may_end=True)
 
 
 if __name__ == "__main__":

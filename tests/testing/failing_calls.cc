@@ -165,7 +165,9 @@ int posix_memalign(void** block, size_t alignment, size_t size) {
 
 void* mmap(void* address, size_t size, int protection, int flags, int fd,
            off_t offset) {
-  if (AllocationFails("mmap", size)) return MAP_FAILED;
+  // Abseil's arenas have this size, whatever comes from outside.
+  constexpr size_t kAbseilArena = size_t{64} << 10;
+  if (size != kAbseilArena && AllocationFails("mmap", size)) return MAP_FAILED;
   return reinterpret_cast<void*>(
       syscall(SYS_mmap, address, size, protection, flags, fd, offset));
 }
