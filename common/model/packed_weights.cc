@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 // Rises whenever the same model and group give other bytes: with what reading
 // makes of a file, and with the layouts.
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 
 std::string HashOf(std::string_view text) {
   return weights::SumToHex(weights::Xxh64(text.data(), text.size()));
@@ -36,9 +36,10 @@ uint64_t StoredBytes(const weights::ModelFile& model) {
   return bytes;
 }
 
-// Returns a line per file that has tensors: name, size, time of the last
-// change.
-std::string FilesOf(const weights::ModelFile& model) {
+// Returns what the model's bytes are known by: a line per file that has
+// tensors, of name, size and time of the last change, and the sums that its
+// pieces are checked against.
+std::string BytesOf(const weights::ModelFile& model) {
   std::set<std::string> paths;
   for (const weights::TensorInfo& tensor : model.tensors()) {
     paths.insert(*model.FileOf(tensor.name));
@@ -50,11 +51,12 @@ std::string FilesOf(const weights::ModelFile& model) {
     lines += Cat(fs::path(path).filename().string(), " ", info.st_size, " ",
                  info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec, "\n");
   }
-  return lines;
+  const std::string& sums = model.sums_digest();
+  return Cat(lines, "sums ", sums.empty() ? "none" : sums, "\n");
 }
 
-// Returns the folder of this model among those of others.
-std::string OwnFolder(const weights::ModelFile& model) {
+// Returns the name of this model's folder among those of others.
+std::string NameOf(const weights::ModelFile& model) {
   std::error_code error;
   fs::path path = fs::weakly_canonical(model.path(), error);
   if (error) path = model.path();
@@ -67,23 +69,6 @@ std::string BesideModel(const weights::ModelFile& model) {
   std::string path = model.sums_path();
   path.resize(path.size() - std::string_view("sums").size());
   return path + "packed";
-}
-
-std::vector<std::string> FoldersOf(const std::string& where,
-                                   const weights::ModelFile& model) {
-  if (where.empty() || where == "off") return {};
-  if (where != "auto") return {Cat(where, "/", OwnFolder(model))};
-  if (StoredBytes(model) < kLeastPackedModel) return {};
-  std::vector<std::string> folders = {BesideModel(model)};
-  const char* const cache = std::getenv("XDG_CACHE_HOME");
-  const char* const home = std::getenv("HOME");
-  const std::string below = "/sluice/packed/" + OwnFolder(model);
-  if (cache != nullptr && *cache == '/') {
-    folders.push_back(cache + below);
-  } else if (home != nullptr && *home == '/') {
-    folders.push_back(Cat(home, "/.cache", below));
-  }
-  return folders;
 }
 
 std::vector<weights::PackedPart> PartsOf(
@@ -118,53 +103,84 @@ PackedWeights::Weights WeightsIn(
   return weights;
 }
 
-StatusOr<std::unique_ptr<weights::PackedDraft>> DraftIn(
-    const std::string& folder, const std::string& name) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) return Unavailable(folder, ": ", error.message());
-  return weights::PackedDraft::Lock(Cat(folder, "/", name));
-}
-
 }  // namespace
 
 PackedWeights::PackedWeights(const PackedOptions& options, int32_t threads,
                              const weights::ModelFile& model,
                              const std::string& digest)
     : source_(
-          Cat("sluice ", kVersion, "\nmodel ", digest, "\n", FilesOf(model))),
-      folders_(FoldersOf(options.where, model)),
-      memory_(options.memory) {
-  if (folders_.empty()) return;
+          Cat("sluice ", kVersion, "\nmodel ", digest, "\n", BytesOf(model))),
+      places_(PlacesOf(options.where, model)),
+      options_(options) {
+  if (places_.empty()) return;
   if (threads == 0) threads = UsableCpus();
   team_ =
       std::make_unique<ThreadTeam>(ThreadTeamOptions{threads, {}, "packed"});
+  for (Place& place : places_) {
+    // Why a place cannot be used is said when it is to be written.
+    auto folder = weights::OwnFolder::Open(place.base, place.below,
+                                           weights::OwnFolder::Missing::kFail);
+    if (folder.ok()) place.folder = *std::move(folder);
+  }
 }
 
 PackedWeights::~PackedWeights() = default;
 
-StatusOr<PackedWeights::Weights> PackedWeights::Open(const std::string& path,
-                                                     const std::string& key,
-                                                     int node) {
-  SLUICE_ASSIGN_OR_RETURN(auto file, weights::PackedFile::Open(
-                                         path, key, memory_, context(), node));
+std::vector<PackedWeights::Place> PackedWeights::PlacesOf(
+    const std::string& where, const weights::ModelFile& model) {
+  if (where.empty() || where == "off") return {};
+  if (where != "auto") return {{where, NameOf(model), nullptr}};
+  if (StoredBytes(model) < kLeastPackedModel) return {};
+  std::vector<Place> places = {{BesideModel(model), "", nullptr}};
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  const char* const home = std::getenv("HOME");
+  std::string users;
+  if (cache != nullptr && *cache == '/') {
+    users = cache;
+  } else if (home != nullptr && *home == '/') {
+    users = Cat(home, "/.cache");
+  } else {
+    return places;
+  }
+  places.push_back({users + "/sluice/packed", NameOf(model), nullptr});
+  return places;
+}
+
+StatusOr<PackedWeights::Weights> PackedWeights::Open(
+    const weights::OwnFolder& folder, const std::string& name,
+    const std::string& key, int node) {
+  SLUICE_ASSIGN_OR_RETURN(const auto opened, folder.OpenFile(name));
+  SLUICE_ASSIGN_OR_RETURN(
+      auto file, weights::PackedFile::Read(*opened, key, folder.secret(),
+                                           options_.memory, context(), node));
   ++files_;
   bytes_ += file->bytes();
   return WeightsIn(std::move(file));
+}
+
+StatusOr<std::unique_ptr<weights::PackedDraft>> PackedWeights::DraftIn(
+    Place& place, const std::string& name) const {
+  if (place.folder == nullptr) {
+    SLUICE_ASSIGN_OR_RETURN(
+        place.folder,
+        weights::OwnFolder::Open(place.base, place.below,
+                                 weights::OwnFolder::Missing::kMake));
+  }
+  return weights::PackedDraft::Lock(place.folder, name, options_.patience);
 }
 
 StatusOr<PackedWeights::Weights> PackedWeights::Keep(
     const std::string& name, const std::string& key, int node,
     const std::function<StatusOr<Weights>()>& pack) {
   std::optional<Weights> packed;
-  for (; written_to_ < folders_.size(); ++written_to_) {
-    const std::string& folder = folders_[written_to_];
-    const std::string path = Cat(folder, "/", name);
-    auto draft = DraftIn(folder, name);
+  for (; written_to_ < places_.size(); ++written_to_) {
+    Place& place = places_[written_to_];
+    auto draft = DraftIn(place, name);
     Status kept = draft.status();
     if (kept.ok()) {
       // Another process may have written the file before this one's turn.
-      if (auto found = Open(path, key, node); found.ok()) return found;
+      auto found = Open(*place.folder, name, key, node);
+      if (found.ok()) return found;
       if (!packed.has_value()) {
         SLUICE_ASSIGN_OR_RETURN(packed, pack());
       }
@@ -172,13 +188,13 @@ StatusOr<PackedWeights::Weights> PackedWeights::Keep(
     }
     if (kept.ok()) {
       ++written_files_;
-      auto found = Open(path, key, node);
+      auto found = Open(*place.folder, name, key, node);
       if (found.ok()) return found;
       kept = found.status();
     }
-    const bool last = written_to_ + 1 == folders_.size();
+    const bool last = written_to_ + 1 == places_.size();
     Log(last ? LogLevel::kWarning : LogLevel::kInfo,
-        Cat("packed weights are not kept in ", folder, ": ", Message(kept),
+        Cat("packed weights are not kept in ", place.base, ": ", Message(kept),
             last ? "; every start packs them" : ""));
   }
   if (packed.has_value()) return std::move(*packed);
@@ -189,13 +205,14 @@ StatusOr<PackedWeights::Weights> PackedWeights::Load(
     const Group& group, const Backend& backend,
     const std::function<StatusOr<Weights>()>& pack) {
   const BackendInfo& device = backend.info();
-  if (folders_.empty() || !device.shares_host_memory) return pack();
+  if (places_.empty() || !device.shares_host_memory) return pack();
   const std::string contents =
       Cat("layout ", device.layout, "\n", group.contents);
   const std::string key = source_ + contents;
   const std::string name = Cat(group.name, "-", HashOf(contents), ".packed");
-  for (const std::string& folder : folders_) {
-    auto found = Open(Cat(folder, "/", name), key, device.memory_node);
+  for (const Place& place : places_) {
+    if (place.folder == nullptr) continue;
+    auto found = Open(*place.folder, name, key, device.memory_node);
     if (found.ok()) return found;
     if (found.status().code() == StatusCode::kNotFound) continue;
     const bool stale = found.status().code() == StatusCode::kFailedPrecondition;
@@ -206,8 +223,8 @@ StatusOr<PackedWeights::Weights> PackedWeights::Load(
 }
 
 void PackedWeights::LogUse() const {
-  if (folders_.empty()) return;
-  const bool maps = memory_ == weights::PackedMemory::kMap;
+  if (places_.empty()) return;
+  const bool maps = options_.memory == weights::PackedMemory::kMap;
   LogInfo("packed weights: ", files_, " files are ", maps ? "mapped" : "read",
           ", ", bytes_ / 1000000, " MB; this start wrote ", written_files_);
 }

@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/concurrency/thread_team.h"
 #include "common/device/backend.h"
 #include "common/weights/model_file.h"
+#include "common/weights/own_folder.h"
 #include "common/weights/packed_file.h"
 
 namespace sluice {
@@ -25,14 +27,17 @@ struct PackedOptions {
   // that cannot be written; or a folder, for any number of models.
   std::string where = "off";
   weights::PackedMemory memory = weights::PackedMemory::kCopy;
+  // How long another process may hold a file's lock without progress.
+  Duration patience = weights::kPackedPatience;
 };
 
-// The packed weights of one model on disk. A file has a layer of one rank, a
-// run of a layer's experts, or the embedding or head, so that stages of any
-// cuts share what is equal. The key of a file names the layout, the rows and
-// columns in it, and size and time of the model's files; of another key, a
-// file is made anew. Used by one thread while it loads; weights outlive the
-// object.
+// The packed weights of one model on disk, in a folder of this process's user
+// (own_folder.h). A file has a layer of one rank, a run of a layer's experts,
+// or the embedding or head, so that stages of any cuts share what is equal. The
+// key of a file names the layout, the rows and columns in it, the digest of the
+// model, size and time of its files, and the digest of the sums that they were
+// checked against; a file of another key, or one that is not believed, is made
+// anew. Used by one thread while it loads; weights outlive the object.
 class PackedWeights {
  public:
   using Weights = std::vector<std::unique_ptr<Weight>>;
@@ -52,27 +57,41 @@ class PackedWeights {
 
   // Returns the group's weights for `backend`: from its file, or what `pack`
   // returns, which is then written and read back. Weights that cannot be
-  // written stay as packed, and the log says why. Errors are those of `pack`.
+  // written stay as packed, and the log says why; later ones are then written
+  // to the next place, if there is another. Errors are those of `pack`.
   StatusOr<Weights> Load(const Group& group, const Backend& backend,
                          const std::function<StatusOr<Weights>()>& pack);
   // Tells the log what was read and written, if anything is kept.
   void LogUse() const;
 
  private:
+  // A folder below one that may be anybody's.
+  struct Place {
+    std::string base;
+    std::string below;                                 // "": of one model
+    std::shared_ptr<const weights::OwnFolder> folder;  // null: not opened
+  };
+
+  static std::vector<Place> PlacesOf(const std::string& where,
+                                     const weights::ModelFile& model);
   // `node`: the NUMA node whose memory is preferred.
-  StatusOr<Weights> Open(const std::string& path, const std::string& key,
+  StatusOr<Weights> Open(const weights::OwnFolder& folder,
+                         const std::string& name, const std::string& key,
                          int node);
-  // Writes what `pack` returns to the first folder that takes it.
+  // The right to write to a place, whose folder is made if there is none.
+  StatusOr<std::unique_ptr<weights::PackedDraft>> DraftIn(
+      Place& place, const std::string& name) const;
+  // Writes what `pack` returns to the first place that takes it.
   StatusOr<Weights> Keep(const std::string& name, const std::string& key,
                          int node,
                          const std::function<StatusOr<Weights>()>& pack);
   kernels::Context context() const { return {team_.get()}; }
 
   std::string source_;  // of a key: the model's files
-  std::vector<std::string> folders_;
-  size_t written_to_ = 0;  // index of the folder; their number: none
+  std::vector<Place> places_;
+  size_t written_to_ = 0;  // index of the place; their number: none
   std::unique_ptr<ThreadTeam> team_;
-  weights::PackedMemory memory_ = weights::PackedMemory::kCopy;
+  PackedOptions options_;
   uint64_t bytes_ = 0;
   int32_t files_ = 0;
   int32_t written_files_ = 0;

@@ -28,6 +28,11 @@ StatusOr<std::unique_ptr<RandomAccessFile>> RandomAccessFile::Open(
   // O_NONBLOCK: opening a FIFO must not wait for a writer.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return ErrnoStatus(path, "cannot open", errno);
+  return Adopt(path, fd);
+}
+
+StatusOr<std::unique_ptr<RandomAccessFile>> RandomAccessFile::Adopt(
+    const std::string& path, int fd) {
   struct stat info;
   if (::fstat(fd, &info) != 0) {
     const int error = errno;

@@ -19,6 +19,9 @@ class RandomAccessFile {
   // NOT_FOUND if there is no such file, INVALID_ARGUMENT if it is not regular.
   static StatusOr<std::unique_ptr<RandomAccessFile>> Open(
       const std::string& path);
+  // Takes `fd`, which is the opened file `path`. Errors as above.
+  static StatusOr<std::unique_ptr<RandomAccessFile>> Adopt(
+      const std::string& path, int fd);
   ~RandomAccessFile();
   RandomAccessFile(const RandomAccessFile&) = delete;
   RandomAccessFile& operator=(const RandomAccessFile&) = delete;

@@ -214,6 +214,7 @@ std::string ModelFile::sums_path() const {
 void ModelFile::CheckAgainst(const WeightSums& sums) {
   SLUICE_CHECK(sums.tensors.size() == infos_.size());
   sums_.clear();
+  sums_digest_ = DigestOf(sums);
   for (size_t i = 0; i < infos_.size(); ++i) {
     const TensorSums& tensor = sums.tensors[i];
     SLUICE_CHECK(tensor.name == infos_[i].name);

@@ -148,6 +148,8 @@ class ModelFile {
   // names tensor and file of a piece that differs. Requires sums of all
   // tensors, in their order and sizes. Call it before other threads read.
   void CheckAgainst(const WeightSums& sums);
+  // DigestOf the sums that reads are checked against; "" without sums.
+  const std::string& sums_digest() const { return sums_digest_; }
 
   // Sets what becomes of reads beyond outlines; kRefuse is the default. Call it
   // before other threads read.
@@ -168,6 +170,7 @@ class ModelFile {
   const std::unique_ptr<const ModelContents> contents_;
   std::vector<TensorInfo> infos_;
   std::vector<PieceSums> sums_;  // of every tensor, or none
+  std::string sums_digest_;
   OutlineReads outlines_ = OutlineReads::kRefuse;
   mutable std::atomic<uint64_t> bytes_read_ = 0;
 };

@@ -1,6 +1,8 @@
 #include "common/weights/packed_file.h"
 
 #include <fcntl.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -10,13 +12,15 @@
 #include <atomic>
 #include <bit>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
+#include <thread>
 #include <utility>
 
+#include "common/base/cat.h"
+#include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/base/random_bytes.h"
 #include "common/tensor/weight_format.h"
-#include "common/weights/file.h"
 #include "common/weights/weight_sums.h"
 #include "common/weights/xxh64.h"
 
@@ -25,10 +29,12 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr char kPackedMagic[] = "sluice packed 2\n";
-constexpr char kOlderMagic[] = "sluice packed 1\n";
-constexpr uint64_t kAlignment = 4096;            // of parts
-constexpr int64_t kMostSide = int64_t{1} << 31;  // rows or columns
+constexpr char kPackedMagic[] = "sluice packed 3\n";
+constexpr size_t kVersionAt = sizeof("sluice packed ") - 1;
+constexpr size_t kProofBytes = 32;
+constexpr auto kLookAgain = std::chrono::milliseconds(20);  // at a lock
+constexpr uint64_t kAlignment = 4096;                       // of parts
+constexpr int64_t kMostSide = int64_t{1} << 31;             // rows or columns
 
 // The head's beginning, as it is in the file.
 struct Prologue {
@@ -38,6 +44,7 @@ struct Prologue {
   uint64_t key_bytes;
   uint64_t num_parts;
   uint64_t sum;  // of the head with zero here
+  unsigned char proof[kProofBytes];
 };
 
 // A part as it is in the head.
@@ -81,12 +88,31 @@ void Append(const void* data, size_t bytes, std::string& to) {
 
 // Returns the head's sum; `head` begins with a Prologue.
 uint64_t SumOfHead(std::string head) {
-  std::memset(head.data() + offsetof(Prologue, sum), 0, sizeof(uint64_t));
+  std::memset(head.data() + offsetof(Prologue, sum), 0, sizeof(Prologue::sum));
   return Xxh64(head.data(), head.size());
 }
 
+// Returns a head as it is proved: with zeros for sum and proof.
+std::string Unproven(std::string head) {
+  std::memset(head.data() + offsetof(Prologue, sum), 0,
+              sizeof(Prologue::sum) + sizeof(Prologue::proof));
+  return head;
+}
+
+// Returns what shows that the writer of such a head knew `secret`.
+std::string ProofOf(std::string_view unproven, std::string_view secret) {
+  std::string proof(kProofBytes, '\0');
+  SLUICE_CHECK(
+      HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
+           reinterpret_cast<const unsigned char*>(unproven.data()),
+           unproven.size(), reinterpret_cast<unsigned char*>(proof.data()),
+           nullptr) != nullptr);
+  return proof;
+}
+
 // Returns the head of a file of `parts`, and their offsets.
-std::string HeadOf(std::string_view key, const std::vector<PackedPart>& parts,
+std::string HeadOf(std::string_view key, std::string_view secret,
+                   const std::vector<PackedPart>& parts,
                    const kernels::Context& context,
                    std::vector<uint64_t>& offsets) {
   const std::vector<Piece> pieces = PiecesOf(parts);
@@ -118,6 +144,10 @@ std::string HeadOf(std::string_view key, const std::vector<PackedPart>& parts,
     Append(&record, sizeof(record), head);
   }
   Append(sums.data(), sums.size() * sizeof(uint64_t), head);
+  std::memcpy(head.data(), &prologue, sizeof(prologue));
+  ProofOf(head, secret)
+      .copy(reinterpret_cast<char*>(prologue.proof), kProofBytes);
+  std::memcpy(head.data(), &prologue, sizeof(prologue));
   prologue.sum = SumOfHead(head);
   std::memcpy(head.data(), &prologue, sizeof(prologue));
   return head;
@@ -150,10 +180,13 @@ struct Head {
 // Returns the bytes that the file's beginning calls its head.
 StatusOr<std::string> ReadHead(const RandomAccessFile& file) {
   Prologue prologue;
-  SLUICE_RETURN_IF_ERROR(file.ReadAt(0, sizeof(prologue), &prologue));
-  if (std::memcmp(prologue.magic, kOlderMagic, sizeof(prologue.magic)) == 0) {
+  SLUICE_RETURN_IF_ERROR(file.ReadAt(0, sizeof(prologue.magic), &prologue));
+  if (std::memcmp(prologue.magic, kPackedMagic, kVersionAt) == 0 &&
+      (prologue.magic[kVersionAt] == '1' ||
+       prologue.magic[kVersionAt] == '2')) {
     return FailedPrecondition(file.path(), ": is of an older version");
   }
+  SLUICE_RETURN_IF_ERROR(file.ReadAt(0, sizeof(prologue), &prologue));
   if (std::memcmp(prologue.magic, kPackedMagic, sizeof(prologue.magic)) != 0) {
     return DataLoss(file.path(),
                     ": is no file of packed weights, or of another version");
@@ -170,7 +203,7 @@ StatusOr<std::string> ReadHead(const RandomAccessFile& file) {
 }
 
 StatusOr<Head> ParseHead(const std::string& text, std::string_view key,
-                         uint64_t file_bytes) {
+                         std::string_view secret, uint64_t file_bytes) {
   Prologue prologue;
   if (text.size() < sizeof(prologue)) return DataLoss("its head is cut off");
   text.copy(reinterpret_cast<char*>(&prologue), sizeof(prologue));
@@ -183,6 +216,12 @@ StatusOr<Head> ParseHead(const std::string& text, std::string_view key,
   if (end > text.size()) return DataLoss("its head is damaged");
   if (text.compare(sizeof(prologue), prologue.key_bytes, key) != 0) {
     return FailedPrecondition("is of another model, cut or layout");
+  }
+  if (!EqualSecrets(
+          {reinterpret_cast<const char*>(prologue.proof), kProofBytes},
+          ProofOf(Unproven(text), secret))) {
+    return MakeStatus(StatusCode::kPermissionDenied,
+                      "lacks the proof of its folder's secret");
   }
   Head head;
   head.parts.resize(prologue.num_parts);
@@ -218,30 +257,81 @@ StatusOr<const std::byte*> Map(const RandomAccessFile& file) {
   return static_cast<const std::byte*>(data);
 }
 
-std::string DraftOf(const std::string& path) { return path + ".tmp"; }
+std::string DraftOf(const std::string& name) { return name + ".tmp"; }
 
 Status CannotWrite(const std::string& path) {
   return Unavailable(path, ": cannot be written: ", std::strerror(errno));
 }
 
-// True if `fd` is the file at `path`.
-bool IsAt(int fd, const std::string& path) {
+// True if `fd` is the file `name` of the folder.
+bool IsAt(int fd, const OwnFolder& folder, const std::string& name) {
   struct stat own;
   struct stat there;
-  return ::fstat(fd, &own) == 0 && ::stat(path.c_str(), &there) == 0 &&
+  return ::fstat(fd, &own) == 0 &&
+         ::fstatat(folder.descriptor(), name.c_str(), &there,
+                   AT_SYMLINK_NOFOLLOW) == 0 &&
          own.st_ino == there.st_ino && own.st_dev == there.st_dev;
 }
 
+// What changes while a draft is written.
+struct Growth {
+  off_t bytes = 0;
+  timespec changed = {};
+  static Growth Of(int fd) {
+    struct stat info = {};
+    ::fstat(fd, &info);
+    return {info.st_size, info.st_mtim};
+  }
+  bool operator==(const Growth& other) const {
+    return bytes == other.bytes && changed.tv_sec == other.changed.tv_sec &&
+           changed.tv_nsec == other.changed.tv_nsec;
+  }
+};
+
 // Locks the file alone, and says so if that takes a while.
-bool LockAlone(int fd, const std::string& path) {
-  if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
-  if (errno != EWOULDBLOCK) return false;
-  LogInfo("waits for the process that writes ", path);
-  int locked = 0;
-  do {
-    locked = ::flock(fd, LOCK_EX);
-  } while (locked != 0 && errno == EINTR);
-  return locked == 0;
+Status LockAlone(int fd, const std::string& path, Duration patience) {
+  Growth seen = Growth::Of(fd);
+  TimePoint grew = Clock::now();
+  bool told = false;
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) return CannotWrite(path);
+    if (!std::exchange(told, true)) {
+      LogInfo("waits for the process that writes ", path);
+    }
+    const Growth now = Growth::Of(fd);
+    if (now != seen) {
+      seen = now;
+      grew = Clock::now();
+    }
+    if (Clock::now() - grew >= patience) {
+      return Unavailable(path, ": its lock is held, and it has not grown for ",
+                         Seconds(patience), " s");
+    }
+    std::this_thread::sleep_for(kLookAgain);
+  }
+  return OkStatus();
+}
+
+// Opens the draft `name`, which is made if there is none. One that others may
+// have written is replaced.
+StatusOr<int> OpenDraft(const OwnFolder& folder, const std::string& name) {
+  std::string rule;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const int fd = ::openat(
+        folder.descriptor(), name.c_str(),
+        O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+    struct stat info = {};
+    if (fd >= 0 && ::fstat(fd, &info) == 0) {
+      rule = S_ISREG(info.st_mode) ? DistrustOf(info) : "is no regular file";
+      if (rule.empty()) return fd;
+    } else {
+      rule = Cat("cannot be written: ", std::strerror(errno));
+    }
+    if (fd >= 0) ::close(fd);
+    ::unlinkat(folder.descriptor(), name.c_str(), 0);
+  }
+  return Unavailable(folder.PathOf(name), ": ", rule);
 }
 
 }  // namespace
@@ -252,24 +342,23 @@ StatusOr<PackedMemory> ParsePackedMemory(const std::string& name) {
   return InvalidArgument("packed-memory must be copy or map, got '", name, "'");
 }
 
-StatusOr<std::shared_ptr<const PackedFile>> PackedFile::Open(
-    const std::string& path, std::string_view key, PackedMemory memory,
-    const kernels::Context& context, int node) {
-  SLUICE_ASSIGN_OR_RETURN(const auto file, RandomAccessFile::Open(path));
-  SLUICE_ASSIGN_OR_RETURN(const std::string text, ReadHead(*file));
-  auto head = ParseHead(text, key, file->size());
-  if (!head.ok()) return Annotate(head.status(), path);
+StatusOr<std::shared_ptr<const PackedFile>> PackedFile::Read(
+    const RandomAccessFile& file, std::string_view key, std::string_view secret,
+    PackedMemory memory, const kernels::Context& context, int node) {
+  SLUICE_ASSIGN_OR_RETURN(const std::string text, ReadHead(file));
+  auto head = ParseHead(text, key, secret, file.size());
+  if (!head.ok()) return Annotate(head.status(), file.path());
   const bool copies = memory == PackedMemory::kCopy;
   const std::byte* map = nullptr;
-  Buffer copy(copies ? file->size() : 0);
+  Buffer copy(copies ? file.size() : 0);
   PreferNode(copy.data(), copy.size(), node);
   if (!copies) {
-    SLUICE_ASSIGN_OR_RETURN(map, Map(*file));
+    SLUICE_ASSIGN_OR_RETURN(map, Map(file));
   }
   const std::byte* const begin = copies ? copy.data() : map;
   std::byte* const to = copy.data();
   std::shared_ptr<PackedFile> packed(
-      new PackedFile(map, std::move(copy), file->size()));
+      new PackedFile(map, std::move(copy), file.size()));
   for (const PartRecord& part : head->parts) {
     packed->parts_.push_back(
         {part.weight, static_cast<kernels::WeightType>(part.type), part.rows,
@@ -280,12 +369,12 @@ StatusOr<std::shared_ptr<const PackedFile>> PackedFile::Open(
   kernels::ParallelFor(context, static_cast<int>(pieces.size()), [&](int i) {
     const Piece& piece = pieces[i];
     const auto at = static_cast<uint64_t>(piece.data - begin);
-    const bool read = !copies || file->ReadAt(at, piece.bytes, to + at).ok();
+    const bool read = !copies || file.ReadAt(at, piece.bytes, to + at).ok();
     if (!read || piece.sum() != head->sums[i]) damaged = i;
   });
   if (damaged < 0) return std::shared_ptr<const PackedFile>(std::move(packed));
   const Piece& piece = pieces[damaged];
-  return DataLoss(path, ": bytes [", piece.data - begin, ", ",
+  return DataLoss(file.path(), ": bytes [", piece.data - begin, ", ",
                   piece.data - begin + piece.bytes, ") are damaged");
 }
 
@@ -294,28 +383,27 @@ PackedFile::~PackedFile() {
 }
 
 StatusOr<std::unique_ptr<PackedDraft>> PackedDraft::Lock(
-    const std::string& path) {
-  const std::string draft = DraftOf(path);
+    std::shared_ptr<const OwnFolder> folder, const std::string& name,
+    Duration patience) {
+  const std::string draft = DraftOf(name);
   for (;;) {
-    const int fd = ::open(draft.c_str(),
-                          O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
-    if (fd < 0) return CannotWrite(draft);
-    if (!LockAlone(fd, draft)) {
-      const Status status = CannotWrite(draft);
-      ::close(fd);
-      return status;
-    }
+    SLUICE_ASSIGN_OR_RETURN(const int fd, OpenDraft(*folder, draft));
+    const Status locked = LockAlone(fd, folder->PathOf(draft), patience);
     // Another process has made the draft the file, or removed the draft,
     // unless it is still there.
-    if (IsAt(fd, draft)) {
-      return std::unique_ptr<PackedDraft>(new PackedDraft(path, fd));
+    if (locked.ok() && IsAt(fd, *folder, draft)) {
+      return std::unique_ptr<PackedDraft>(
+          new PackedDraft(std::move(folder), name, fd));
     }
     ::close(fd);
+    if (!locked.ok()) return locked;
   }
 }
 
 PackedDraft::~PackedDraft() {
-  if (!committed_) ::unlink(DraftOf(path_).c_str());
+  if (!committed_) {
+    ::unlinkat(folder_->descriptor(), DraftOf(name_).c_str(), 0);
+  }
   ::close(fd_);
 }
 
@@ -325,7 +413,7 @@ Status PackedDraft::Write(const void* data, uint64_t bytes) const {
     const ssize_t wrote = ::write(fd_, at, bytes);
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote == 0) errno = ENOSPC;
-    if (wrote <= 0) return CannotWrite(path_);
+    if (wrote <= 0) return CannotWrite(folder_->PathOf(name_));
     at += wrote;
     bytes -= static_cast<uint64_t>(wrote);
   }
@@ -336,9 +424,10 @@ Status PackedDraft::Commit(std::string_view key,
                            const std::vector<PackedPart>& parts,
                            const kernels::Context& context) {
   std::vector<uint64_t> offsets;
-  const std::string head = HeadOf(key, parts, context, offsets);
+  const std::string head =
+      HeadOf(key, folder_->secret(), parts, context, offsets);
   // A process that died may have left a longer draft.
-  if (::ftruncate(fd_, 0) != 0) return CannotWrite(path_);
+  if (::ftruncate(fd_, 0) != 0) return CannotWrite(folder_->PathOf(name_));
   SLUICE_RETURN_IF_ERROR(Write(head.data(), head.size()));
   uint64_t end = head.size();
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -348,9 +437,10 @@ Status PackedDraft::Commit(std::string_view key,
     end = offsets[i] + parts[i].bytes;
   }
   // Mapped pages of a write that fails later would lose their bytes.
-  if (::fdatasync(fd_) != 0 || ::fchmod(fd_, 0444) != 0 ||
-      std::rename(DraftOf(path_).c_str(), path_.c_str()) != 0) {
-    return CannotWrite(path_);
+  if (::fdatasync(fd_) != 0 || ::fchmod(fd_, 0400) != 0 ||
+      ::renameat(folder_->descriptor(), DraftOf(name_).c_str(),
+                 folder_->descriptor(), name_.c_str()) != 0) {
+    return CannotWrite(folder_->PathOf(name_));
   }
   committed_ = true;
   return OkStatus();

@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_WEIGHTS_PACKED_FILE_H_
 #define SLUICE_COMMON_WEIGHTS_PACKED_FILE_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,18 +10,23 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/memory_node.h"
 #include "common/base/status.h"
 #include "common/tensor/buffer.h"
+#include "common/weights/file.h"
+#include "common/weights/own_folder.h"
 #include "kernels/context.h"
 #include "kernels/weight_type.h"
 
 // Files of packed weights: bytes in a device's layout, which processes read or
 // map as they are. Numbers are of 8 bytes, lowest first.
 //
-//   "sluice packed 2\n"
+//   "sluice packed 3\n"
 //   bytes of the head, bytes of the file, bytes of the key, number of parts,
 //   XXH64 of the head with zero in this place
+//   HMAC-SHA-256 of the head with zeros in this place and the one before, by
+//   the secret of the file's folder
 //   the key, which says of what and how the weights were made; zeros up to a
 //   multiple of 8 bytes
 //   for every part: weight, type, rows, columns, offset, bytes
@@ -53,10 +59,11 @@ class PackedFile {
  public:
   // Reads or maps the file on the team of `context`, and checks the head, every
   // size and all sums. Memory of its own comes from the NUMA node `node`.
-  // NOT_FOUND without a file, FAILED_PRECONDITION for another key, DATA_LOSS
-  // for a file that is cut short or damaged.
-  static StatusOr<std::shared_ptr<const PackedFile>> Open(
-      const std::string& path, std::string_view key, PackedMemory memory,
+  // FAILED_PRECONDITION for another key, DATA_LOSS for a file that is cut short
+  // or damaged, PERMISSION_DENIED for one whose writer did not know `secret`.
+  static StatusOr<std::shared_ptr<const PackedFile>> Read(
+      const RandomAccessFile& file, std::string_view key,
+      std::string_view secret, PackedMemory memory,
       const kernels::Context& context, int node = kAnyNode);
   ~PackedFile();
   PackedFile(const PackedFile&) = delete;
@@ -76,14 +83,21 @@ class PackedFile {
   std::vector<PackedPart> parts_;
 };
 
-// The right to write one file, which one process at a time has: a lock on
-// PATH.tmp, which becomes PATH. The destructor gives it up and removes what
-// Commit has not made the file.
+// How long the draft of another process that has the lock may stay as it is,
+// until that process counts as stopped.
+inline constexpr Duration kPackedPatience = std::chrono::seconds(60);
+
+// The right to write one file of a folder, which one process at a time has: a
+// lock on NAME.tmp, which becomes NAME. The destructor gives it up and removes
+// what Commit has not made the file.
 class PackedDraft {
  public:
-  // Waits for another process that writes the file. UNAVAILABLE if the draft
-  // cannot be written or locked.
-  static StatusOr<std::unique_ptr<PackedDraft>> Lock(const std::string& path);
+  // Waits for another process that writes the file, as long as its draft
+  // changes at least once per `patience`. UNAVAILABLE if the draft cannot be
+  // written or locked.
+  static StatusOr<std::unique_ptr<PackedDraft>> Lock(
+      std::shared_ptr<const OwnFolder> folder, const std::string& name,
+      Duration patience = kPackedPatience);
   ~PackedDraft();
   PackedDraft(const PackedDraft&) = delete;
   PackedDraft& operator=(const PackedDraft&) = delete;
@@ -94,10 +108,12 @@ class PackedDraft {
                 const kernels::Context& context);
 
  private:
-  PackedDraft(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  PackedDraft(std::shared_ptr<const OwnFolder> folder, std::string name, int fd)
+      : folder_(std::move(folder)), name_(std::move(name)), fd_(fd) {}
   Status Write(const void* data, uint64_t bytes) const;
 
-  const std::string path_;  // of the finished file
+  const std::shared_ptr<const OwnFolder> folder_;
+  const std::string name_;  // of the finished file
   const int fd_;
   bool committed_ = false;
 };

@@ -1,6 +1,7 @@
 #include "common/weights/weight_sums.h"
 
 #include <fcntl.h>
+#include <openssl/evp.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/weights/file.h"
@@ -207,6 +209,14 @@ std::string ToText(const WeightSums& sums) {
     separator = ",\n  ";
   }
   return text + "]}\n";
+}
+
+std::string DigestOf(const WeightSums& sums) {
+  const std::string text = ToText(sums);
+  ModelDigest digest;
+  SLUICE_CHECK(EVP_Digest(text.data(), text.size(), digest.bytes.data(),
+                          nullptr, EVP_sha256(), nullptr) == 1);
+  return digest.Hex();
 }
 
 StatusOr<WeightSums> ParseWeightSums(std::string_view text) {

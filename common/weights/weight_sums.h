@@ -50,6 +50,9 @@ std::string ToText(const WeightSums& sums);
 // INVALID_ARGUMENT names what is wrong in the text.
 StatusOr<WeightSums> ParseWeightSums(std::string_view text);
 
+// Returns the SHA-256 of ToText(sums), as 64 hexadecimal digits.
+std::string DigestOf(const WeightSums& sums);
+
 // Reads all of `model`, whose digest is `digest`. `progress` is called with
 // bytes done and in all; it may be empty.
 StatusOr<WeightSums> ComputeWeightSums(

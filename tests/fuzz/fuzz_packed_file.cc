@@ -1,6 +1,10 @@
-// A file of packed weights. The first byte says whether magic, sizes and sums
-// are set right, so that what lies behind them is reached: a file that opens
-// has parts within its bytes, of at least the bytes that their type needs.
+// A file of packed weights. The first byte says whether magic, sizes, sums and
+// proof are set right, so that what lies behind them is reached: a file that
+// opens has parts within its bytes, of at least the bytes that their type
+// needs.
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -9,6 +13,7 @@
 
 #include "common/base/check.h"
 #include "common/tensor/weight_format.h"
+#include "common/weights/file.h"
 #include "common/weights/packed_file.h"
 #include "common/weights/weight_sums.h"
 #include "common/weights/xxh64.h"
@@ -18,16 +23,19 @@
 namespace sluice {
 namespace {
 
-constexpr char kMagic[] = "sluice packed 2\n";
+constexpr char kMagic[] = "sluice packed 3\n";
 constexpr char kKey[] = "key";
+constexpr char kSecret[] = "secret";
 // Places in the head, as packed_file.h tells.
 constexpr size_t kHeadBytes = 16;
 constexpr size_t kFileBytes = 24;
 constexpr size_t kKeyBytes = 32;
 constexpr size_t kNumParts = 40;
 constexpr size_t kSum = 48;
-constexpr size_t kKeyAt = 56;
-constexpr size_t kParts = 64;
+constexpr size_t kProof = 56;
+constexpr size_t kProofBytes = 32;
+constexpr size_t kKeyAt = 88;
+constexpr size_t kParts = 96;
 constexpr size_t kPartBytes = 48;
 
 uint64_t Get(const std::string& file, size_t at) {
@@ -64,14 +72,21 @@ void SetRight(std::string& file) {
   }
   Put(end, kHeadBytes, file);
   Put(0, kSum, file);
+  std::memset(file.data() + kProof, 0, kProofBytes);
+  SLUICE_CHECK(HMAC(EVP_sha256(), kSecret, sizeof(kSecret) - 1,
+                    reinterpret_cast<const unsigned char*>(file.data()), end,
+                    reinterpret_cast<unsigned char*>(file.data() + kProof),
+                    nullptr) != nullptr);
   Put(weights::Xxh64(file.data(), end), kSum, file);
 }
 
 void Run(const std::string& file, weights::PackedMemory memory) {
   const fuzz::MemoryFile written(reinterpret_cast<const uint8_t*>(file.data()),
                                  file.size());
+  const auto bytes = weights::RandomAccessFile::Open(written.path());
+  SLUICE_CHECK(bytes.ok());
   const auto opened =
-      weights::PackedFile::Open(written.path(), kKey, memory, {});
+      weights::PackedFile::Read(**bytes, kKey, kSecret, memory, {});
   if (!opened.ok()) return;
   uint64_t sum = 0;
   for (const weights::PackedPart& part : (*opened)->parts()) {

@@ -2,10 +2,13 @@
 // of the files.
 #include "common/model/packed_weights.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -23,6 +26,7 @@
 #include "common/base/cat.h"
 #include "common/device/make_backends.h"
 #include "common/model/hosted_experts.h"
+#include "common/weights/weight_sums.h"
 #include "tests/device/apart_backend.h"
 #include "tests/model/expect_same.h"
 #include "tests/model/pipeline.h"
@@ -38,11 +42,13 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// The files below `folder`, sorted.
+// The files of packed weights below `folder`, sorted.
 std::vector<fs::path> FilesIn(const std::string& folder) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file()) files.push_back(entry.path());
+    if (entry.path().extension() == ".packed" && entry.is_regular_file()) {
+      files.push_back(entry.path());
+    }
   }
   std::sort(files.begin(), files.end());
   return files;
@@ -94,7 +100,11 @@ class PackedWeightsTest
     CapturedStderr log;
     const auto file = weights::OpenModel(model_);
     EXPECT_TRUE(file.ok()) << file.status();
-    PackedWeights packed({where, GetParam()}, 1, **file, "digest");
+    const weights::ModelDigest digest;
+    if (with_sums_) {
+      (*file)->CheckAgainst(*weights::ComputeWeightSums(**file, digest));
+    }
+    PackedWeights packed({where, GetParam(), patience_}, 1, **file, "digest");
     const auto loaded =
         packed.Load(group, *backend_, [this] { return Pack(); });
     EXPECT_TRUE(loaded.ok()) << loaded.status();
@@ -115,6 +125,8 @@ class PackedWeightsTest
   const std::unique_ptr<Backend> backend_;
   std::string model_;
   int packs_ = 0;
+  bool with_sums_ = false;  // the model's pieces are checked
+  Duration patience_ = weights::kPackedPatience;
 };
 
 TEST_P(PackedWeightsTest, AreWrittenOnceAndReadThenAndLater) {
@@ -130,7 +142,7 @@ TEST_P(PackedWeightsTest, OffKeepsNothing) {
   EXPECT_FALSE(Load("off").from_file);
   EXPECT_FALSE(Load("").from_file);
   EXPECT_EQ(packs_, 2);
-  EXPECT_EQ(FilesIn(dir_.path()).size(), 1u);
+  EXPECT_TRUE(FilesIn(dir_.path()).empty());
 }
 
 TEST_P(PackedWeightsTest, OfAModelThatHasChangedAreMadeAnew) {
@@ -170,6 +182,64 @@ TEST_P(PackedWeightsTest, OfADamagedFileOrAnotherGroupsAreMadeAnew) {
     EXPECT_EQ(packs_, 1);
     EXPECT_EQ(ReadFileOrDie(files[0]), whole);
   }
+}
+
+TEST_P(PackedWeightsTest, OfOtherSumsOfThePiecesAreMadeAnew) {
+  Load(kept());
+  with_sums_ = true;
+  EXPECT_THAT(Load(kept()).log, HasSubstr("it is made anew"));
+  EXPECT_TRUE(Load(kept()).from_file);
+  EXPECT_EQ(packs_, 2);
+  // Another byte, of a file that looks as it did.
+  const auto time = fs::last_write_time(model_);
+  std::fstream(model_, std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(-1, std::ios::end)
+      .put('\2');
+  fs::last_write_time(model_, time);
+  EXPECT_THAT(Load(kept()).log, HasSubstr("it is made anew"));
+  EXPECT_EQ(packs_, 3);
+}
+
+TEST_P(PackedWeightsTest, OfAFileThatOthersMayWriteAreMadeAnewInItsPlace) {
+  Load(kept());
+  const fs::path file = FilesIn(kept()).at(0);
+  fs::permissions(file, fs::perms(0460));
+  const Loaded again = Load(kept());
+  EXPECT_TRUE(again.from_file);
+  EXPECT_THAT(again.log, HasSubstr("is writable by its group (mode 0460); it "
+                                   "is made anew"));
+  EXPECT_EQ(packs_, 2);
+  const fs::path there = file.string() + "-there";
+  fs::rename(file, there);
+  fs::create_symlink(there, file);
+  EXPECT_THAT(Load(kept()).log,
+              HasSubstr("is a symbolic link; it is made anew"));
+  EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(file)));
+  EXPECT_EQ(packs_, 3);
+}
+
+TEST_P(PackedWeightsTest, StayInMemoryBelowAFolderThatIsALink) {
+  fs::create_directories(kept());
+  fs::create_directory_symlink(dir_.path(), Cat(kept(), "/uid-", geteuid()));
+  const Loaded loaded = Load(kept());
+  EXPECT_FALSE(loaded.from_file);
+  EXPECT_THAT(loaded.log, HasSubstr("is no folder, or a link to it"));
+  EXPECT_EQ(std::count(loaded.log.begin(), loaded.log.end(), '\n'), 1);
+}
+
+TEST_P(PackedWeightsTest, StayInMemoryWhenTheirLockIsHeldWithoutProgress) {
+  Load(kept());
+  const fs::path file = FilesIn(kept()).at(0);
+  fs::remove(file);
+  const int held = open((file.string() + ".tmp").c_str(),
+                        O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_EQ(flock(held, LOCK_EX), 0);
+  patience_ = std::chrono::milliseconds(50);
+  const Loaded loaded = Load(kept());
+  EXPECT_FALSE(loaded.from_file);
+  EXPECT_THAT(loaded.log, HasSubstr("its lock is held, and it has not grown"));
+  close(held);
+  EXPECT_TRUE(Load(kept()).from_file);
 }
 
 TEST_P(PackedWeightsTest, StayInMemoryWhereNothingCanBeWritten) {
@@ -230,7 +300,7 @@ TEST_P(PackedWeightsTest, AutoIsBesideALargeModelOrInTheUsersCache) {
   const std::string cache = dir_.path() + "/cache";
   setenv("XDG_CACHE_HOME", cache.c_str(), 1);
   EXPECT_FALSE(Load("auto").from_file);
-  EXPECT_EQ(FilesIn(dir_.path()).size(), 1u);  // a small model
+  EXPECT_TRUE(FilesIn(dir_.path()).empty());  // a small model
   MakeModel(kLeastPackedModel);
   EXPECT_TRUE(Load("auto").from_file);
   const std::string beside = model_ + ".sluice.packed";
