@@ -124,7 +124,8 @@ Status HostedExperts::LoadAll(const HostedExpertsOptions& options,
   info_.experts_per_token = config_.moe().experts_per_token;
   info_.held = options.held;
 
-  PackedWeights packed(options.packed, options.threads, file, digest.Hex());
+  PackedWeights packed(BoundFor(options.packed, config_, file, options.weights),
+                       options.threads, file, digest.Hex());
   ExpertLoader loader(file, config_, options.weights, &packed);
   uint64_t total = 0;
   uint64_t loaded = 0;

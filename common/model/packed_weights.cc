@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -12,6 +13,7 @@
 
 #include "common/base/control_group.h"
 #include "common/base/log.h"
+#include "common/model_config/layer_loads.h"
 #include "common/weights/weight_sums.h"
 #include "common/weights/xxh64.h"
 
@@ -24,6 +26,8 @@ namespace fs = std::filesystem;
 // makes of a file, and with the layouts.
 constexpr int kVersion = 3;
 
+constexpr double kMostGigabytes = 1e6;
+
 std::string HashOf(std::string_view text) {
   return weights::SumToHex(weights::Xxh64(text.data(), text.size()));
 }
@@ -34,6 +38,12 @@ uint64_t StoredBytes(const weights::ModelFile& model) {
     bytes += static_cast<uint64_t>(tensor.stored_bytes());
   }
   return bytes;
+}
+
+// Returns what files of so many bytes of weights may take: layouts fill up
+// groups of rows, and heads and alignment count in small models.
+uint64_t WithRoom(uint64_t bytes) {
+  return std::max(kLeastPackedModel, bytes + bytes / 16);
 }
 
 // Returns what the model's bytes are known by: a line per file that has
@@ -84,10 +94,18 @@ std::vector<weights::PackedPart> PartsOf(
   return parts;
 }
 
-// Returns the weights of a file, each of which keeps it in memory.
+// A file in memory, and its mark on disk.
+struct Used {
+  std::shared_ptr<const weights::PackedFile> file;
+  std::shared_ptr<weights::UseMarks> marks;
+};
+
+// Returns the weights of a file, each of which keeps it in memory and marked.
 PackedWeights::Weights WeightsIn(
-    std::shared_ptr<const weights::PackedFile> file) {
+    std::shared_ptr<const weights::PackedFile> file,
+    std::shared_ptr<weights::UseMarks> marks) {
   PackedWeights::Weights weights;
+  const auto used = std::make_shared<const Used>(Used{file, std::move(marks)});
   for (const weights::PackedPart& part : file->parts()) {
     if (weights.size() == part.weight) {
       weights.push_back(std::make_unique<Weight>());
@@ -98,12 +116,34 @@ PackedWeights::Weights WeightsIn(
     auto* const data = const_cast<std::byte*>(part.data);  // only read
     weight.parts.push_back(
         {part.type, part.rows, DeviceMemory(nullptr, data, part.bytes)});
-    weight.memory = file;
+    weight.memory = used;
   }
   return weights;
 }
 
 }  // namespace
+
+StatusOr<std::optional<uint64_t>> ParsePackedGb(double gigabytes) {
+  if (!(gigabytes >= 0 && gigabytes <= kMostGigabytes)) {
+    return InvalidArgument("packed-gb must be between 0 and ", kMostGigabytes,
+                           ", got ", gigabytes);
+  }
+  std::optional<uint64_t> bytes;
+  if (gigabytes > 0) bytes = static_cast<uint64_t>(gigabytes * 1e9);
+  return bytes;
+}
+
+PackedOptions BoundFor(PackedOptions options, const ModelConfig& config,
+                       const weights::ModelFile& model, WeightsMode mode) {
+  LayerLoadOptions loading;
+  loading.weights = mode;
+  const LayerLoads loads = LoadsOf(config, model, loading);
+  // A tied head is packed beside the embedding where ranks cut it.
+  options.bounds.model_bytes =
+      WithRoom(loads.Of({0, loads.num_layers()}).weights +
+               (loads.tied ? loads.embedding : 0));
+  return options;
+}
 
 PackedWeights::PackedWeights(const PackedOptions& options, int32_t threads,
                              const weights::ModelFile& model,
@@ -113,14 +153,14 @@ PackedWeights::PackedWeights(const PackedOptions& options, int32_t threads,
       places_(PlacesOf(options.where, model)),
       options_(options) {
   if (places_.empty()) return;
+  uint64_t& most = options_.bounds.model_bytes;
+  if (most == 0) most = WithRoom(StoredBytes(model));
   if (threads == 0) threads = UsableCpus();
   team_ =
       std::make_unique<ThreadTeam>(ThreadTeamOptions{threads, {}, "packed"});
   for (Place& place : places_) {
     // Why a place cannot be used is said when it is to be written.
-    auto folder = weights::OwnFolder::Open(place.base, place.below,
-                                           weights::OwnFolder::Missing::kFail);
-    if (folder.ok()) place.folder = *std::move(folder);
+    (void)place.Open(weights::OwnFolder::Missing::kFail);
   }
 }
 
@@ -129,9 +169,9 @@ PackedWeights::~PackedWeights() = default;
 std::vector<PackedWeights::Place> PackedWeights::PlacesOf(
     const std::string& where, const weights::ModelFile& model) {
   if (where.empty() || where == "off") return {};
-  if (where != "auto") return {{where, NameOf(model), nullptr}};
+  if (where != "auto") return {{where, NameOf(model), nullptr, nullptr}};
   if (StoredBytes(model) < kLeastPackedModel) return {};
-  std::vector<Place> places = {{BesideModel(model), "", nullptr}};
+  std::vector<Place> places = {{BesideModel(model), "", nullptr, nullptr}};
   const char* const cache = std::getenv("XDG_CACHE_HOME");
   const char* const home = std::getenv("HOME");
   std::string users;
@@ -142,31 +182,45 @@ std::vector<PackedWeights::Place> PackedWeights::PlacesOf(
   } else {
     return places;
   }
-  places.push_back({users + "/sluice/packed", NameOf(model), nullptr});
+  places.push_back({users + "/sluice/packed", NameOf(model), nullptr, nullptr});
   return places;
 }
 
-StatusOr<PackedWeights::Weights> PackedWeights::Open(
-    const weights::OwnFolder& folder, const std::string& name,
-    const std::string& key, int node) {
-  SLUICE_ASSIGN_OR_RETURN(const auto opened, folder.OpenFile(name));
+Status PackedWeights::Place::Open(weights::OwnFolder::Missing missing) {
+  if (folder != nullptr) return OkStatus();
+  SLUICE_ASSIGN_OR_RETURN(folder,
+                          weights::OwnFolder::Open(base, below, missing));
+  marks = std::make_shared<weights::UseMarks>(*folder);
+  return OkStatus();
+}
+
+StatusOr<PackedWeights::Weights> PackedWeights::Open(const Place& place,
+                                                     const std::string& name,
+                                                     const std::string& key,
+                                                     int node) {
+  SLUICE_ASSIGN_OR_RETURN(const auto opened, place.folder->OpenFile(name));
   SLUICE_ASSIGN_OR_RETURN(
-      auto file, weights::PackedFile::Read(*opened, key, folder.secret(),
+      auto file, weights::PackedFile::Read(*opened, key, place.folder->secret(),
                                            options_.memory, context(), node));
+  place.marks->Mark(name, *opened);
   ++files_;
   bytes_ += file->bytes();
-  return WeightsIn(std::move(file));
+  return WeightsIn(std::move(file), place.marks);
 }
 
 StatusOr<std::unique_ptr<weights::PackedDraft>> PackedWeights::DraftIn(
     Place& place, const std::string& name) const {
-  if (place.folder == nullptr) {
-    SLUICE_ASSIGN_OR_RETURN(
-        place.folder,
-        weights::OwnFolder::Open(place.base, place.below,
-                                 weights::OwnFolder::Missing::kMake));
-  }
+  SLUICE_RETURN_IF_ERROR(place.Open(weights::OwnFolder::Missing::kMake));
   return weights::PackedDraft::Lock(place.folder, name, options_.patience);
+}
+
+Status PackedWeights::Write(const Place& place, const std::string& key,
+                            const Weights& weights,
+                            weights::PackedDraft& draft) const {
+  const std::vector<weights::PackedPart> parts = PartsOf(weights);
+  SLUICE_RETURN_IF_ERROR(weights::MakeRoom(
+      *place.folder, options_.bounds, weights::PackedBytes(key, parts), draft));
+  return draft.Commit(key, parts, context());
 }
 
 StatusOr<PackedWeights::Weights> PackedWeights::Keep(
@@ -179,16 +233,16 @@ StatusOr<PackedWeights::Weights> PackedWeights::Keep(
     Status kept = draft.status();
     if (kept.ok()) {
       // Another process may have written the file before this one's turn.
-      auto found = Open(*place.folder, name, key, node);
+      auto found = Open(place, name, key, node);
       if (found.ok()) return found;
       if (!packed.has_value()) {
         SLUICE_ASSIGN_OR_RETURN(packed, pack());
       }
-      kept = (*draft)->Commit(key, PartsOf(*packed), context());
+      kept = Write(place, key, *packed, **draft);
     }
     if (kept.ok()) {
       ++written_files_;
-      auto found = Open(*place.folder, name, key, node);
+      auto found = Open(place, name, key, node);
       if (found.ok()) return found;
       kept = found.status();
     }
@@ -212,7 +266,7 @@ StatusOr<PackedWeights::Weights> PackedWeights::Load(
   const std::string name = Cat(group.name, "-", HashOf(contents), ".packed");
   for (const Place& place : places_) {
     if (place.folder == nullptr) continue;
-    auto found = Open(*place.folder, name, key, device.memory_node);
+    auto found = Open(place, name, key, device.memory_node);
     if (found.ok()) return found;
     if (found.status().code() == StatusCode::kNotFound) continue;
     const bool stale = found.status().code() == StatusCode::kFailedPrecondition;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,12 @@
 #include "common/base/status.h"
 #include "common/concurrency/thread_team.h"
 #include "common/device/backend.h"
+#include "common/model_config/model_config.h"
+#include "common/model_config/weights_mode.h"
 #include "common/weights/model_file.h"
 #include "common/weights/own_folder.h"
 #include "common/weights/packed_file.h"
+#include "common/weights/packed_store.h"
 
 namespace sluice {
 
@@ -27,9 +31,21 @@ struct PackedOptions {
   // that cannot be written; or a folder, for any number of models.
   std::string where = "off";
   weights::PackedMemory memory = weights::PackedMemory::kCopy;
+  // How much the files may take. A model_bytes of 0 becomes what the model's
+  // tensors take as they are stored.
+  weights::PackedBounds bounds;
   // How long another process may hold a file's lock without progress.
   Duration patience = weights::kPackedPatience;
 };
+
+// Returns the bytes of --packed-gb; none for 0. INVALID_ARGUMENT below 0 and
+// above a million.
+StatusOr<std::optional<uint64_t>> ParsePackedGb(double gigabytes);
+
+// Returns the options with a bound for one model: what its weights take once in
+// memory, and room for what layouts and cuts add.
+PackedOptions BoundFor(PackedOptions options, const ModelConfig& config,
+                       const weights::ModelFile& model, WeightsMode mode);
 
 // The packed weights of one model on disk, in a folder of this process's user
 // (own_folder.h). A file has a layer of one rank, a run of a layer's experts,
@@ -70,17 +86,21 @@ class PackedWeights {
     std::string base;
     std::string below;                                 // "": of one model
     std::shared_ptr<const weights::OwnFolder> folder;  // null: not opened
+    std::shared_ptr<weights::UseMarks> marks;          // with the folder
+    Status Open(weights::OwnFolder::Missing missing);
   };
 
   static std::vector<Place> PlacesOf(const std::string& where,
                                      const weights::ModelFile& model);
   // `node`: the NUMA node whose memory is preferred.
-  StatusOr<Weights> Open(const weights::OwnFolder& folder,
-                         const std::string& name, const std::string& key,
-                         int node);
+  StatusOr<Weights> Open(const Place& place, const std::string& name,
+                         const std::string& key, int node);
   // The right to write to a place, whose folder is made if there is none.
   StatusOr<std::unique_ptr<weights::PackedDraft>> DraftIn(
       Place& place, const std::string& name) const;
+  // Writes weights to the place, within its bounds.
+  Status Write(const Place& place, const std::string& key,
+               const Weights& weights, weights::PackedDraft& draft) const;
   // Writes what `pack` returns to the first place that takes it.
   StatusOr<Weights> Keep(const std::string& name, const std::string& key,
                          int node,

@@ -127,9 +127,10 @@ RopeSpec RopeOf(const RopeConfig& rope, int64_t positions) {
 }
 
 // A model of outlines has the identity of the true one.
-PackedOptions PackedFor(const StageOptions& options) {
+PackedOptions PackedFor(const StageOptions& options, const ModelConfig& config,
+                        const weights::ModelFile& file) {
   if (options.outlines == weights::OutlineReads::kRepeat) return {};
-  return options.packed;
+  return BoundFor(options.packed, config, file, options.weights);
 }
 
 Duration SpinOf(const StageOptions& options, const StageInfo& info) {
@@ -146,7 +147,8 @@ class StageLoader {
       : options_(options),
         file_(file),
         config_(config),
-        packed_(PackedFor(options), options.threads, file, digest),
+        packed_(PackedFor(options, config, file), options.threads, file,
+                digest),
         loader_(file, config, options.weights, &packed_) {}
 
   // Fills `info` and starts the ranks.

@@ -48,6 +48,7 @@ class OpenDescriptor {
   OpenDescriptor& operator=(const OpenDescriptor&) = delete;
   int get() const { return fd_; }
   int Take() { return std::exchange(fd_, -1); }
+  void Swap(OpenDescriptor& other) { std::swap(fd_, other.fd_); }
 
  private:
   int fd_;
@@ -125,18 +126,19 @@ StatusOr<std::shared_ptr<const OwnFolder>> OwnFolder::Open(
       ::open(base.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (parent.get() < 0) return CannotOpen(base, "folder", errno);
   const std::string name = Cat("uid-", ::geteuid());
-  std::string path = base + "/" + name;
-  SLUICE_ASSIGN_OR_RETURN(OpenDescriptor fd,
+  const std::string path = base + "/" + name;
+  SLUICE_ASSIGN_OR_RETURN(OpenDescriptor root,
                           OpenFolder(parent.get(), name, path, make));
-  std::shared_ptr<OwnFolder> folder;
-  if (below.empty()) {
-    folder.reset(new OwnFolder(std::move(path), fd.Take()));
-  } else {
-    path += "/" + below;
-    SLUICE_ASSIGN_OR_RETURN(OpenDescriptor inner,
-                            OpenFolder(fd.get(), below, path, make));
-    folder.reset(new OwnFolder(std::move(path), inner.Take()));
+  OpenDescriptor inner(-1);
+  if (!below.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(
+        OpenDescriptor opened,
+        OpenFolder(root.get(), below, Cat(path, "/", below), make));
+    inner.Swap(opened);
   }
+  const int fd = below.empty() ? root.get() : inner.Take();
+  std::shared_ptr<OwnFolder> folder(
+      new OwnFolder(path, root.Take(), below, fd));
   Status secret = folder->ReadSecret();
   if (!secret.ok() && make) {
     // A secret that cannot be read or believed proves nothing.
@@ -148,7 +150,10 @@ StatusOr<std::shared_ptr<const OwnFolder>> OwnFolder::Open(
   return std::shared_ptr<const OwnFolder>(std::move(folder));
 }
 
-OwnFolder::~OwnFolder() { ::close(fd_); }
+OwnFolder::~OwnFolder() {
+  if (fd_ != root_) ::close(fd_);
+  ::close(root_);
+}
 
 StatusOr<std::unique_ptr<RandomAccessFile>> OwnFolder::OpenFile(
     const std::string& name) const {

@@ -41,6 +41,10 @@ class OwnFolder {
   }
   // For openat.
   int descriptor() const { return fd_; }
+  // BASE/uid-N, which has all folders of this user.
+  int root() const { return root_; }
+  const std::string& root_path() const { return root_path_; }
+  const std::string& below() const { return below_; }
   // Random bytes that prove who has written a file; the folder keeps them.
   const std::string& secret() const { return secret_; }
 
@@ -49,12 +53,20 @@ class OwnFolder {
       const std::string& name) const;
 
  private:
-  OwnFolder(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  OwnFolder(std::string root_path, int root, std::string below, int fd)
+      : root_path_(std::move(root_path)),
+        below_(std::move(below)),
+        path_(below_.empty() ? root_path_ : root_path_ + "/" + below_),
+        root_(root),
+        fd_(fd) {}
   Status ReadSecret();
   Status MakeSecret(bool replaces) const;
 
+  const std::string root_path_;
+  const std::string below_;
   const std::string path_;
-  const int fd_;
+  const int root_;
+  const int fd_;  // root_ without `below`
   std::string secret_;
 };
 

@@ -110,37 +110,51 @@ std::string ProofOf(std::string_view unproven, std::string_view secret) {
   return proof;
 }
 
-// Returns the head of a file of `parts`, and their offsets.
-std::string HeadOf(std::string_view key, std::string_view secret,
-                   const std::vector<PackedPart>& parts,
-                   const kernels::Context& context,
-                   std::vector<uint64_t>& offsets) {
-  const std::vector<Piece> pieces = PiecesOf(parts);
-  std::vector<uint64_t> sums(pieces.size());
-  kernels::ParallelFor(context, static_cast<int>(pieces.size()),
-                       [&](int i) { sums[i] = pieces[i].sum(); });
-  Prologue prologue = {};
+// The places of a file's parts.
+struct Layout {
+  Prologue prologue = {};  // without proof and sum
+  std::vector<uint64_t> offsets;
+};
+
+Layout LayoutOf(std::string_view key, const std::vector<PackedPart>& parts) {
+  Layout layout;
+  uint64_t pieces = 0;
+  for (const PackedPart& part : parts) pieces += NumPieces(part.bytes);
+  Prologue& prologue = layout.prologue;
   std::memcpy(prologue.magic, kPackedMagic, sizeof(prologue.magic));
   prologue.key_bytes = key.size();
   prologue.num_parts = parts.size();
   prologue.head_bytes = sizeof(prologue) + RoundUp(key.size(), 8) +
                         parts.size() * sizeof(PartRecord) +
-                        sums.size() * sizeof(uint64_t);
+                        pieces * sizeof(uint64_t);
   uint64_t end = prologue.head_bytes;
   for (const PackedPart& part : parts) {
-    offsets.push_back(RoundUp(end, kAlignment));
-    end = offsets.back() + part.bytes;
+    layout.offsets.push_back(RoundUp(end, kAlignment));
+    end = layout.offsets.back() + part.bytes;
   }
   prologue.file_bytes = end;
+  return layout;
+}
+
+// Returns the head of a file of `parts`.
+std::string HeadOf(Layout& layout, std::string_view key,
+                   std::string_view secret,
+                   const std::vector<PackedPart>& parts,
+                   const kernels::Context& context) {
+  const std::vector<Piece> pieces = PiecesOf(parts);
+  std::vector<uint64_t> sums(pieces.size());
+  kernels::ParallelFor(context, static_cast<int>(pieces.size()),
+                       [&](int i) { sums[i] = pieces[i].sum(); });
+  Prologue& prologue = layout.prologue;
   std::string head;
   Append(&prologue, sizeof(prologue), head);
   head.append(key);
   head.resize(RoundUp(head.size(), 8), '\0');
   for (size_t i = 0; i < parts.size(); ++i) {
     const PartRecord record = {
-        parts[i].weight, static_cast<uint64_t>(parts[i].type),
-        parts[i].rows,   parts[i].cols,
-        offsets[i],      parts[i].bytes};
+        parts[i].weight,   static_cast<uint64_t>(parts[i].type),
+        parts[i].rows,     parts[i].cols,
+        layout.offsets[i], parts[i].bytes};
     Append(&record, sizeof(record), head);
   }
   Append(sums.data(), sums.size() * sizeof(uint64_t), head);
@@ -407,6 +421,16 @@ PackedDraft::~PackedDraft() {
   ::close(fd_);
 }
 
+uint64_t PackedBytes(std::string_view key,
+                     const std::vector<PackedPart>& parts) {
+  return LayoutOf(key, parts).prologue.file_bytes;
+}
+
+Status PackedDraft::Resize(uint64_t bytes) {
+  if (::ftruncate(fd_, static_cast<off_t>(bytes)) == 0) return OkStatus();
+  return CannotWrite(folder_->PathOf(name_));
+}
+
 Status PackedDraft::Write(const void* data, uint64_t bytes) const {
   const auto* at = static_cast<const char*>(data);
   while (bytes > 0) {
@@ -423,18 +447,19 @@ Status PackedDraft::Write(const void* data, uint64_t bytes) const {
 Status PackedDraft::Commit(std::string_view key,
                            const std::vector<PackedPart>& parts,
                            const kernels::Context& context) {
-  std::vector<uint64_t> offsets;
+  Layout layout = LayoutOf(key, parts);
   const std::string head =
-      HeadOf(key, folder_->secret(), parts, context, offsets);
+      HeadOf(layout, key, folder_->secret(), parts, context);
   // A process that died may have left a longer draft.
-  if (::ftruncate(fd_, 0) != 0) return CannotWrite(folder_->PathOf(name_));
+  SLUICE_RETURN_IF_ERROR(Resize(layout.prologue.file_bytes));
   SLUICE_RETURN_IF_ERROR(Write(head.data(), head.size()));
   uint64_t end = head.size();
   for (size_t i = 0; i < parts.size(); ++i) {
     SLUICE_RETURN_IF_ERROR(
-        Write(std::string(offsets[i] - end, '\0').data(), offsets[i] - end));
+        Write(std::string(layout.offsets[i] - end, '\0').data(),
+              layout.offsets[i] - end));
     SLUICE_RETURN_IF_ERROR(Write(parts[i].data, parts[i].bytes));
-    end = offsets[i] + parts[i].bytes;
+    end = layout.offsets[i] + parts[i].bytes;
   }
   // Mapped pages of a write that fails later would lose their bytes.
   if (::fdatasync(fd_) != 0 || ::fchmod(fd_, 0400) != 0 ||

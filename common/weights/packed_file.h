@@ -83,6 +83,10 @@ class PackedFile {
   std::vector<PackedPart> parts_;
 };
 
+// Returns the bytes of a file of these parts.
+uint64_t PackedBytes(std::string_view key,
+                     const std::vector<PackedPart>& parts);
+
 // How long the draft of another process that has the lock may stay as it is,
 // until that process counts as stopped.
 inline constexpr Duration kPackedPatience = std::chrono::seconds(60);
@@ -102,6 +106,9 @@ class PackedDraft {
   PackedDraft(const PackedDraft&) = delete;
   PackedDraft& operator=(const PackedDraft&) = delete;
 
+  const std::string& name() const { return name_; }
+  // Gives the draft the size that it will have. UNAVAILABLE if it may not.
+  Status Resize(uint64_t bytes);
   // Writes the file, waits until the disk has it and replaces a file that was
   // there. UNAVAILABLE if the disk takes no more. Call it once.
   Status Commit(std::string_view key, const std::vector<PackedPart>& parts,

@@ -40,6 +40,9 @@ ABSL_FLAG(std::string, isa, "auto",
 ABSL_FLAG(std::string, packed, "auto",
           "where packed weights are kept for the next start: auto (beside the "
           "model, or in the user's cache), off, or a folder");
+ABSL_FLAG(double, packed_gb, 0,
+          "most GB (10^9 bytes) on disk of packed weights of all models in one "
+          "folder; 0: for each model what its weights take once in memory");
 ABSL_FLAG(std::string, packed_memory, "copy",
           "kept weights are copied into huge pages (copy: faster), or the "
           "file's pages are used, which processes share (map)");
@@ -100,6 +103,8 @@ StatusOr<ExpertServerOptions> OptionsFromFlags() {
       Annotate(HostedExperts::CheckNumerics(experts.device, experts.numerics),
                "--numerics"));
   experts.packed.where = absl::GetFlag(FLAGS_packed);
+  SLUICE_ASSIGN_OR_RETURN(experts.packed.bounds.max_bytes,
+                          ParsePackedGb(absl::GetFlag(FLAGS_packed_gb)));
   SLUICE_ASSIGN_OR_RETURN(
       experts.packed.memory,
       weights::ParsePackedMemory(absl::GetFlag(FLAGS_packed_memory)));

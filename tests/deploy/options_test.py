@@ -226,6 +226,12 @@ class LayoutTest(FolderTest):
                 self.assertEqual(stage.argv[at + 1], passed)
         self.assertNotIn("--packed", self.processes()[0].argv)
 
+    def test_packed_weights_take_what_every_stage_is_told(self):
+        for stage in self.processes("--packed-gb", "2.5")[:-1]:
+            at = stage.argv.index("--packed-gb")
+            self.assertEqual(stage.argv[at + 1], "2.5")
+        self.assertNotIn("--packed-gb", self.processes()[0].argv)
+
     def test_a_gateway_listens_where_it_is_told_and_is_called_from_here(self):
         for host, listens, called in (
                 ("127.0.0.1", "127.0.0.1", "127.0.0.1"),

@@ -13,11 +13,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -104,7 +106,8 @@ class PackedWeightsTest
     if (with_sums_) {
       (*file)->CheckAgainst(*weights::ComputeWeightSums(**file, digest));
     }
-    PackedWeights packed({where, GetParam(), patience_}, 1, **file, "digest");
+    PackedOptions options = {where, GetParam(), bounds_, patience_};
+    PackedWeights packed(options, 1, **file, "digest");
     const auto loaded =
         packed.Load(group, *backend_, [this] { return Pack(); });
     EXPECT_TRUE(loaded.ok()) << loaded.status();
@@ -126,6 +129,8 @@ class PackedWeightsTest
   std::string model_;
   int packs_ = 0;
   bool with_sums_ = false;  // the model's pieces are checked
+  // A disk may be nearly full while tests run.
+  weights::PackedBounds bounds_ = {std::nullopt, 0, 0};
   Duration patience_ = weights::kPackedPatience;
 };
 
@@ -271,7 +276,7 @@ TEST_P(PackedWeightsTest, OfTwoStartsAtOnceOneIsTheWriter) {
   std::atomic<int> from_file{0};
   const auto load = [&] {
     const auto backend = std::move((*MakeBackends({.threads = 1}))[0]);
-    PackedWeights packed({kept(), GetParam()}, 1, **file, "digest");
+    PackedWeights packed({kept(), GetParam(), bounds_}, 1, **file, "digest");
     for (int i = 0; i < 20; ++i) {
       const auto weights = packed.Load(
           {"layer", Cat(i)}, *backend,
@@ -294,6 +299,43 @@ TEST_P(PackedWeightsTest, OfTwoStartsAtOnceOneIsTheWriter) {
   EXPECT_EQ(packs, 20);
   EXPECT_EQ(from_file, 40);
   EXPECT_EQ(FilesIn(kept()).size(), 20u);
+}
+
+TEST_P(PackedWeightsTest, TakeNoMoreThanTheirBoundAndTheOldestGoes) {
+  for (const char* name : {"layer-0", "layer-1"}) Load(kept(), {name, name});
+  const uint64_t each = fs::file_size(FilesIn(kept()).at(0));
+  bounds_.max_bytes = 2 * each + each / 2;
+  EXPECT_TRUE(Load(kept(), {"layer-2", "layer-2"}).from_file);
+  ASSERT_EQ(FilesIn(kept()).size(), 2u);
+  EXPECT_THAT(FilesIn(kept()).at(0).string(), HasSubstr("layer-1"));
+  bounds_.max_bytes = each - 1;
+  const Loaded none = Load(kept(), {"layer-3", "layer-3"});
+  EXPECT_FALSE(none.from_file);
+  EXPECT_THAT(none.log, ContainsRegex("may be kept .--packed-gb"));
+  EXPECT_EQ(FilesIn(kept()).size(), 2u);
+}
+
+TEST_P(PackedWeightsTest, ThatAreInMemoryStayOnDisk) {
+  const auto file = weights::OpenModel(model_);
+  PackedWeights::Weights held;
+  {
+    PackedWeights packed({kept(), GetParam(), bounds_}, 1, **file, "digest");
+    held = *packed.Load({"layer-0", ""}, *backend_, [this] { return Pack(); });
+  }
+  bounds_.max_bytes = fs::file_size(FilesIn(kept()).at(0));
+  EXPECT_FALSE(Load(kept(), {"layer-1", ""}).from_file);
+  held.clear();
+  EXPECT_TRUE(Load(kept(), {"layer-1", ""}).from_file);
+  EXPECT_EQ(FilesIn(kept()).size(), 1u);
+}
+
+TEST(PackedBoundTest, TheFlagIsAPositiveNumberOfGigabytes) {
+  EXPECT_FALSE((*ParsePackedGb(0)).has_value());
+  EXPECT_EQ(**ParsePackedGb(1.5), 1500000000u);
+  for (const double gigabytes : {-1.0, 1e7, std::nan("")}) {
+    EXPECT_EQ(ParsePackedGb(gigabytes).status().code(),
+              StatusCode::kInvalidArgument);
+  }
 }
 
 TEST_P(PackedWeightsTest, AutoIsBesideALargeModelOrInTheUsersCache) {
@@ -349,6 +391,7 @@ Started Start(const std::string& model, const PackedOptions& packed,
   PipelineOptions options;
   options.stage.model_path = model;
   options.stage.packed = packed;
+  options.stage.packed.bounds.free_share = 0;
   options.stage.ranks = ranks;
   options.stage.threads = 1;
   options.stage.kv_blocks = 32;
@@ -418,6 +461,7 @@ TEST(PackedExpertsTest, AHostReadsTheExpertsThatItPackedBefore) {
   uint64_t read[3] = {};
   for (int start = 0; start < 3; ++start) {
     options.packed.where = start == 0 ? "off" : dir.path();
+    options.packed.bounds.free_share = 0;
     const auto hosted = HostedExperts::Load(options);
     ASSERT_TRUE(hosted.ok()) << hosted.status();
     read[start] = (*hosted)->info().bytes_read;

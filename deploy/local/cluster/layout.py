@@ -82,6 +82,7 @@ def stage(options, model, place, address, metrics_port):
     argv += _valued("--numerics", options.numerics)
     argv += _valued("--isa", options.isa)
     argv += _valued("--packed", options.packed)
+    argv += _valued("--packed-gb", options.packed_gb)
     argv += _valued("--packed-memory", options.packed_memory)
     argv += _valued("--kv-type", options.kv_type)
     argv += _valued("--kv-blocks", options.kv_blocks)
@@ -119,6 +120,7 @@ def _expert(options, model, host, address, metrics_port):
     argv += _valued("--numerics", options.numerics)
     argv += _valued("--isa", options.isa)
     argv += _valued("--packed", options.packed)
+    argv += _valued("--packed-gb", options.packed_gb)
     argv += _valued("--packed-memory", options.packed_memory)
     return process.Process(
         role="expert", index=index, argv=argv,

@@ -205,6 +205,10 @@ def up_parser(name):
                         help="where packed weights are kept for the next "
                         "start (default: auto, beside the model or in the "
                         "user's cache)")
+    passed.add_argument("--packed-gb", type=float, metavar="GB",
+                        help="most GB on disk of packed weights of all models "
+                        "in one folder (default: for each model what its "
+                        "weights take once in memory)")
     passed.add_argument("--packed-memory", choices=["copy", "map"],
                         help="copied into huge pages, which is faster, or the "
                         "file's pages, which processes share (default: copy)")
