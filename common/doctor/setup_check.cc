@@ -21,6 +21,7 @@
 #include "common/model_config/open_model.h"
 #include "common/model_config/tensor_table.h"
 #include "common/weights/model_file.h"
+#include "common/weights/packed_store.h"
 
 namespace sluice::doctor {
 namespace {
@@ -177,6 +178,26 @@ Finding CheckDisk(const std::string& folder) {
         "packed weights take as much as the model: --packed off or DIR");
   }
   return Fine("disk", what);
+}
+
+Finding CheckPacked(const std::vector<std::string>& folders) {
+  uint64_t bytes = 0;
+  uint64_t idle = 0;
+  std::string where;
+  for (const std::string& folder : folders) {
+    const auto files = weights::ListPacked(folder);
+    if (files.empty()) continue;
+    where += Cat(where.empty() ? "" : ", ", folder);
+    for (const weights::KeptFile& file : files) {
+      bytes += file.bytes;
+      if (!file.in_use) idle += file.bytes;
+    }
+  }
+  if (where.empty()) return Fine("packed weights", "none are kept here");
+  const std::string what = Cat(GigaBytes(bytes), ", ", GigaBytes(idle),
+                               " of them in no use, in ", where);
+  if (idle < kLittleDisk) return Fine("packed weights", what);
+  return Note("packed weights", what, "sluice packed --prune drops these");
 }
 
 Finding CheckPort(int port) {

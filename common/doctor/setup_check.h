@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/doctor/finding.h"
 
@@ -20,6 +21,9 @@ Findings CheckModel(const std::string& model, uint64_t available_memory);
 // Is there room for packed weights and downloads in the file system of
 // `folder`, or of the next folder above that exists?
 Finding CheckDisk(const std::string& folder);
+
+// What packed weights take in these folders (packed_store.h).
+Finding CheckPacked(const std::vector<std::string>& folders);
 
 // Can a process listen on `port` of loopback? Else names the process that does,
 // where /proc tells it.

@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -172,17 +171,9 @@ std::vector<PackedWeights::Place> PackedWeights::PlacesOf(
   if (where != "auto") return {{where, NameOf(model), nullptr, nullptr}};
   if (StoredBytes(model) < kLeastPackedModel) return {};
   std::vector<Place> places = {{BesideModel(model), "", nullptr, nullptr}};
-  const char* const cache = std::getenv("XDG_CACHE_HOME");
-  const char* const home = std::getenv("HOME");
-  std::string users;
-  if (cache != nullptr && *cache == '/') {
-    users = cache;
-  } else if (home != nullptr && *home == '/') {
-    users = Cat(home, "/.cache");
-  } else {
-    return places;
-  }
-  places.push_back({users + "/sluice/packed", NameOf(model), nullptr, nullptr});
+  const std::string users = weights::UsersPackedFolder();
+  if (users.empty()) return places;
+  places.push_back({users, NameOf(model), nullptr, nullptr});
   return places;
 }
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,14 +12,13 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "common/base/cat.h"
 #include "common/base/check.h"
-#include "common/base/log.h"
 #include "common/base/random_bytes.h"
 #include "common/tensor/weight_format.h"
+#include "common/weights/draft_lock.h"
 #include "common/weights/weight_sums.h"
 #include "common/weights/xxh64.h"
 
@@ -32,9 +30,8 @@ static_assert(std::endian::native == std::endian::little);
 constexpr char kPackedMagic[] = "sluice packed 3\n";
 constexpr size_t kVersionAt = sizeof("sluice packed ") - 1;
 constexpr size_t kProofBytes = 32;
-constexpr auto kLookAgain = std::chrono::milliseconds(20);  // at a lock
-constexpr uint64_t kAlignment = 4096;                       // of parts
-constexpr int64_t kMostSide = int64_t{1} << 31;             // rows or columns
+constexpr uint64_t kAlignment = 4096;            // of parts
+constexpr int64_t kMostSide = int64_t{1} << 31;  // rows or columns
 
 // The head's beginning, as it is in the file.
 struct Prologue {
@@ -277,77 +274,6 @@ Status CannotWrite(const std::string& path) {
   return Unavailable(path, ": cannot be written: ", std::strerror(errno));
 }
 
-// True if `fd` is the file `name` of the folder.
-bool IsAt(int fd, const OwnFolder& folder, const std::string& name) {
-  struct stat own;
-  struct stat there;
-  return ::fstat(fd, &own) == 0 &&
-         ::fstatat(folder.descriptor(), name.c_str(), &there,
-                   AT_SYMLINK_NOFOLLOW) == 0 &&
-         own.st_ino == there.st_ino && own.st_dev == there.st_dev;
-}
-
-// What changes while a draft is written.
-struct Growth {
-  off_t bytes = 0;
-  timespec changed = {};
-  static Growth Of(int fd) {
-    struct stat info = {};
-    ::fstat(fd, &info);
-    return {info.st_size, info.st_mtim};
-  }
-  bool operator==(const Growth& other) const {
-    return bytes == other.bytes && changed.tv_sec == other.changed.tv_sec &&
-           changed.tv_nsec == other.changed.tv_nsec;
-  }
-};
-
-// Locks the file alone, and says so if that takes a while.
-Status LockAlone(int fd, const std::string& path, Duration patience) {
-  Growth seen = Growth::Of(fd);
-  TimePoint grew = Clock::now();
-  bool told = false;
-  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EINTR) continue;
-    if (errno != EWOULDBLOCK) return CannotWrite(path);
-    if (!std::exchange(told, true)) {
-      LogInfo("waits for the process that writes ", path);
-    }
-    const Growth now = Growth::Of(fd);
-    if (now != seen) {
-      seen = now;
-      grew = Clock::now();
-    }
-    if (Clock::now() - grew >= patience) {
-      return Unavailable(path, ": its lock is held, and it has not grown for ",
-                         Seconds(patience), " s");
-    }
-    std::this_thread::sleep_for(kLookAgain);
-  }
-  return OkStatus();
-}
-
-// Opens the draft `name`, which is made if there is none. One that others may
-// have written is replaced.
-StatusOr<int> OpenDraft(const OwnFolder& folder, const std::string& name) {
-  std::string rule;
-  for (int attempt = 0; attempt < 2; ++attempt) {
-    const int fd = ::openat(
-        folder.descriptor(), name.c_str(),
-        O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
-    struct stat info = {};
-    if (fd >= 0 && ::fstat(fd, &info) == 0) {
-      rule = S_ISREG(info.st_mode) ? DistrustOf(info) : "is no regular file";
-      if (rule.empty()) return fd;
-    } else {
-      rule = Cat("cannot be written: ", std::strerror(errno));
-    }
-    if (fd >= 0) ::close(fd);
-    ::unlinkat(folder.descriptor(), name.c_str(), 0);
-  }
-  return Unavailable(folder.PathOf(name), ": ", rule);
-}
-
 }  // namespace
 
 StatusOr<PackedMemory> ParsePackedMemory(const std::string& name) {
@@ -399,19 +325,10 @@ PackedFile::~PackedFile() {
 StatusOr<std::unique_ptr<PackedDraft>> PackedDraft::Lock(
     std::shared_ptr<const OwnFolder> folder, const std::string& name,
     Duration patience) {
-  const std::string draft = DraftOf(name);
-  for (;;) {
-    SLUICE_ASSIGN_OR_RETURN(const int fd, OpenDraft(*folder, draft));
-    const Status locked = LockAlone(fd, folder->PathOf(draft), patience);
-    // Another process has made the draft the file, or removed the draft,
-    // unless it is still there.
-    if (locked.ok() && IsAt(fd, *folder, draft)) {
-      return std::unique_ptr<PackedDraft>(
-          new PackedDraft(std::move(folder), name, fd));
-    }
-    ::close(fd);
-    if (!locked.ok()) return locked;
-  }
+  SLUICE_ASSIGN_OR_RETURN(const int fd,
+                          LockDraft(*folder, DraftOf(name), patience));
+  return std::unique_ptr<PackedDraft>(
+      new PackedDraft(std::move(folder), name, fd));
 }
 
 PackedDraft::~PackedDraft() {

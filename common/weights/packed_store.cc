@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <thread>
@@ -25,6 +26,8 @@ namespace {
 constexpr char kMarksName[] = "in-use";
 constexpr std::string_view kPacked = ".packed";
 constexpr std::string_view kDraft = ".packed.tmp";
+constexpr char kUsersFolder[] = "/sluice/packed";
+constexpr char kBesideName[] = "sluice.packed";
 constexpr std::string_view kOwn = "uid-";
 // What another process may take to make room; a live one takes milliseconds.
 constexpr Duration kTurn = std::chrono::seconds(10);
@@ -280,6 +283,31 @@ Status MakeRoom(const OwnFolder& folder, const PackedBounds& bounds,
             ", to keep ", draft.name());
   }
   return draft.Resize(bytes);
+}
+
+std::string UsersPackedFolder() {
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  const char* const home = std::getenv("HOME");
+  if (cache != nullptr && *cache == '/') return Cat(cache, kUsersFolder);
+  if (home == nullptr || *home != '/') return "";
+  return Cat(home, "/.cache", kUsersFolder);
+}
+
+std::vector<std::string> PackedFoldersAt(const std::string& path) {
+  std::vector<std::string> folders;
+  if (path.empty()) return folders;
+  const std::string beside = Cat(path, ".", kBesideName);
+  struct stat info;
+  if (::stat(beside.c_str(), &info) == 0) folders.push_back(beside);
+  const Closed folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() < 0) return folders;
+  folders.push_back(path);
+  for (const std::string& name : NamesIn(folder.get())) {
+    const bool own =
+        name == kBesideName || name.ends_with(Cat(".", kBesideName));
+    if (own) folders.push_back(path + "/" + name);
+  }
+  return folders;
 }
 
 std::vector<KeptFile> ListPacked(const std::string& base) {

@@ -66,6 +66,13 @@ struct PackedBounds {
 Status MakeRoom(const OwnFolder& folder, const PackedBounds& bounds,
                 uint64_t bytes, PackedDraft& draft);
 
+// Returns where packed weights are if they cannot be beside their model:
+// ${XDG_CACHE_HOME:-~/.cache}/sluice/packed; "" without a home.
+std::string UsersPackedFolder();
+// Returns the folders BASE at `path`: beside the model or the models that it
+// is or has, or itself, as given to --packed.
+std::vector<std::string> PackedFoldersAt(const std::string& path);
+
 // Lists the files of all users below `base` that this user may read, by path.
 // Empty without the folder.
 std::vector<KeptFile> ListPacked(const std::string& base);

@@ -19,6 +19,7 @@ void AddTrace(CommandLine& sluice);
 void AddInspect(CommandLine& sluice);
 void AddConvert(CommandLine& sluice);
 void AddHub(CommandLine& sluice);  // pull, list, show and rm
+void AddPacked(CommandLine& sluice);
 void AddPlan(CommandLine& sluice);
 void AddDoctor(CommandLine& sluice);
 void AddProbe(CommandLine& sluice);

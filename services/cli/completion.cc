@@ -128,6 +128,7 @@ void AddCommands(CommandLine& sluice) {
   AddInspect(sluice);
   AddConvert(sluice);
   AddHub(sluice);
+  AddPacked(sluice);
   AddPlan(sluice);
   AddDoctor(sluice);
   AddProbe(sluice);

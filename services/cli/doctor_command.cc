@@ -5,12 +5,14 @@
 #include <ctime>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/json.h"
 #include "common/doctor/cluster_check.h"
 #include "common/doctor/machine_check.h"
 #include "common/doctor/setup_check.h"
 #include "common/http/http_client.h"
+#include "common/weights/packed_store.h"
 #include "services/cli/cluster_file.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
@@ -81,6 +83,11 @@ StatusOr<doctor::Findings> Examine(const DoctorOptions& options) {
   };
   add({doctor::CheckDisk(
       VariableOr("XDG_CACHE_HOME", VariableOr("HOME", "/tmp") + "/.cache"))});
+  std::vector<std::string> packed = {weights::UsersPackedFolder()};
+  for (const auto& folder : weights::PackedFoldersAt(options.model)) {
+    packed.push_back(folder);
+  }
+  add({doctor::CheckPacked(packed)});
   add(doctor::CheckTools(VariableOr("PATH", "")));
   add({doctor::CheckPort(options.port)});
   if (!options.model.empty()) {

@@ -21,6 +21,7 @@
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
 #include "common/model_config/tensor_table.h"
+#include "common/weights/packed_store.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
 
@@ -184,23 +185,40 @@ std::string Joined(const std::vector<std::string>& words) {
   return text;
 }
 
+// Returns the bytes of packed weights beside a model, or in a folder of them.
+uint64_t PackedBytesAt(const std::string& path) {
+  uint64_t bytes = 0;
+  for (const std::string& folder : weights::PackedFoldersAt(path)) {
+    for (const auto& file : weights::ListPacked(folder)) bytes += file.bytes;
+  }
+  return bytes;
+}
+
 Status RunList() {
   const HubCache cache(HubSettingsOfEnvironment().cache);
   SLUICE_ASSIGN_OR_RETURN(const std::vector<CachedModel> models, cache.List());
-  std::printf("%-48s %12s %12s  %s\n", "model", "MB", "unfinished",
-              "revisions");
+  std::printf("%-48s %12s %12s %12s  %s\n", "model", "MB", "unfinished",
+              "packed", "revisions");
   for (const CachedModel& model : models) {
     std::vector<std::string> revisions;
+    uint64_t packed = 0;
     for (const CachedSnapshot& snapshot : model.snapshots) {
+      packed +=
+          PackedBytesAt(cache.Snapshot(model.repository, snapshot.commit));
       if (snapshot.revisions.empty()) {
         revisions.push_back(snapshot.commit.substr(0, 10));
       }
       for (const auto& name : snapshot.revisions) revisions.push_back(name);
     }
-    std::printf("%-48s %12.1f %12.1f  %s\n", model.repository.c_str(),
+    std::printf("%-48s %12.1f %12.1f %12.1f  %s\n", model.repository.c_str(),
                 InMegabytes(model.bytes), InMegabytes(model.unfinished_bytes),
-                Joined(revisions).c_str());
+                InMegabytes(packed), Joined(revisions).c_str());
   }
+  const std::string users = weights::UsersPackedFolder();
+  const uint64_t elsewhere = PackedBytesAt(users);
+  if (elsewhere == 0) return OkStatus();
+  std::printf("\npacked weights in %s: %.1f MB (sluice packed)\n",
+              users.c_str(), InMegabytes(elsewhere));
   return OkStatus();
 }
 

@@ -72,6 +72,20 @@ TEST_F(SetupCheckTest, AFolderThatIsNotThereIsJudgedByTheOneAbove) {
   EXPECT_THAT(finding.what, Not(HasSubstr("/a")));
 }
 
+TEST_F(SetupCheckTest, PackedWeightsAreCountedWithWhatIsInNoUse) {
+  EXPECT_THAT(CheckPacked({folder_, ""}).what, HasSubstr("none"));
+  std::filesystem::create_directory(folder_ + "/uid-7");
+  Write("uid-7/a.packed", "");
+  std::filesystem::resize_file(folder_ + "/uid-7/a.packed", 1000000000);
+  Finding finding = CheckPacked({folder_});
+  EXPECT_EQ(finding.level, Level::kFine);
+  EXPECT_THAT(finding.what, HasSubstr("1 GB, 1 GB of them in no use"));
+  std::filesystem::resize_file(folder_ + "/uid-7/a.packed", 3000000000);
+  finding = CheckPacked({folder_});
+  EXPECT_EQ(finding.level, Level::kNote);
+  EXPECT_THAT(finding.advice, HasSubstr("--prune"));
+}
+
 TEST_F(SetupCheckTest, APortInUseIsToldWithItsProcess) {
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address = {};

@@ -377,7 +377,7 @@ class CommandsTest(PullCase):
         self.assertNotIn(NAME, self.run_sluice("list").stdout)
         path = self.pull()
         self.assertRegex(self.run_sluice("list").stdout,
-                         NAME + r" +0\.3 +0\.0  main\n")
+                         NAME + r" +0\.3 +0\.0 +0\.0  main\n")
         shown = self.run_sluice("show", NAME).stdout
         for part in (fake_hub.COMMIT + "  main", str(path),
                      "0.300 MB  model.safetensors"):

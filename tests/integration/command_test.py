@@ -226,7 +226,7 @@ def write_gguf(path, formats):
 class HelpTest(unittest.TestCase):
     COMMANDS = ("up", "down", "status", "chat", "generate", "bench", "eval",
                 "trace", "inspect", "convert", "pull", "list", "show", "rm",
-                "plan", "doctor", "completion")
+                "packed", "plan", "doctor", "completion")
 
     def test_every_command_answers_help_with_0_on_stdout(self):
         for words in (("--help",), ("-h",), ("help",), ("help", "--help"),
