@@ -150,6 +150,27 @@ Status CheckChunk(const Chunk& chunk, StepId step, const PlanLimits& limits) {
   return CheckBlocks(chunk.sequence, chunk.new_blocks, limits);
 }
 
+Status CheckVacant(const StepPlan& plan, const PlanLimits& limits) {
+  if (plan.vacant.empty()) return OkStatus();
+  if (!plan.chunks.empty() || plan.vacant.size() > kMaxVacantRanges) {
+    return InvalidArgument("step ", plan.step_id, " has ", plan.vacant.size(),
+                           " vacant ranges and ", plan.chunks.size(),
+                           " chunks, limits ", kMaxVacantRanges, " and 0");
+  }
+  int32_t before = 0;
+  for (const BlockRange& range : plan.vacant) {
+    if (range.begin < before || range.end <= range.begin ||
+        range.end > limits.num_blocks) {
+      return InvalidArgument("step ", plan.step_id, " has vacant blocks [",
+                             range.begin, ", ", range.end,
+                             "), which must be within [", before, ", ",
+                             limits.num_blocks, ")");
+    }
+    before = range.end;
+  }
+  return OkStatus();
+}
+
 Status CheckStarted(const StartedSequence& started, const PlanLimits& limits) {
   if (started.tokens.empty() ||
       started.tokens.size() > static_cast<size_t>(limits.max_context)) {
@@ -222,6 +243,7 @@ Status Validate(const StepPlan& plan, const PlanLimits& limits) {
     SLUICE_RETURN_IF_ERROR(CheckStarted(started, limits));
   }
   SLUICE_RETURN_IF_ERROR(CheckReplayAt(plan));
+  SLUICE_RETURN_IF_ERROR(CheckVacant(plan, limits));
   seen.clear();
   int64_t tokens = 0;
   size_t mask_runs = 0;

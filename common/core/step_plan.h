@@ -84,6 +84,16 @@ struct StartedSequence {
   int32_t kept_end() const;
 };
 
+// KV blocks [begin, end).
+struct BlockRange {
+  int32_t begin = 0;
+  int32_t end = 0;
+  bool operator==(const BlockRange&) const = default;
+};
+
+// The most ranges of one plan.
+inline constexpr int kMaxVacantRanges = 1024;
+
 // One forward pass over the whole pipeline. Pure data: it can be printed,
 // replayed and compared. Effects happen in the order ended, started, chunks.
 struct StepPlan {
@@ -97,6 +107,10 @@ struct StepPlan {
   // they lost their KV cache, the others kept theirs. Empty without such
   // chunks.
   std::vector<int32_t> replay_at = {};
+  // Blocks that hold nothing, rising and apart: a stage may give their memory
+  // back, and no step reads them before it writes them. Of a plan without
+  // chunks that is alone in the pipeline.
+  std::vector<BlockRange> vacant = {};
   // Present if a sequence of the step is traced; changes no token.
   std::optional<StepTrace> trace;
 

@@ -125,6 +125,12 @@ class Backend {
   virtual DeviceMemory Allocate(size_t bytes) = 0;
   // Frees memory of Allocate and Pack; called by DeviceMemory.
   virtual void Free(void* data) = 0;
+  // Tells that these bytes of Allocate's memory hold nothing: the device may
+  // have them back until they are written. Between steps; any thread.
+  virtual void GiveBack(void* data, size_t bytes) {
+    (void)data;
+    (void)bytes;
+  }
   // Packs a weight for the products below and for Embed. `parts`: its rows, in
   // at least one part, all with the same columns.
   virtual std::unique_ptr<Weight> Pack(std::vector<HostWeight> parts) = 0;

@@ -23,6 +23,9 @@ class ForwardingBackend : public Backend {
     return inner_->Allocate(bytes);
   }
   void Free(void* data) override { inner_->Free(data); }
+  void GiveBack(void* data, size_t bytes) override {
+    inner_->GiveBack(data, bytes);
+  }
   std::unique_ptr<Weight> Pack(std::vector<HostWeight> parts) override {
     return inner_->Pack(std::move(parts));
   }

@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_DEVICE_KV_CACHE_H_
 #define SLUICE_COMMON_DEVICE_KV_CACHE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "common/core/ids.h"
+#include "common/core/step_plan.h"
 #include "common/device/backend.h"
 
 namespace sluice {
@@ -30,7 +32,8 @@ class KvCache {
     }
   };
 
-  KvCache(Backend& backend, std::span<const Layer> layers, int64_t num_blocks) {
+  KvCache(Backend& backend, std::span<const Layer> layers, int64_t num_blocks)
+      : num_blocks_(num_blocks) {
     const ElementType type = backend.info().kv_type;
     std::map<std::pair<int32_t, uint64_t>, size_t> seen;  // by group and size
     std::map<std::pair<uint64_t, size_t>, Slab> slabs;    // by size and number
@@ -47,6 +50,18 @@ class KvCache {
     for (auto& [place, slab] : slabs) slabs_.push_back(std::move(slab));
   }
 
+  // Gives the memory of these blocks back; they hold nothing.
+  void GiveBack(Backend& backend, const BlockRange& range) {
+    for (const Slab& slab : slabs_) {
+      for (const DeviceMemory* memory : {&slab.keys, &slab.values}) {
+        const size_t block = memory->bytes() / static_cast<size_t>(num_blocks_);
+        auto* const data = static_cast<std::byte*>(memory->data());
+        backend.GiveBack(data + block * static_cast<size_t>(range.begin),
+                         block * static_cast<size_t>(range.end - range.begin));
+      }
+    }
+  }
+
   const LayerKv& layer(int32_t index) const { return layers_[index]; }
 
  private:
@@ -54,6 +69,7 @@ class KvCache {
     DeviceMemory keys;
     DeviceMemory values;
   };
+  const int64_t num_blocks_;
   std::vector<Slab> slabs_;
   std::vector<LayerKv> layers_;
 };

@@ -114,6 +114,11 @@ class BlockManager {
   // that a prefix stays cached longer than its continuation.
   void Release(std::vector<BlockTable>& tables);
 
+  // See BlockPool::TakeVacant.
+  std::vector<BlockRange> TakeVacant(TimePoint now, Duration idle) {
+    return pool_.TakeVacant(now, idle);
+  }
+
   // Forgets all cached content. No table may hold a block.
   void Reset(int num_blocks);
 

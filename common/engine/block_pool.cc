@@ -28,6 +28,8 @@ std::optional<BlockId> BlockPool::Allocate() {
     ++evictions_;
   }
   block.references = 1;
+  block.free_since = TimePoint();
+  if (!std::exchange(block.touched, true)) ++num_touched_;
   return BlockId(index);
 }
 
@@ -35,6 +37,7 @@ void BlockPool::Hold(BlockId id) {
   Block& block = at(id);
   if (block.references == 0) RemoveFree(id.value());
   ++block.references;
+  block.free_since = TimePoint();
 }
 
 void BlockPool::Release(BlockId id) {
@@ -116,6 +119,43 @@ void BlockPool::ForgetStale() {
 
 void BlockPool::Restore(BlockId block) {
   if (std::exchange(at(block).stale, false)) --num_stale_;
+}
+
+std::vector<BlockRange> BlockPool::TakeVacant(TimePoint now, Duration idle) {
+  std::vector<BlockRange> vacant;
+  if (num_touched_ == 0 || now < next_look_) return vacant;
+  next_look_ = now + idle / 4;
+  for (int32_t i = 0; i < num_blocks(); ++i) {
+    Block& block = blocks_[static_cast<size_t>(i)];
+    if (!block.touched || block.references > 0) continue;
+    if (block.free_since == TimePoint()) block.free_since = now;
+    if (now - block.free_since < idle) continue;
+    const bool follows = !vacant.empty() && vacant.back().end == i;
+    if (!follows && vacant.size() == kMaxVacantRanges) break;
+    if (block.cached) Forget(block);
+    block.touched = false;
+    --num_touched_;
+    if (!follows) vacant.push_back({i, i});
+    vacant.back().end = i + 1;
+  }
+  if (!vacant.empty()) SortFree();
+  return vacant;
+}
+
+// Lists the free blocks that are not cached by their ids, before the others.
+void BlockPool::SortFree() {
+  std::vector<int32_t> cached;
+  for (int32_t i = first_free_; i >= 0;
+       i = blocks_[static_cast<size_t>(i)].next) {
+    if (blocks_[static_cast<size_t>(i)].cached) cached.push_back(i);
+  }
+  first_free_ = last_free_ = -1;
+  num_free_ = 0;
+  for (int32_t i = num_blocks() - 1; i >= 0; --i) {
+    const Block& block = blocks_[static_cast<size_t>(i)];
+    if (block.references == 0 && !block.cached) PushFree(i);
+  }
+  for (const int32_t i : cached) PushFree(i);
 }
 
 void BlockPool::PushFree(int32_t index) {

@@ -8,8 +8,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/core/ids.h"
+#include "common/core/step_plan.h"
 #include "common/engine/siphash.h"
 
 namespace sluice {
@@ -74,6 +76,13 @@ class BlockPool {
   void Restore(BlockId block);
   int num_stale() const { return num_stale_; }
 
+  // Forgets the free blocks that were free at a call at least `idle` before
+  // `now`, and at all calls since, and returns those that were handed out since
+  // they were last returned: at most kMaxVacantRanges ranges, rising. Blocks
+  // with the lowest ids are handed out first from then on. Looks at all blocks
+  // at most four times per `idle`.
+  std::vector<BlockRange> TakeVacant(TimePoint now, Duration idle);
+
   // Returns the group for which the block is cached; nothing if it is not.
   std::optional<int> CachedFor(BlockId block) const;
 
@@ -89,7 +98,10 @@ class BlockPool {
   struct Block {
     int32_t references = 0;
     bool cached = false;
-    bool stale = false;  // needs `cached`
+    bool stale = false;    // needs `cached`
+    bool touched = false;  // a stage may have written to it
+    // At TakeVacant: since when the block is free; zero: not seen free.
+    TimePoint free_since{};
     // Neighbours in the list of free blocks; -1: none.
     int32_t previous = -1;
     int32_t next = -1;
@@ -119,6 +131,7 @@ class BlockPool {
   void PushFree(int32_t index);
   void RemoveFree(int32_t index);
   void Forget(Block& block);
+  void SortFree();
 
   SipKey key_;
   std::vector<Block> blocks_;
@@ -127,6 +140,8 @@ class BlockPool {
   int32_t last_free_ = -1;
   int num_free_ = 0;
   int num_stale_ = 0;
+  int num_touched_ = 0;
+  TimePoint next_look_{};  // of TakeVacant
   uint64_t next_content_ = 1;
   uint64_t evictions_ = 0;
 };

@@ -38,6 +38,7 @@ Status Validate(const EngineOptions& options) {
         {"max_queue_wait", options.max_queue_wait},
         {"target_itl", options.target_itl},
         {"recovery_timeout", options.recovery_timeout},
+        {"prefix_idle", options.prefix_idle},
         {"ahead_within", options.ahead_within}}) {
     if (value >= Duration::zero()) continue;
     return InvalidArgument(name, " must not be negative, got ", Seconds(value),

@@ -52,6 +52,9 @@ struct EngineOptions {
   static constexpr int kHalfStep = -1;
   static constexpr int kLeastChunk = 256;
   bool prefix_cache = true;
+  // Blocks that no sequence holds for this long, while no plan is in flight,
+  // are forgotten, and the stages give their memory back. Zero: never.
+  Duration prefix_idle = std::chrono::seconds(300);
   int max_plans_in_flight = 0;  // 0: one per stage
   // Plans go ahead (see BatchPolicy::GoesAhead, PromptsGoAhead) while a plan of
   // decodes takes at most this long from its turn to its result, and a full

@@ -331,7 +331,9 @@ std::optional<StepPlan> Scheduler::Plan(TimePoint now) {
 StepPlan Scheduler::Probe(TimePoint now) {
   SLUICE_CHECK(quiet());
   const int seen = max_plans_seen_;
-  StepPlan plan = Launch(StepPlan(), /*num_decodes=*/0, now);
+  StepPlan plan;
+  plan.vacant = state_.sequences.TakeVacant(now, state_.options.prefix_idle);
+  plan = Launch(std::move(plan), /*num_decodes=*/0, now);
   state_.in_flight.back().is_probe = true;
   max_plans_seen_ = seen;
   return plan;

@@ -62,6 +62,11 @@ class SequenceStore {
   FairQueue& queue() { return queue_; }
   const FairQueue& queue() const { return queue_; }
   BlockManager& blocks() { return blocks_; }
+  // See BlockPool::TakeVacant. Without `idle` none is vacant.
+  std::vector<BlockRange> TakeVacant(TimePoint now, Duration idle) {
+    if (idle <= Duration::zero()) return {};
+    return blocks_.TakeVacant(now, idle);
+  }
   const BlockManager& blocks() const { return blocks_; }
   // Sequences that stopped running, for the next plan to tell the stages.
   std::vector<SequenceId>& stopped() { return stopped_; }

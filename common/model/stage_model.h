@@ -82,6 +82,10 @@ class StageModel {
   // listed for several layers. Their results, keys and values have no meaning.
   const std::vector<RowFailure>& failed_rows() const { return failed_rows_; }
 
+  // Gives the memory of KV blocks back that hold nothing. Between steps; any
+  // thread.
+  void GiveBack(const BlockRange& range) { kv_.GiveBack(backend_, range); }
+
  private:
   DeviceMatrix AllocateMatrix(int64_t rows, int64_t cols,
                               ElementType type = ElementType::kF32);

@@ -46,6 +46,11 @@ class RankGroup {
   // Returns when the oldest step that was begun is done on all ranks.
   void End();
 
+  // Gives the memory of KV blocks back, on all ranks. Between steps.
+  void GiveBack(const BlockRange& range) {
+    for (Rank& rank : ranks_) rank.model->GiveBack(range);
+  }
+
   // Failed rows of the last step: see StageModel. Rank 0 reports for all.
   const std::vector<RowFailure>& failed_rows() const {
     return ranks_[0].model->failed_rows();

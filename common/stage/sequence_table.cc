@@ -15,12 +15,24 @@ SequenceTable::SequenceTable(const PlanLimits& limits, bool knows_sampled)
 Status SequenceTable::Apply(const StepPlan& plan,
                             std::optional<StepId> in_flight) {
   LeaveBehind();
+  SLUICE_RETURN_IF_ERROR(CheckVacant(plan));
   for (SequenceId id : plan.ended) SLUICE_RETURN_IF_ERROR(End(id));
   for (const StartedSequence& started : plan.started) {
     SLUICE_RETURN_IF_ERROR(StartOne(started));
   }
   for (const Chunk& chunk : plan.chunks) {
     SLUICE_RETURN_IF_ERROR(TakeChunk(chunk, in_flight));
+  }
+  return OkStatus();
+}
+
+Status SequenceTable::CheckVacant(const StepPlan& plan) const {
+  for (const BlockRange& range : plan.vacant) {
+    for (int32_t block = range.begin; block < range.end; ++block) {
+      if (block_users_[static_cast<size_t>(block)] == 0) continue;
+      return FailedPrecondition("block ", block,
+                                " is vacant, but a sequence has it");
+    }
   }
   return OkStatus();
 }

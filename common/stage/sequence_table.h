@@ -73,6 +73,7 @@ class SequenceTable {
   };
 
   void LeaveBehind();
+  Status CheckVacant(const StepPlan& plan) const;
   void LetGo(BlockId block);
   Status End(SequenceId id);
   Status StartOne(const StartedSequence& started);

@@ -112,6 +112,10 @@ bool Stage::Draws(SequenceId sequence) const {
 
 bool Stage::IsDone() const { return !Oldest().ran || ranks_->IsDone(); }
 
+void Stage::GiveBack(const std::vector<BlockRange>& vacant) {
+  for (const BlockRange& range : vacant) ranks_->GiveBack(range);
+}
+
 void Stage::Begin(const std::vector<ChunkInput>& chunks, HiddenStates in,
                   const StepHeader& header) {
   SLUICE_CHECK(begun_ - finished_ < (overlaps_steps() ? 2u : 1u));

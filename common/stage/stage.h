@@ -162,6 +162,9 @@ class Stage {
              const StepHeader& header = {});
   void Finish(HiddenStates& out, std::vector<SequenceResult>& results);
   bool overlaps_steps() const;
+  // Gives the memory of vacant KV blocks (StepPlan::vacant) back to the system:
+  // whole pages, on the ranks of this process and on the CPU. Between steps.
+  void GiveBack(const std::vector<BlockRange>& vacant);
   // Whether the step in flight draws one token for the sequence, which the next
   // one may take: only where the stage that draws is the one that embeds.
   bool Draws(SequenceId sequence) const;

@@ -358,6 +358,7 @@ class StageLoop::Impl {
     running.takes_drawn =
         std::ranges::any_of(chunks, &Stage::ChunkInput::takes_drawn);
     if (!stage_.info().is_last()) running.slots = log_.SlotsOf(chunks);
+    stage_.GiveBack(input.plan.vacant);
     stage_.Begin(Computed(chunks, input.plan), std::move(input.hidden),
                  {input.plan.replica, input.plan.epoch, input.plan.step_id});
   }

@@ -333,6 +333,11 @@ v1::StepPlan ToProto(const StepPlan& plan) {
     out->set_replay(chunk.replay);
   }
   proto.mutable_replay_at()->Add(plan.replay_at.begin(), plan.replay_at.end());
+  for (const BlockRange& range : plan.vacant) {
+    v1::BlockRange* out = proto.add_vacant();
+    out->set_begin(range.begin);
+    out->set_end(range.end);
+  }
   return proto;
 }
 
@@ -368,6 +373,11 @@ StatusOr<StepPlan> FromProto(const v1::StepHeader& header,
   SLUICE_RETURN_IF_ERROR(
       CheckCount("replay_at", proto.replay_at_size(), kMaxReplayStages));
   plan.replay_at.assign(proto.replay_at().begin(), proto.replay_at().end());
+  SLUICE_RETURN_IF_ERROR(
+      CheckCount("vacant", proto.vacant_size(), kMaxVacantRanges));
+  for (const v1::BlockRange& range : proto.vacant()) {
+    plan.vacant.push_back({range.begin(), range.end()});
+  }
   SLUICE_RETURN_IF_ERROR(Validate(plan, limits));
   return plan;
 }

@@ -91,6 +91,10 @@ ABSL_FLAG(double, lease, 3,
 ABSL_FLAG(int32_t, max_replays, 2,
           "a request that more stages than this are lost with, one after "
           "another, ends");
+ABSL_FLAG(double, prefix_idle, 300,
+          "seconds after which a cached prefix that no request used is "
+          "forgotten, and the stages' memory of it given back; looked at while "
+          "nothing is computed; 0: never");
 ABSL_FLAG(int32_t, max_running, 64, "sequences computed at once");
 ABSL_FLAG(int32_t, max_queue, 256, "sequences that may wait beyond those");
 ABSL_FLAG(int32_t, max_running_per_client, 0,
@@ -288,6 +292,8 @@ Status CheckFlags() {
   SLUICE_RETURN_IF_ERROR(CheckRange(
       "--rejoin-after", absl::GetFlag(FLAGS_rejoin_after), 0.1, 86400));
   SLUICE_RETURN_IF_ERROR(
+      CheckRange("--prefix-idle", absl::GetFlag(FLAGS_prefix_idle), 0, 1e6));
+  SLUICE_RETURN_IF_ERROR(
       CheckRange("--max-replays", absl::GetFlag(FLAGS_max_replays), 0, 1000));
   SLUICE_RETURN_IF_ERROR(CheckRange(
       "--header-timeout", absl::GetFlag(FLAGS_header_timeout), 0.1, 3600));
@@ -395,6 +401,7 @@ void SetLosses(GatewayOptions& options) {
   options.engine.recovery_timeout =
       FromSeconds(absl::GetFlag(FLAGS_recovery_timeout));
   options.engine.max_replays = absl::GetFlag(FLAGS_max_replays);
+  options.engine.prefix_idle = FromSeconds(absl::GetFlag(FLAGS_prefix_idle));
 }
 
 void SetPeers(GatewayOptions& options) {

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <random>
 #include <vector>
 
+#include "common/base/clock.h"
+#include "common/core/step_plan.h"
 #include "tests/engine/block_tables.h"
 
 namespace sluice {
@@ -59,6 +62,48 @@ TEST(BlockManagerTest, WhatIsNotPublishedIsNotFound) {
   Tables found = manager.MatchPrefix("", Count(32));
   EXPECT_EQ(Hits(found), 1u);
   manager.Release(found);
+}
+
+TEST(BlockManagerTest, WhatNoSequenceUsesIsVacantOnceItWasIdle) {
+  using std::chrono::seconds;
+  BlockManager manager({.num_blocks = 8});
+  const TimePoint start = Clock::now();
+  const auto vacant = [&](int second) {
+    return manager.TakeVacant(start + seconds(second), seconds(8));
+  };
+  const std::vector<BlockRange> none;
+  EXPECT_EQ(vacant(0), none);  // never used
+  Tables first = Fill(manager, Count(40));
+  Tables second = manager.MatchPrefix("", {});
+  ASSERT_TRUE(manager.Reserve(second, 20));
+  manager.Release(first);
+  EXPECT_EQ(vacant(10), none);
+  // Looked up and used again: idle from its second release on.
+  first = manager.MatchPrefix("", Count(40));
+  EXPECT_EQ(Hits(first), 2u);
+  EXPECT_EQ(vacant(14), none);
+  manager.Release(first);
+  EXPECT_EQ(vacant(16), none);
+  // Of the first table the block that was not full was idle all along.
+  const std::vector<BlockRange> third = {{2, 3}};
+  EXPECT_EQ(vacant(19), third);
+  EXPECT_EQ(vacant(20), none);  // it looks every two seconds
+  const std::vector<BlockRange> others = {{0, 2}};
+  EXPECT_EQ(vacant(24), others);
+  EXPECT_EQ(Hits(manager.MatchPrefix("", Count(40))), 0u);
+  ExpectSound(manager, {&second});
+  // The lowest are handed out first, and vacant again later.
+  Tables fourth = manager.MatchPrefix("", {});
+  ASSERT_TRUE(manager.Reserve(fourth, 16 * 4));
+  EXPECT_EQ(fourth[0].blocks, (std::vector<BlockId>{BlockId(0), BlockId(1),
+                                                    BlockId(2), BlockId(5)}));
+  manager.Release(fourth);
+  manager.Release(second);
+  EXPECT_EQ(vacant(30), none);
+  const std::vector<BlockRange> all = {{0, 6}};
+  EXPECT_EQ(vacant(38), all);
+  EXPECT_EQ(vacant(60), none);
+  ExpectSound(manager);
 }
 
 TEST(BlockManagerTest, AReleasedPrefixIsFoundAgain) {

@@ -101,6 +101,7 @@ StatusOr<StepResult> FakePipeline::Run(const StepPlan& plan) {
       return Internal("sequence ", id, " ended and was never started");
     }
   }
+  stages_->Vacate(plan.vacant);
   for (const StartedSequence& started : plan.started) {
     SLUICE_RETURN_IF_ERROR(RunStarted(plan, started));
   }

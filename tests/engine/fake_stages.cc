@@ -63,6 +63,15 @@ void FakeStages::Replace(size_t index) {
   stages_[index].log.assign(slots, kNothing);
 }
 
+void FakeStages::Vacate(const std::vector<BlockRange>& vacant) {
+  for (Stage& stage : stages_) {
+    for (const BlockRange& range : vacant) {
+      std::fill(stage.slots.begin() + range.begin * kBlockTokens,
+                stage.slots.begin() + range.end * kBlockTokens, kNothing);
+    }
+  }
+}
+
 std::vector<int32_t> FakeStages::first_layers() const {
   std::vector<int32_t> layers;
   for (const Stage& stage : stages_) layers.push_back(stage.first_layer);

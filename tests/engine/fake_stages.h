@@ -66,6 +66,8 @@ class FakeStages {
   // stages fewer, and perhaps a piece of one more. `pick` returns a number
   // below its argument.
   Status Break(const std::function<size_t(size_t)>& pick);
+  // The memory of these blocks loses its meaning on every stage.
+  void Vacate(const std::vector<BlockRange>& vacant);
   // Stage `index` is another process, whose memory has no meaning.
   void Replace(size_t index);
   // The layers are cut at `first_layers`: those of the stages, rising from 0. A

@@ -1,6 +1,10 @@
 #include "common/device/cpu/cpu_backend.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -120,6 +124,15 @@ class CpuBackend final : public Backend {
     return Adopt(this, std::move(buffer));
   }
   void Free(void* data) override { std::free(data); }
+  void GiveBack(void* data, size_t bytes) override {
+    // Whole pages alone. Where the system refuses, they stay.
+    const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+    const auto at = reinterpret_cast<uintptr_t>(data);
+    const uintptr_t begin = (at + page - 1) / page * page;
+    const uintptr_t end = (at + bytes) / page * page;
+    if (begin >= end) return;
+    ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  }
   std::unique_ptr<Weight> Pack(std::vector<HostWeight> parts) override {
     auto weight = std::make_unique<Weight>();
     weight->cols = parts[0].cols;

@@ -1,0 +1,81 @@
+// KV blocks that hold nothing: their memory goes, that of others stays as it
+// is.
+#include "common/device/kv_cache.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "common/device/make_backends.h"
+
+namespace sluice {
+namespace {
+
+constexpr int64_t kBlocks = 600;
+
+// Two layers of a group, and one of another that shares memory with the first.
+class KvCacheTest : public ::testing::Test {
+ protected:
+  KvCacheTest()
+      : backend_(std::move((*MakeBackends({.threads = 1}))[0])),
+        kv_(*backend_,
+            std::vector<KvCache::Layer>{{0, 3, 64}, {0, 3, 64}, {1, 3, 64}},
+            kBlocks) {}
+
+  size_t block_bytes() const {
+    return KvCache::Layer{0, 3, 64}.block_bytes(backend_->info().kv_type) / 2;
+  }
+  std::vector<std::byte*> Slabs() const {
+    std::vector<std::byte*> slabs;
+    for (int32_t layer = 0; layer < 3; ++layer) {
+      for (void* data : {kv_.layer(layer).keys, kv_.layer(layer).values}) {
+        slabs.push_back(static_cast<std::byte*>(data));
+      }
+    }
+    return slabs;
+  }
+  // Bytes of a slab that are in memory.
+  size_t Resident(const std::byte* slab) const {
+    const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+    const auto at = reinterpret_cast<uintptr_t>(slab) / page * page;
+    const size_t bytes = block_bytes() * kBlocks;
+    std::vector<unsigned char> pages((bytes + page - 1) / page);
+    EXPECT_EQ(::mincore(reinterpret_cast<void*>(at), bytes, pages.data()), 0);
+    return page * static_cast<size_t>(std::count_if(
+                      pages.begin(), pages.end(),
+                      [](unsigned char flags) { return (flags & 1) != 0; }));
+  }
+
+  const std::unique_ptr<Backend> backend_;
+  KvCache kv_;
+};
+
+TEST_F(KvCacheTest, BlocksThatHoldNothingTakeNoMemoryAndOthersStay) {
+  const size_t bytes = block_bytes() * kBlocks;
+  for (std::byte* slab : Slabs()) std::memset(slab, 7, bytes);
+  constexpr BlockRange kVacant = {3, 597};
+  kv_.GiveBack(*backend_, kVacant);
+  for (std::byte* slab : Slabs()) {
+    EXPECT_LT(Resident(slab), bytes / 20);
+    for (size_t i = 0; i < bytes; ++i) {
+      const size_t block = i / block_bytes();
+      if (block >= 3 && block < 597) continue;
+      ASSERT_EQ(slab[i], std::byte{7}) << "block " << block;
+    }
+    // They are there again when they are written.
+    std::memset(slab, 9, bytes);
+    EXPECT_EQ(slab[bytes / 2], std::byte{9});
+  }
+  kv_.GiveBack(*backend_, {0, 1});
+  for (std::byte* slab : Slabs()) {
+    EXPECT_EQ(slab[block_bytes()], std::byte{9});
+  }
+}
+
+}  // namespace
+}  // namespace sluice
