@@ -207,6 +207,13 @@ void FillStoreStats(const SchedulerState& state, EngineStats& stats) {
                     [](const PlanInFlight& plan) { return !plan.is_probe; }));
 }
 
+// Returns a plan that does nothing but tell which blocks hold nothing.
+StepPlan VacantPlan(SchedulerState& state, TimePoint now) {
+  StepPlan plan;
+  plan.vacant = state.sequences.TakeVacant(now, state.options.prefix_idle);
+  return plan;
+}
+
 }  // namespace
 
 SequenceEvents Scheduler::Attach(Epoch epoch, const PlanLimits& limits,
@@ -331,9 +338,7 @@ std::optional<StepPlan> Scheduler::Plan(TimePoint now) {
 StepPlan Scheduler::Probe(TimePoint now) {
   SLUICE_CHECK(quiet());
   const int seen = max_plans_seen_;
-  StepPlan plan;
-  plan.vacant = state_.sequences.TakeVacant(now, state_.options.prefix_idle);
-  plan = Launch(std::move(plan), /*num_decodes=*/0, now);
+  StepPlan plan = Launch(VacantPlan(state_, now), 0, now);
   state_.in_flight.back().is_probe = true;
   max_plans_seen_ = seen;
   return plan;

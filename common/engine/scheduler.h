@@ -106,9 +106,8 @@ class Scheduler {
   // or all work waits for a result.
   std::optional<StepPlan> Plan(TimePoint now);
 
-  // Returns an empty plan, which shows whether every stage still runs steps,
-  // and tells the stages which blocks hold nothing
-  // (EngineOptions::prefix_idle). Counters and pace ignore it. Needs quiet().
+  // Returns a plan of vacant blocks, which shows whether every stage still runs
+  // steps. Counters and pace ignore it. Needs quiet().
   StepPlan Probe(TimePoint now);
   bool quiet() const { return attached_ && state_.in_flight.empty(); }
 
