@@ -23,6 +23,10 @@ constexpr size_t kMinKeyBytes = 8;
 constexpr size_t kMaxKeyBytes = 512;
 // Shorter ones are taken with a warning: chosen by hand, they can be guessed.
 constexpr size_t kGoodKeyBytes = 20;
+// The name of a key without a name: this and so many hexadecimal digits of the
+// key's SHA-256.
+constexpr std::string_view kUnnamedPrefix = "key-";
+constexpr size_t kUnnamedDigits = 12;
 
 // What needs no key: probes, a page that asks for one, the API's description.
 constexpr std::string_view kOpenPaths[] = {
@@ -43,13 +47,49 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
 }
 
+bool IsHex(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') ||
+         (c >= 'A' && c <= 'F');
+}
+
+// Whether a name is, or looks like, that of a key without a name: those of now
+// have some digits of the key's digest, those of earlier releases had the
+// number of the key's line.
+bool IsForUnnamedKeys(std::string_view name) {
+  if (!name.starts_with(kUnnamedPrefix)) return false;
+  name.remove_prefix(kUnnamedPrefix.size());
+  const bool is_number =
+      !name.empty() && std::all_of(name.begin(), name.end(),
+                                   [](char c) { return c >= '0' && c <= '9'; });
+  return is_number || (name.size() == kUnnamedDigits &&
+                       std::all_of(name.begin(), name.end(), IsHex));
+}
+
+// Returns the name of a key that its line does not name. It is of the key
+// alone: no other line, its place or a restart changes who the client is, and
+// all gateways with this key agree.
+std::string NameByDigest(const std::array<uint8_t, 32>& digest) {
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string name(kUnnamedPrefix);
+  for (size_t i = 0; i < kUnnamedDigits; ++i) {
+    name += kHex[i % 2 == 0 ? digest[i / 2] >> 4 : digest[i / 2] & 15];
+  }
+  return name;
+}
+
 StatusOr<ApiKey> ParseLine(std::string_view line, int number) {
-  ApiKey key{Cat("key-", number), {}};
+  ApiKey key;
   if (const size_t colon = line.find(':'); colon != line.npos) {
     const std::string_view name = Trimmed(line.substr(0, colon));
     if (!IsName(name)) {
       return InvalidArgument("line ", number, ": a name is 1 to ",
                              kMaxNameBytes, " of A-Z a-z 0-9 . _ -");
+    }
+    if (IsForUnnamedKeys(name)) {
+      return InvalidArgument(
+          "line ", number, ": the name ", name, " looks like that of a key ",
+          "without a name (", kUnnamedPrefix, " and a number or ",
+          kUnnamedDigits, " hexadecimal digits): take another one");
     }
     key.name = name;
     line = Trimmed(line.substr(colon + 1));
@@ -65,6 +105,7 @@ StatusOr<ApiKey> ParseLine(std::string_view line, int number) {
                            ": a key is of printable ASCII without spaces");
   }
   key.digest = Sha256(line);
+  if (key.name.empty()) key.name = NameByDigest(key.digest);
   key.is_short = line.size() < kGoodKeyBytes;
   return key;
 }

@@ -24,10 +24,12 @@ struct ApiKey {
   bool is_short = false;  // fewer than 20 characters: can be guessed
 };
 
-// The keys of a file's text: a line is "name:key" or "key" (named "key-LINE");
-// empty lines and those that begin with # are skipped. Names are 1 to 64 of
-// [A-Za-z0-9._-], keys 8 to 512 printable characters without spaces; several
-// keys may have one name. INVALID_ARGUMENT tells the line, never the key.
+// The keys of a file's text: a line is "name:key" or "key" (named "key-" and
+// the first 12 hexadecimal digits of its SHA-256: a name of the key alone,
+// whatever the lines around it); empty lines and those that begin with # are
+// skipped. Names are 1 to 64 of [A-Za-z0-9._-] and do not look like those of
+// unnamed keys, keys 8 to 512 printable characters without spaces; several keys
+// may have one name. INVALID_ARGUMENT tells the line, never the key.
 StatusOr<std::vector<ApiKey>> ParseApiKeys(std::string_view text);
 
 // The keys that requests may carry in Authorization: Bearer or X-Api-Key. The

@@ -3,7 +3,13 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "common/base/cat.h"
 #include "tests/http/key_file.h"
@@ -12,6 +18,7 @@
 namespace sluice::http {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -28,8 +35,86 @@ TEST(ApiKeysTest, LinesAreNamedKeysBareKeysOrComments) {
   ASSERT_TRUE(keys.ok()) << keys.status();
   ASSERT_EQ(keys->size(), 3u);
   EXPECT_EQ((*keys)[0].name, "alice");
-  EXPECT_EQ((*keys)[1].name, "key-4");
+  // printf %s sk-bare-key-1 | sha256sum
+  EXPECT_EQ((*keys)[1].name, "key-cc8c5be9b19a");
   EXPECT_EQ((*keys)[2].name, "alice");
+}
+
+// The names by key of the lines that have a key.
+std::map<std::string, std::string> NamesOf(
+    const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  const auto keys = ApiKeys::FromText(text, "X");
+  EXPECT_TRUE(keys.ok()) << text << keys.status();
+  std::map<std::string, std::string> names;
+  for (const std::string& line : lines) {
+    const std::string key = line.substr(line.find(':') + 1);
+    const auto name = (*keys)->NameOf("Bearer " + key);
+    if (name) names[key] = *name;
+  }
+  return names;
+}
+
+// Whatever lines are added, removed or moved: a client's streams, caches,
+// limits and metrics are its own, and nobody else's.
+TEST(ApiKeysTest, AKeyKeepsItsNameWhateverLinesAreAroundIt) {
+  std::vector<std::string> lines = {"alice:sk-0123456789", "# a comment", "",
+                                    "bob:sk-of-bob-0001"};
+  for (int i = 0; i < 20; ++i) lines.push_back(Cat("sk-unnamed-", 100 + i));
+  const auto whole = NamesOf(lines);
+  std::set<std::string> names;
+  for (const auto& [key, name] : whole) {
+    EXPECT_TRUE(names.insert(name).second) << name;
+    EXPECT_THAT(name, Not(HasSubstr(key)));
+  }
+  EXPECT_EQ(names.size(), 22u);
+  std::mt19937 draw(44);
+  for (int round = 0; round < 200; ++round) {
+    auto some = lines;
+    std::shuffle(some.begin(), some.end(), draw);
+    some.resize(1 + draw() % some.size());
+    some.push_back("last:sk-of-the-last");
+    for (const auto& [key, name] : NamesOf(some)) {
+      if (whole.contains(key)) EXPECT_EQ(name, whole.at(key)) << key;
+    }
+  }
+}
+
+TEST(ApiKeysTest, AReloadWithoutALineGivesNobodyAnothersName) {
+  const KeyFile file(
+      "alice:sk-of-alice-1\nbob:sk-of-bob-0001\nsk-of-carol-1\nsk-of-dave-01");
+  const auto keys = ApiKeys::Open(file.path());
+  ASSERT_TRUE(keys.ok()) << keys.status();
+  const auto carol = (*keys)->NameOf("Bearer sk-of-carol-1");
+  const auto dave = (*keys)->NameOf("Bearer sk-of-dave-01");
+  EXPECT_EQ(carol, "key-d97a9d992868");
+  EXPECT_NE(carol, dave);
+  file.Write("alice:sk-of-alice-1\nsk-of-carol-1\nsk-of-dave-01");
+  ASSERT_TRUE(testing::HoldsWithin(std::chrono::seconds(10),
+                                   [&] { return (*keys)->size() == 3; }));
+  EXPECT_EQ((*keys)->NameOf("Bearer sk-of-carol-1"), carol);
+  EXPECT_EQ((*keys)->NameOf("Bearer sk-of-dave-01"), dave);
+  // The key that is named like another one's is refused, and nothing changes.
+  file.Write(Cat(*carol, ":sk-of-mallory\nsk-of-carol-1"));
+  EXPECT_EQ((*keys)->NameOf("Bearer sk-of-mallory"), std::nullopt);
+  EXPECT_THAT(Message(ApiKeys::Open(file.path()).status()),
+              AllOf(HasSubstr(file.path()), HasSubstr(": line 1: the name ")));
+}
+
+TEST(ApiKeysTest, NamesThatLookLikeThoseOfUnnamedKeysAreRefused) {
+  for (const char* name : {"key-2", "key-0", "key-01", "key-12345678901234567",
+                           "key-0123456789ab", "key-ABCDEFABCDEF"}) {
+    EXPECT_THAT(ErrorOf(Cat("a:sk-0123456789\n\n", name, ":sk-abcdefghij")),
+                AllOf(StartsWith(Cat("line 3: the name ", name, " looks like")),
+                      Not(HasSubstr("sk-"))))
+        << name;
+  }
+  for (const char* name :
+       {"key-", "key-a", "key-dave", "key-abcdefabcde", "key-abcdefabcdefa",
+        "key-2b", "KEY-2", "2", "akey-2", "key_2", "0123456789ab"}) {
+    EXPECT_EQ(ErrorOf(Cat(name, ":sk-abcdefghij")), "") << name;
+  }
 }
 
 TEST(ApiKeysTest, BadLinesAreToldWithoutTheKey) {
@@ -104,7 +189,7 @@ TEST(ApiKeysTest, KeysComeFromTextToo) {
       ApiKeys::FromText("a:sk-0123456789,sk-abcdefghij\nb:sk-xyzxyzxyz", "X");
   ASSERT_TRUE(keys.ok()) << keys.status();
   EXPECT_EQ((*keys)->NameOf("Bearer sk-0123456789"), "a");
-  EXPECT_EQ((*keys)->NameOf("Bearer sk-abcdefghij"), "key-2");
+  EXPECT_EQ((*keys)->NameOf("Bearer sk-abcdefghij"), "key-954f18c68776");
   EXPECT_EQ((*keys)->NameOf("Bearer sk-xyzxyzxyz"), "b");
   EXPECT_THAT(Message(ApiKeys::FromText("a:1", "X").status()),
               StartsWith("API keys of X: line 1: "));
