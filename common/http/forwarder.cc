@@ -23,8 +23,10 @@
 #include "common/http/name_lookup.h"
 #include "common/http/passed_events.h"
 #include "common/http/peer_feed.h"
+#include "common/http/repeat_order.h"
 #include "common/http/sse.h"
 #include "common/http/upstream.h"
+#include "common/http/watched_exchange.h"
 
 // As in connection.cc every operand of a co_await has a name.
 namespace sluice::http {
@@ -40,8 +42,6 @@ using Task = net::awaitable<T>;
 constexpr auto kConnectTime = seconds(2);
 constexpr auto kSendTime = seconds(60);
 constexpr auto kRetryPause = milliseconds(100);
-// Servers that may be lost while they have a request.
-constexpr int kMostLost = 2;
 // An answer up to this size is passed on whole, with its length.
 constexpr size_t kWholeBytes = size_t{256} << 10;
 
@@ -77,8 +77,21 @@ void ResumeBehind(const std::string& id, HttpRequest& request) {
   request.headers.emplace_back("last-event-id", id);
 }
 
-ApiError NoServer(const std::string& message) {
-  return {503, message, "service_unavailable_error", std::nullopt, "no_leader"};
+HttpResponse NoServer(const std::string& message) {
+  return ErrorResponse(
+      {503, message, "service_unavailable_error", std::nullopt, "no_leader"});
+}
+
+HttpResponse LostServers(int losses) {
+  HttpResponse response = ErrorResponse(
+      {500,
+       Cat(losses, losses == 1 ? " gateway was" : " gateways were",
+           " lost while they answered this request. It may be the cause, and "
+           "is not tried again"),
+       "server_error", std::nullopt, "lost_gateways"});
+  // What OpenAI's clients obey: they repeat other answers of 500 by themselves.
+  response.headers.emplace_back("X-Should-Retry", "false");
+  return response;
 }
 
 // A request under way. Its exchange's loop and the thread "forward" share it:
@@ -111,6 +124,11 @@ struct Job : std::enable_shared_from_this<Job> {
     gone = true;
     Wake();
   }
+  // Whether nothing of an answer is there that another server would repeat.
+  bool CanGoOn() const {
+    return is_events && passed.is_whole() &&
+           (passed.is_last_id_latest() || passed.events() == 0);
+  }
   // Ends what the job waits for.
   void Wake() {
     if (upstream) upstream->Close();
@@ -122,15 +140,17 @@ struct Job : std::enable_shared_from_this<Job> {
   net::steady_timer signal;
   std::shared_ptr<Upstream> upstream;  // null: none now
   int peer = -1;                       // the upstream's
-  int lost = 0;                        // servers that had the whole request
+  TimePoint lost_at{};                 // the latest server
   TimePoint heard = Clock::now();      // the latest bytes of the answer
   bool gone = false;                   // the client has left
   bool is_declined = false;            // by the latest server: it drains
-  bool is_read = true;  // the client has read most of the latest chunk
-  bool has_begun;       // the client has an answer's head
-  bool is_events;       // of a stream of events
-  PassedEvents passed;  // of these
-  std::string head;     // of the request
+  bool is_read = true;       // the client has read most of the latest chunk
+  bool has_begun;            // the client has an answer's head
+  bool is_events;            // of a stream of events
+  bool is_served = false;    // here, to its end
+  size_t events_before = 0;  // the latest server
+  PassedEvents passed;       // of these
+  std::string head;          // of the request
 };
 
 enum class Outcome {
@@ -171,7 +191,9 @@ class Forwarder::Impl {
     const auto job =
         std::make_shared<Job>(io_, std::move(exchange), std::move(passed));
     WriteHead(*job);
-    if (!Enqueue(job)) return Refuse(*job, "The server is shutting down");
+    if (!Enqueue(job)) {
+      return Refuse(*job, NoServer("The server is shutting down"));
+    }
     job->exchange->OnGone([weak = std::weak_ptr<Job>(job)](Gone) {
       if (const auto left = weak.lock()) {
         left->Post([](Job& one) { one.Leave(); });
@@ -216,6 +238,7 @@ class Forwarder::Impl {
       net::co_spawn(*io_, Handle(job), [this, job](std::exception_ptr thrown) {
         jobs_.erase(job);
         --stats_.waiting;
+        if (order_.OnEnded(job.get())) WakeAll();
         if (thrown) OnThrown(*job, thrown);
       });
     });
@@ -256,8 +279,8 @@ class Forwarder::Impl {
     Tell(thrown);
     job.exchange->Post([exchange = job.exchange, begun = job.has_begun] {
       if (begun) return exchange->Break();
-      exchange->Send(ErrorResponse(
-          NoServer("There was too little memory to forward this request")));
+      exchange->Send(
+          NoServer("There was too little memory to forward this request"));
     });
   }
 
@@ -288,30 +311,75 @@ class Forwarder::Impl {
   Task<void> Handle(std::shared_ptr<Job> job) {
     TimePoint deadline = Clock::now() + options_.patience;
     while (!job->gone) {
-      if (stopping_) co_return Refuse(*job, "The server is shutting down");
-      if (options_.leads()) co_return ServeHere(*job);
-      if (const int leader = watch_.leader(); leader >= 0 && HasRoom()) {
-        ++passing_;
-        auto passing = Pass(*job, leader);
-        const Outcome outcome = co_await std::move(passing);
-        --passing_;
-        job->upstream = nullptr;
-        if (outcome == Outcome::kAnswered) co_return;
-        if (outcome != Outcome::kUnanswered) {
+      if (stopping_) {
+        co_return Refuse(*job, NoServer("The server is shutting down"));
+      }
+      const bool leads = options_.leads();
+      const int leader = leads ? -1 : watch_.leader();
+      if (leads || leader >= 0) {
+        if (!MayGo(*job, leads)) {
           deadline = Clock::now() + options_.patience;
-          if (++job->lost >= kMostLost) {
-            co_return Refuse(*job, Cat(job->lost,
-                                       " gateways were lost while "
-                                       "they answered this request"));
+        } else if (leads) {
+          auto serving = ServeHere(*job);
+          co_return co_await std::move(serving);
+        } else if (HasRoom()) {
+          auto passing = PassInTurn(*job, leader);
+          const Outcome outcome = co_await std::move(passing);
+          if (outcome == Outcome::kAnswered) co_return;
+          if (outcome != Outcome::kUnanswered) {
+            deadline = Clock::now() + options_.patience;
           }
         }
       }
       if (Clock::now() >= deadline) {
-        co_return Refuse(*job, WhyNoAnswer(*job));
+        co_return Refuse(*job, NoServer(WhyNoAnswer(*job)));
       }
+      // A server's end is seen here by all its requests before any goes on.
       auto pause = Pause(job->signal, kRetryPause);
       co_await std::move(pause);
     }
+  }
+
+  // A request that may end this server, and with it what its clients read,
+  // waits for the streams that go on here, as long as it would for a server.
+  bool MayGo(const Job& job, bool leads) const {
+    const bool spares = leads && Clock::now() < job.lost_at + options_.patience;
+    return order_.MayGo(&job, spares);
+  }
+
+  // Passes the request to a peer, and judges it if the peer is lost.
+  Task<Outcome> PassInTurn(Job& job, int peer) {
+    order_.OnSent(&job);
+    job.events_before = job.passed.events();
+    ++passing_;
+    auto passing = Pass(job, peer);
+    const Outcome outcome = co_await std::move(passing);
+    --passing_;
+    job.upstream = nullptr;
+    if (outcome == Outcome::kAnswered) co_return outcome;
+    if (outcome == Outcome::kUnanswered) {
+      order_.OnReturned(&job);
+      co_return outcome;
+    }
+    job.lost_at = Clock::now();
+    const RepeatOrder::Loss loss = {
+        !options_.is_plain || options_.is_plain(job.exchange->request()),
+        job.passed.events() > 0, job.passed.events() > job.events_before};
+    if (order_.OnLost(&job, loss) == RepeatOrder::Verdict::kRepeat) {
+      co_return outcome;
+    }
+    ++stats_.lost;
+    Refuse(job, LostServers(order_.losses(&job)));
+    co_return Outcome::kAnswered;
+  }
+
+  void OnEvent(const Job& job) {
+    if (order_.OnEvent(&job)) WakeAll();
+  }
+
+  // Some may go on now.
+  void WakeAll() {
+    for (const auto& job : jobs_) job->signal.cancel();
   }
 
   const char* WhyNoAnswer(const Job& job) const {
@@ -326,19 +394,44 @@ class Forwarder::Impl {
     return options_.most_at_once == 0 || passing_ < options_.most_at_once;
   }
 
-  // The handler gives the answer, or what is left of it.
-  void ServeHere(const Job& job) {
-    job.exchange->Post([serve = options_.serve, exchange = job.exchange,
-                        begun = job.has_begun, id = job.passed.last_id()] {
+  // The handler gives the answer, or what is left of it. A request that was
+  // lost before has its place in the order until its end.
+  Task<void> ServeHere(Job& job) {
+    const bool is_watched = order_.losses(&job) > 0;
+    order_.OnSent(&job);
+    auto exchange = job.exchange;
+    if (is_watched) {
+      exchange = std::make_shared<WatchedExchange>(exchange, WatchOf(job));
+    }
+    exchange->Post([serve = options_.serve, exchange, begun = job.has_begun,
+                    id = job.passed.last_id()] {
       if (exchange->gone()) return;
       if (!begun) return serve(exchange);
-      ResumeBehind(id, exchange->request());
+      if (!id.empty()) ResumeBehind(id, exchange->request());
       serve(std::make_shared<ResumedExchange>(exchange));
     });
+    exchange = nullptr;
+    while (is_watched && !job.is_served && !job.gone && !stopping_) {
+      auto pause = Pause(job.signal, seconds(3600));
+      co_await std::move(pause);
+    }
   }
 
-  void Refuse(const Job& job, const std::string& message) {
-    HttpResponse refusal = ErrorResponse(NoServer(message));
+  WatchedExchange::Watch WatchOf(Job& job) {
+    const std::weak_ptr<Job> weak = job.weak_from_this();
+    const auto post = [weak](auto work) {
+      if (const auto one = weak.lock()) one->Post(work);
+    };
+    return {[post, this] { post([this](Job& one) { OnEvent(one); }); },
+            [post] {
+              post([](Job& one) {
+                one.is_served = true;
+                one.signal.cancel();
+              });
+            }};
+  }
+
+  void Refuse(const Job& job, HttpResponse refusal) {
     job.exchange->Post([exchange = job.exchange, begun = job.has_begun,
                         refusal = std::move(refusal)] {
       if (!begun) return exchange->Send(refusal);
@@ -430,6 +523,9 @@ class Forwarder::Impl {
       if (!more.ok()) co_return BreakOff(job, more.status());
       if (more->empty()) break;
       if (job.is_events) job.passed.Add(*more);
+      if (!job.is_events || job.passed.events() > job.events_before) {
+        OnEvent(job);
+      }
       job.is_read = false;
       job.exchange->Post(
           [one = job.shared_from_this(), bytes = *std::move(more)]() mutable {
@@ -454,21 +550,20 @@ class Forwarder::Impl {
     co_return Outcome::kAnswered;
   }
 
-  // What becomes of a stream whose server is gone: behind an event with an id
-  // another server goes on; else it ends, with an error where a reader of
-  // events understands one.
+  // What becomes of a stream whose server is gone: behind an event with an id,
+  // or before the first one, another server goes on; else it ends, with an
+  // error where a reader of events understands one.
   Outcome BreakOff(Job& job, const Status& why) {
     if (job.gone) return Outcome::kAnswered;
-    const bool is_whole = job.is_events && job.passed.is_whole();
-    if (is_whole && job.passed.is_last_id_latest() && !stopping_) {
+    if (job.CanGoOn() && !stopping_) {
       ++stats_.resumed;
       WriteHead(job);
       return Outcome::kCut;
     }
     ++stats_.broken;
     Failed(job, why);
-    if (is_whole) {
-      Refuse(job, "The gateway that gave this answer is gone");
+    if (job.is_events && job.passed.is_whole()) {
+      Refuse(job, NoServer("The gateway that gave this answer is gone"));
     } else {
       job.exchange->Post([exchange = job.exchange] { exchange->Break(); });
     }
@@ -491,6 +586,7 @@ class Forwarder::Impl {
   PeerFeed feed_;
   std::unordered_set<std::shared_ptr<Job>> jobs_;
   int passing_ = 0;  // jobs with an upstream
+  RepeatOrder order_;
   NamedThread thread_;
 };
 

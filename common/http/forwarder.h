@@ -43,6 +43,9 @@ struct ForwarderOptions {
   // the leader's /readyz; nothing: none leads. On the thread "forward".
   std::function<void(const std::optional<std::string>& leader)> on_round =
       nullptr;
+  // Whether a request asks for nothing that was the cause of a server's end: no
+  // grammar, schema or tools. On the thread "forward". Empty: all are plain.
+  std::function<bool(const HttpRequest&)> is_plain = nullptr;
   // Answers a request here. On the exchange's loop.
   std::function<void(std::shared_ptr<Exchange>)> serve;
   // Of requests to the peers; none: they carry no proof.
@@ -63,6 +66,8 @@ struct ForwarderStats {
   std::atomic<uint64_t> forwarded{0};  // answers of other servers passed back
   // Of them, cut off by their servers: the rest came from another one, or not.
   std::atomic<uint64_t> resumed{0}, broken{0};
+  // Requests that were not tried again: RepeatOrder.
+  std::atomic<uint64_t> lost{0};
 };
 
 // Passes requests on to the peer that leads, and its answers back, piece by
@@ -70,8 +75,9 @@ struct ForwarderStats {
 // answer's head waits for the next one, or for this server to lead. So does a
 // stream of events that breaks off behind an event with an id: the next server
 // gets the id as Last-Event-ID. Other streams end with an error. A request that
-// two servers had whole, and were lost, goes to no third one: it may be the
-// cause. The thread "forward" has all connections.
+// servers were lost with goes on in its turn, and may end with an error of the
+// code "lost_gateways" (RepeatOrder): it may be the cause. The thread "forward"
+// has all connections.
 class Forwarder {
  public:
   // INVALID_ARGUMENT for an address or a file that cannot be used.

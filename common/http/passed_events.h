@@ -34,12 +34,15 @@ class PassedEvents {
   const std::string& last_id() const { return id_; }
   // Whether no event has passed behind the one with last_id().
   bool is_last_id_latest() const { return !id_.empty() && !passed_more_; }
+  // The number of events with data, the latest of which may not be whole.
+  size_t events() const { return events_; }
 
  private:
   void Take() {
     if (line_.starts_with("id: ")) pending_ = line_.substr(4);
     if (line_.starts_with("data: ") && line_ != "data: [DONE]") {
       passed_more_ = true;
+      ++events_;
     }
     is_whole_ = line_.empty();
     if (is_whole_ && !pending_.empty()) {
@@ -53,6 +56,7 @@ class PassedEvents {
   std::string line_;
   std::string pending_;
   std::string id_;
+  size_t events_ = 0;
   bool is_whole_ = true;
   bool passed_more_ = false;
 };

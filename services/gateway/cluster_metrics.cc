@@ -45,7 +45,8 @@ void GatewayMetrics::AddLeaderSeries() {
                                 "Answers of other gateways", {{"end", end}});
   };
   const Counter whole = forwarded("whole"), resumed = forwarded("resumed"),
-                broken = forwarded("broken");
+                broken = forwarded("broken"),
+                lost = forwarded("lost_gateways");
   registry_.OnScrape([=, this] {
     MutexLock lock(mutex_);
     if (!sources_.pipeline) return;
@@ -58,6 +59,7 @@ void GatewayMetrics::AddLeaderSeries() {
     waiting.Set(stats->waiting);
     broken.AdvanceTo(static_cast<double>(stats->broken));
     resumed.AdvanceTo(static_cast<double>(stats->resumed));
+    lost.AdvanceTo(static_cast<double>(stats->lost));
     whole.AdvanceTo(
         static_cast<double>(stats->forwarded - stats->broken - stats->resumed));
   });

@@ -12,6 +12,7 @@
 #include "common/http/forwarded_message.h"
 #include "common/http/handover_exchange.h"
 #include "services/gateway/doors.h"
+#include "services/gateway/plain_request.h"
 #include "services/gateway/stage_order.h"
 #include "services/gateway/stream_feed.h"
 
@@ -113,6 +114,7 @@ StatusOr<std::unique_ptr<PeerGateways>> PeerGateways::Start(
       [self = peers.get()](const std::optional<std::string>& leader) {
         self->OnRound(leader);
       };
+  forwarder.is_plain = IsPlainRequest;
   forwarder.serve =
       [self = peers.get()](std::shared_ptr<http::Exchange> exchange) {
         self->ServeHere(std::move(exchange));
