@@ -282,16 +282,6 @@ TEST_F(ForwarderTest, ARequestWaitsForALeader) {
   EXPECT_THAT(client.ReceiveAnswer(), EndsWith(";;late"));
 }
 
-TEST_F(ForwarderTest, ARequestThatTwoLeadersAreLostWithEnds) {
-  const std::string answer =
-      AskStandby("GET /dies HTTP/1.1\r\nHost: x\r\n\r\n");
-  EXPECT_THAT(answer,
-              AllOf(StartsWith("HTTP/1.1 503 "),
-                    HasSubstr("2 gateways were lost while they answered "
-                              "this request")));
-  EXPECT_EQ(deaths_, 2);
-}
-
 TEST_F(ImpatientForwarderTest, TheWaitBeginsAnewWhenALeaderIsLost) {
   EXPECT_THAT(AskStandby("GET /dies?once HTTP/1.1\r\nHost: x\r\n\r\n"),
               EndsWith("at the second try"));

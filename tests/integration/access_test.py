@@ -3,6 +3,7 @@ and a gateway that drains."""
 
 import concurrent.futures
 import contextlib
+import hashlib
 import http.client
 import json
 import os
@@ -27,6 +28,14 @@ BOB = {"Authorization": "Bearer sk-bob-0123456789"}
 def generation(count, stream=False):
     return {"prompt": "Once upon a time", "max_tokens": count,
             "temperature": 0, "ignore_eos": True, "stream": stream}
+
+
+def data_of(raw):
+    """The data of a stream's events, without what tells of the run."""
+    events = [line[6:] for line in raw.decode().splitlines()
+              if line.startswith("data: ")]
+    return [event if event == "[DONE]" else
+            {**json.loads(event), "usage": None} for event in events]
 
 
 class AccessTest(unittest.TestCase):
@@ -81,6 +90,39 @@ class AccessTest(unittest.TestCase):
         for secret in ("sk-alice", "sk-bob"):
             self.assertNotIn(secret.encode(), text)
             self.assertNotIn(secret, self.cluster.logs(1000))
+
+    def test_a_line_that_goes_gives_nobody_anothers_streams(self):
+        carol, dave = ({"Authorization": f"Bearer sk-{name}-0123456789"}
+                       for name in ("carol", "dave"))
+        lines = ["alice:sk-alice-0123456789", "bob:sk-bob-0123456789",
+                 "sk-carol-0123456789", "sk-dave-0123456789"]
+
+        def use(lines, known):
+            self.write_keys("\n".join(lines) + "\n")
+            harness.wait_for(lambda: [self.status(
+                "GET", "/version", headers=BOB), self.status(
+                    "GET", "/version", headers=dave)] == known, 10,
+                             "the keys are read")
+
+        use(lines, [200, 200])
+        status, _, whole = api.request(
+            self.url, "POST", COMPLETIONS, generation(8, stream=True),
+            {**carol, "X-Request-Id": "of-carol"})
+        self.assertEqual(status, 200)
+        # A name that could be the stream's is nobody's to choose.
+        use(["alice:sk-alice-0123456789", *lines[2:]], [401, 200])
+        path = "/v1/streams/of-carol"
+        self.assertEqual(self.status("GET", path, headers=dave), 404)
+        self.assertEqual(self.status("GET", path, headers=ALICE), 404)
+        status, _, again = api.request(self.url, "GET", path, headers=carol)
+        self.assertEqual((status, data_of(again)), (200, data_of(whole)))
+        for name in ("key-1", "key-2", "key-" + hashlib.sha256(
+                b"sk-carol-0123456789").hexdigest()[:12]):
+            self.write_keys(f"{name}:sk-bob-0123456789\n" + lines[3] + "\n")
+            harness.wait_for(
+                lambda name=name: f"line 1: the name {name} looks like"
+                in self.cluster.logs(1000), 10, "the name is refused")
+            self.assertEqual(self.status("GET", path, headers=BOB), 401)
 
     def test_what_only_key_holders_are_told(self):
         _, _, raw = api.request(self.url, "GET", "/v1/models", headers=ALICE)

@@ -1,0 +1,190 @@
+"""A request that ends its gateway ends itself alone.
+
+Two gateways whose grammars crash where the test says so (crashing_bridge.cc): at
+the compile, at an answer's first mask, at its 50th. One client sends such a
+request to the standby; eight streams of another client, through the same standby,
+end with the tokens of a calm run, and no connection of theirs is cut.
+"""
+
+import http.client
+import json
+import os
+import pathlib
+import tempfile
+import threading
+import unittest
+import urllib.parse
+
+import api
+import harness
+
+SECONDS = 60  # of a start or a change of roles, at the most
+LATEST = 180  # seconds, of an answer
+CRASHING = "tests/testing/crashing_gateway/sluice-crashing-gateway"
+ALICE, MALLORY = "sk-alice-0123456789", "sk-mallory-0123456789"
+STREAMS = 8
+# The most gateways that the culprit may end: RepeatOrder.
+MOST = {"compile": 2, "mask:1": 2, "mask:50": 3}
+
+
+def ask(url, key, body, on_event=None):
+    """(status, headers, text, [data of every event])."""
+    parts = urllib.parse.urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port,
+                                            timeout=LATEST)
+    events, text = [], []
+    try:
+        connection.request("POST", "/v1/completions", json.dumps(body),
+                           {"Content-Type": "application/json",
+                            "Authorization": "Bearer " + key})
+        answer = connection.getresponse()
+        for line in answer:
+            text.append(line.decode())
+            if text[-1].startswith("data: "):
+                events.append(text[-1][6:].rstrip("\n"))
+                if on_event:
+                    on_event()
+        return answer.status, dict(answer.getheaders()), "".join(text), events
+    finally:
+        connection.close()
+
+
+def innocent(index):
+    body = {"prompt": [1, 403, 407, 261 + index], "max_tokens": 400,
+            "temperature": 0.8, "seed": index, "ignore_eos": index % 4 != 3,
+            "return_token_ids": True, "stream": True}
+    if index % 4 == 3:  # one that may be taken for the culprit
+        body["structured_outputs"] = {"regex": "[A-Za-z ,.]{300,390}"}
+    return body
+
+
+def culprit(fault, stream):
+    # The title stands for the fault; the text is long enough for 50 masks.
+    return {"prompt": [1, 403, 407], "max_tokens": 300, "temperature": 0.8,
+            "seed": 1, "stream": stream, "response_format": {
+                "type": "json_schema", "json_schema": {"name": "x", "schema": {
+                    "title": "fault:crash:" + fault, "type": "string",
+                    "minLength": 280}}}}
+
+
+class Innocent(threading.Thread):
+    """A stream whose tokens are compared with those of a calm run."""
+
+    def __init__(self, url, index, on_event=None):
+        super().__init__()
+        self.outcome = self.error = None
+        self._args = (url, ALICE, innocent(index), on_event)
+        self.start()
+
+    def run(self):
+        try:
+            self.outcome = ask(*self._args)
+        except (OSError, http.client.HTTPException) as error:
+            self.error = error
+
+    def tokens(self):
+        """The ids; fails where the stream was cut, or ended with an error."""
+        self.join(LATEST)
+        if self.error or self.outcome is None:
+            raise AssertionError(f"cut: {self.error}")
+        status, _, text, events = self.outcome
+        if status != 200 or not events or events[-1] != "[DONE]":
+            raise AssertionError(f"{status}: {text[-300:]}")
+        ids = []
+        for event in map(json.loads, events[:-1]):
+            if "error" in event:
+                raise AssertionError(event)
+            for choice in event.get("choices", []):
+                ids += choice.get("token_ids") or []
+        return ids
+
+
+class CulpritTest(unittest.TestCase):
+    def setUp(self):
+        build = pathlib.Path(os.environ["SLUICE_BUILD_DIR"]).absolute()
+        if harness.SANITIZED or not (build / CRASHING).exists():
+            self.skipTest(f"needs {build / CRASHING}, without a sanitizer")
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        programs = pathlib.Path(folder.name) / "build"
+        for path, target in (("gateway/sluice-gateway", build / CRASHING),
+                             ("stage/sluice-stage",
+                              build / "services/stage/sluice-stage")):
+            link = programs / "services" / path
+            link.parent.mkdir(parents=True)
+            link.symlink_to(target)
+        keys = pathlib.Path(folder.name) / "keys"
+        keys.write_text(f"{ALICE}\n{MALLORY}\n")
+        keys.chmod(0o600)
+        self.cluster = harness.Cluster(
+            harness.shared("data/models/stories260K-hf"), "--gateways", "2",
+            "--supervise", "--api-key-file", keys,
+            environment={"SLUICE_BUILD_DIR": str(programs)})
+        self.addCleanup(self.cluster.close)
+        self.urls = ["http://" + self.cluster.process("gateway", index)[
+            "addresses"][0] for index in range(2)]
+
+    def role(self, index):
+        status, body = api.try_get(self.urls[index], "/readyz", timeout=5)
+        return json.loads(body).get("role") if status == 200 else None
+
+    def settle(self):
+        """The indices of the leader and of a standby that knows it."""
+        def both():
+            roles = [self.role(0), self.role(1)]
+            return sorted(map(str, roles)) == ["leader", "standby"] and (
+                roles.index("leader"), roles.index("standby"))
+        return harness.wait_for(both, SECONDS, "one leads, one stands by")
+
+    def ends(self):
+        """How many gateways have ended so far."""
+        log = "".join(path.read_text(errors="replace") for path in
+                      pathlib.Path(self.cluster.run_dir).glob("supervisor.log"))
+        return sum("gateway" in line and "has ended" in line
+                   for line in log.splitlines())
+
+    def test_a_culprit_ends_itself_alone(self):
+        _, standby = self.settle()
+        calm = [Innocent(self.urls[standby], index).tokens()
+                for index in range(STREAMS)]
+        for fault in MOST:
+            for stream in (False, True):
+                with self.subTest(fault=fault, stream=stream):
+                    self.check(fault, stream, calm)
+
+    def check(self, fault, stream, calm):
+        _, standby = self.settle()
+        url, before = self.urls[standby], self.ends()
+        begun = threading.Semaphore(0)
+        streams = [Innocent(url, index, begun.release)
+                   for index in range(STREAMS)]
+        for _ in range(4 * STREAMS):
+            self.assertTrue(begun.acquire(timeout=LATEST))
+        code = self.code_of(url, culprit(fault, stream))
+        for index, one in enumerate(streams):
+            self.assertEqual(one.tokens(), calm[index], index)
+        self.settle()
+        ends = self.ends() - before
+        print(f"{fault}, stream {stream}: {code}; {ends} gateways ended",
+              flush=True)
+        # What is compiled apart ends no gateway, and is refused. A standby that
+        # leads by then ends with its suspect, and cannot answer it.
+        self.assertIn(code, ("lost_gateways", "cut", "refused"))
+        self.assertLessEqual(ends, 0 if code == "refused" else MOST[fault])
+
+    def code_of(self, url, body):
+        """How the culprit's answer ended."""
+        try:
+            status, _, text, events = ask(url, MALLORY, body)
+        except (OSError, http.client.HTTPException):
+            return "cut"
+        if status == 400:
+            return "refused"
+        if "lost_gateways" in text:
+            self.assertEqual(status, 200 if events else 500)
+            return "lost_gateways"
+        return f"{status}: {text[-300:]}"
+
+
+if __name__ == "__main__":
+    harness.main()
