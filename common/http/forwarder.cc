@@ -18,6 +18,7 @@
 #include "common/base/mutex.h"
 #include "common/concurrency/named_thread.h"
 #include "common/http/error_answer.h"
+#include "common/http/forwarded_job.h"
 #include "common/http/forwarded_message.h"
 #include "common/http/leader_watch.h"
 #include "common/http/name_lookup.h"
@@ -33,6 +34,7 @@ namespace sluice::http {
 namespace {
 
 namespace net = boost::asio;
+using Job = ForwardedJob;
 using boost::system::error_code;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -85,73 +87,14 @@ HttpResponse NoServer(const std::string& message) {
 HttpResponse LostServers(int losses) {
   HttpResponse response = ErrorResponse(
       {500,
-       Cat(losses, losses == 1 ? " gateway was" : " gateways were",
-           " lost while they answered this request. It may be the cause, and "
-           "is not tried again"),
+       Cat(losses,
+           " gateways were lost while they answered this request. It may be "
+           "the cause, and is not tried again"),
        "server_error", std::nullopt, "lost_gateways"});
   // What OpenAI's clients obey: they repeat other answers of 500 by themselves.
   response.headers.emplace_back("X-Should-Retry", "false");
   return response;
 }
-
-// A request under way. Its exchange's loop and the thread "forward" share it:
-// members are the thread's, but for `exchange` and `io`.
-struct Job : std::enable_shared_from_this<Job> {
-  Job(std::shared_ptr<net::io_context> loop, std::shared_ptr<Exchange> on,
-      std::optional<PassedEvents> events)
-      : io(std::move(loop)),
-        exchange(std::move(on)),
-        signal(*io),
-        has_begun(events.has_value()),
-        is_events(has_begun),
-        passed(std::move(events).value_or(PassedEvents())) {}
-
-  // The exchange's last reference goes away on its loop.
-  ~Job() {
-    exchange->Post([last = exchange] {});
-  }
-  Job(const Job&) = delete;
-  Job& operator=(const Job&) = delete;
-
-  // Runs `work` on the thread, unless the job has ended by then. Any thread.
-  template <typename Work>
-  void Post(Work work) {
-    net::post(*io, [weak = weak_from_this(), work = std::move(work)] {
-      if (const auto job = weak.lock()) work(*job);
-    });
-  }
-  void Leave() {
-    gone = true;
-    Wake();
-  }
-  // Whether nothing of an answer is there that another server would repeat.
-  bool CanGoOn() const {
-    return is_events && passed.is_whole() &&
-           (passed.is_last_id_latest() || passed.events() == 0);
-  }
-  // Ends what the job waits for.
-  void Wake() {
-    if (upstream) upstream->Close();
-    signal.cancel();
-  }
-
-  const std::shared_ptr<net::io_context> io;
-  const std::shared_ptr<Exchange> exchange;
-  net::steady_timer signal;
-  std::shared_ptr<Upstream> upstream;  // null: none now
-  int peer = -1;                       // the upstream's
-  TimePoint lost_at{};                 // the latest server
-  TimePoint heard = Clock::now();      // the latest bytes of the answer
-  bool gone = false;                   // the client has left
-  bool is_declined = false;            // by the latest server: it drains
-  bool is_read = true;       // the client has read most of the latest chunk
-  bool has_begun;            // the client has an answer's head
-  bool is_events;            // of a stream of events
-  bool is_served = false;    // here, to its end
-  size_t events_before = 0;  // the latest server
-  PassedEvents passed;       // of these
-  std::string head;          // of the request
-};
 
 enum class Outcome {
   kAnswered,    // nothing is left to do
@@ -159,6 +102,36 @@ enum class Outcome {
   kLost,        // the same, and the server had the whole request
   kCut,         // the client has some more events, and the rest is missing
 };
+
+void Refuse(const Job& job, HttpResponse refusal) {
+  job.exchange->Post([exchange = job.exchange, begun = job.has_begun,
+                      refusal = std::move(refusal)] {
+    if (!begun) return exchange->Send(refusal);
+    ResumedExchange(exchange).Send(refusal);
+  });
+}
+
+void Tell(const std::exception_ptr& thrown) {
+  const Status why =
+      CatchAndCount("forward", [&] { std::rethrow_exception(thrown); });
+  LogError("forwarding: ", Message(why));
+}
+
+void OnThrown(Job& job, const std::exception_ptr& thrown) {
+  Tell(thrown);
+  job.exchange->Post([exchange = job.exchange, begun = job.has_begun] {
+    if (begun) return exchange->Break();
+    exchange->Send(
+        NoServer("There was too little memory to forward this request"));
+  });
+}
+
+Task<void> Pause(net::steady_timer& timer, Duration time) {
+  error_code error;
+  auto token = Redirect(error);
+  timer.expires_after(time);
+  co_await timer.async_wait(token);
+}
 
 }  // namespace
 
@@ -269,28 +242,6 @@ class Forwarder::Impl {
     });
   }
 
-  static void Tell(const std::exception_ptr& thrown) {
-    const Status why =
-        CatchAndCount("forward", [&] { std::rethrow_exception(thrown); });
-    LogError("forwarding: ", Message(why));
-  }
-
-  static void OnThrown(Job& job, const std::exception_ptr& thrown) {
-    Tell(thrown);
-    job.exchange->Post([exchange = job.exchange, begun = job.has_begun] {
-      if (begun) return exchange->Break();
-      exchange->Send(
-          NoServer("There was too little memory to forward this request"));
-    });
-  }
-
-  Task<void> Pause(net::steady_timer& timer, Duration time) {
-    error_code error;
-    auto token = Redirect(error);
-    timer.expires_after(time);
-    co_await timer.async_wait(token);
-  }
-
   // Ends the connections to all peers but `kept`, and those to it whose answers
   // have come no further for the time of options_.patience if `kept` is none:
   // their requests go to the next one, or are answered here.
@@ -334,17 +285,18 @@ class Forwarder::Impl {
       if (Clock::now() >= deadline) {
         co_return Refuse(*job, NoServer(WhyNoAnswer(*job)));
       }
-      // A server's end is seen here by all its requests before any goes on.
       auto pause = Pause(job->signal, kRetryPause);
       co_await std::move(pause);
     }
   }
 
-  // A request that may end this server, and with it what its clients read,
-  // waits for the streams that go on here, as long as it would for a server.
+  // All requests of a server see its end before any goes on. A request that may
+  // end this server, and with it what its clients read, waits for the streams
+  // that go on here, as long as it would for a server.
   bool MayGo(const Job& job, bool leads) const {
-    const bool spares = leads && Clock::now() < job.lost_at + options_.patience;
-    return order_.MayGo(&job, spares);
+    const TimePoint now = Clock::now();
+    if (order_.losses(&job) > 0 && now < lost_at_ + kRetryPause) return false;
+    return order_.MayGo(&job, leads && now < job.lost_at + options_.patience);
   }
 
   // Passes the request to a peer, and judges it if the peer is lost.
@@ -361,7 +313,7 @@ class Forwarder::Impl {
       order_.OnReturned(&job);
       co_return outcome;
     }
-    job.lost_at = Clock::now();
+    job.lost_at = lost_at_ = Clock::now();
     const RepeatOrder::Loss loss = {
         !options_.is_plain || options_.is_plain(job.exchange->request()),
         job.passed.events() > 0, job.passed.events() > job.events_before};
@@ -429,14 +381,6 @@ class Forwarder::Impl {
                 one.signal.cancel();
               });
             }};
-  }
-
-  void Refuse(const Job& job, HttpResponse refusal) {
-    job.exchange->Post([exchange = job.exchange, begun = job.has_begun,
-                        refusal = std::move(refusal)] {
-      if (!begun) return exchange->Send(refusal);
-      ResumedExchange(exchange).Send(refusal);
-    });
   }
 
   // Passes the request to a peer, and the answer back.
@@ -587,6 +531,7 @@ class Forwarder::Impl {
   std::unordered_set<std::shared_ptr<Job>> jobs_;
   int passing_ = 0;  // jobs with an upstream
   RepeatOrder order_;
+  TimePoint lost_at_{};  // the latest server, with any request
   NamedThread thread_;
 };
 

@@ -45,8 +45,7 @@ void GatewayMetrics::AddLeaderSeries() {
                                 "Answers of other gateways", {{"end", end}});
   };
   const Counter whole = forwarded("whole"), resumed = forwarded("resumed"),
-                broken = forwarded("broken"),
-                lost = forwarded("lost_gateways");
+                broken = forwarded("broken"), lost = forwarded("lost_gateways");
   registry_.OnScrape([=, this] {
     MutexLock lock(mutex_);
     if (!sources_.pipeline) return;

@@ -76,7 +76,8 @@ TEST(ApiKeysTest, AKeyKeepsItsNameWhateverLinesAreAroundIt) {
     some.resize(1 + draw() % some.size());
     some.push_back("last:sk-of-the-last");
     for (const auto& [key, name] : NamesOf(some)) {
-      if (whole.contains(key)) EXPECT_EQ(name, whole.at(key)) << key;
+      if (key == "sk-of-the-last") continue;
+      EXPECT_EQ(name, whole.at(key)) << key;
     }
   }
 }
