@@ -353,7 +353,8 @@ class Forwarder::Impl {
     order_.OnSent(&job);
     auto exchange = job.exchange;
     if (is_watched) {
-      exchange = std::make_shared<WatchedExchange>(exchange, WatchOf(job));
+      exchange = std::make_shared<WatchedExchange>(exchange, job.is_events,
+                                                   WatchOf(job));
     }
     exchange->Post([serve = options_.serve, exchange, begun = job.has_begun,
                     id = job.passed.last_id()] {

@@ -23,8 +23,11 @@ class WatchedExchange : public Exchange {
     std::function<void()> on_end;
   };
 
-  WatchedExchange(std::shared_ptr<Exchange> inner, Watch watch)
-      : inner_(std::move(inner)), watch_(std::move(watch)) {}
+  // `is_events`: a stream of events has begun, or begins with BeginStream.
+  WatchedExchange(std::shared_ptr<Exchange> inner, bool is_events, Watch watch)
+      : inner_(std::move(inner)),
+        watch_(std::move(watch)),
+        is_events_(is_events) {}
   ~WatchedExchange() override { watch_.on_end(); }
 
   HttpRequest& request() override { return inner_->request(); }
@@ -81,8 +84,8 @@ class WatchedExchange : public Exchange {
  private:
   const std::shared_ptr<Exchange> inner_;
   const Watch watch_;
+  bool is_events_;
   PassedEvents passed_;
-  bool is_events_ = false;
   bool has_told_ = false;
 };
 
