@@ -75,6 +75,7 @@ struct ForwardedJob : std::enable_shared_from_this<ForwardedJob> {
   PassedEvents passed;       // of these
   size_t events_before = 0;  // of them, those before the latest server
   std::string head;          // of the request
+  std::optional<bool> is_plain = std::nullopt;  // of ForwarderOptions
 };
 
 }  // namespace sluice::http

@@ -314,9 +314,12 @@ class Forwarder::Impl {
       co_return outcome;
     }
     job.lost_at = lost_at_ = Clock::now();
-    const RepeatOrder::Loss loss = {
-        !options_.is_plain || options_.is_plain(job.exchange->request()),
-        job.passed.events() > 0, job.passed.events() > job.events_before};
+    if (!job.is_plain.has_value()) {
+      job.is_plain =
+          !options_.is_plain || options_.is_plain(job.exchange->request());
+    }
+    const RepeatOrder::Loss loss = {*job.is_plain, job.passed.events() > 0,
+                                    job.passed.events() > job.events_before};
     if (order_.OnLost(&job, loss) == RepeatOrder::Verdict::kRepeat) {
       co_return outcome;
     }

@@ -116,15 +116,18 @@ class Members {
     rest_.remove_prefix(
         std::min(rest_.find_first_not_of(kSpace), rest_.size()));
   }
-  // To behind the closing quote.
+  // To behind the closing quote: the first one with no backslash before it that
+  // is not escaped itself.
   bool SkipString() {
-    while (true) {
-      const size_t at = rest_.find_first_of("\"\\");
-      if (at == rest_.npos) return false;
-      const bool is_end = rest_[at] == '"';
-      rest_.remove_prefix(std::min(at + (is_end ? 1 : 2), rest_.size()));
-      if (is_end) return true;
+    for (size_t at = rest_.find('"'); at != rest_.npos;
+         at = rest_.find('"', at + 1)) {
+      size_t begin = at;
+      while (begin > 0 && rest_[begin - 1] == '\\') --begin;
+      if ((at - begin) % 2 == 1) continue;
+      rest_.remove_prefix(at + 1);
+      return true;
     }
+    return false;
   }
 
   std::string_view rest_;
