@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <utility>
@@ -110,10 +111,14 @@ StatusOr<ApiKey> ParseLine(std::string_view line, int number) {
   return key;
 }
 
-HttpResponse TooManyFailures() {
-  return ErrorResponse({429, "Too many wrong API keys came from this address",
-                        "authentication_error", std::nullopt,
-                        "too_many_wrong_api_keys"});
+HttpResponse TooManyFailures(Duration wait) {
+  ApiError error{429,
+                 "The API key is not one of this server's, and too many such "
+                 "keys came from this address",
+                 "authentication_error", std::nullopt,
+                 "too_many_wrong_api_keys"};
+  error.retry_after_seconds = static_cast<int>(std::ceil(Seconds(wait)));
+  return ErrorResponse(error);
 }
 
 // The keys that a request comes with: at most one of each header.
@@ -265,21 +270,6 @@ std::optional<std::string> ApiKeys::NameOfKey(std::string_view key) const {
   return (*keys)[found].name;
 }
 
-ApiKeys::Verdict ApiKeys::Try(HttpRequest& request,
-                              std::string_view key) const {
-  uint64_t begin = 0;
-  std::memcpy(&begin, Sha256(key).data(), sizeof(begin));
-  if (!failed_.MayTry(request.peer, begin)) return Verdict::kTooOften;
-  auto name = NameOfKey(key);
-  if (!name) {
-    failed_.OnFailure(request.peer);
-    return Verdict::kWrong;
-  }
-  failed_.OnSuccess(request.peer, begin);
-  request.tenant = *std::move(name);
-  return Verdict::kIn;
-}
-
 std::optional<HttpResponse> ApiKeys::Screen(HttpRequest& request) const {
   const bool open = request.method == "OPTIONS" ||
                     request.path.starts_with(kOpenFolder) ||
@@ -287,16 +277,22 @@ std::optional<HttpResponse> ApiKeys::Screen(HttpRequest& request) const {
                               request.path) != std::end(kOpenPaths);
   const bool none = request.Header("authorization").empty() &&
                     request.Header("x-api-key").empty();
-  Verdict verdict = Verdict::kWrong;
-  for (const std::string& key : KeysOf(request)) {
-    if (verdict != Verdict::kIn) verdict = Try(request, key);
+  const std::vector<std::string> offered = KeysOf(request);
+  std::optional<std::string> name;
+  for (const std::string& key : offered) {
+    if (!name) name = NameOfKey(key);
   }
+  // A known key is never delayed by others: keys are too long to be guessed.
+  const Duration wait = name || offered.empty()
+                            ? Duration::zero()
+                            : failed_.OnFailure(request.peer);
   // No handler needs the key itself.
   std::erase_if(request.headers, [](const auto& header) {
     return header.first == "authorization" || header.first == "x-api-key";
   });
-  if (open || verdict == Verdict::kIn) return std::nullopt;
-  if (verdict == Verdict::kTooOften) return TooManyFailures();
+  if (name) request.tenant = *std::move(name);
+  if (open || !request.tenant.empty()) return std::nullopt;
+  if (wait > Duration::zero()) return TooManyFailures(wait);
   if (none) {
     return Unauthorized(
         "An API key is needed: send the header Authorization: Bearer KEY, or "

@@ -50,9 +50,10 @@ class ApiKeys {
   std::optional<std::string> NameOf(std::string_view authorization) const;
 
   // Accepts a request: sets its tenant, removes the key from its headers and
-  // returns nothing. Else returns the answer: 401, or 429 after too many wrong
-  // keys from the client's address (FailedKeys). Probes, the page at "/" and
-  // OPTIONS need no key, and may carry a wrong one.
+  // returns nothing, however many wrong keys came from its address. Else
+  // returns the answer: 401, or 429 for an unknown key beyond the address's
+  // limit (FailedKeys). Probes, the page at "/" and OPTIONS need no key, and
+  // may carry a wrong one.
   std::optional<HttpResponse> Screen(HttpRequest& request) const;
 
   // The number of keys.
@@ -60,15 +61,11 @@ class ApiKeys {
 
  private:
   using Keys = std::vector<ApiKey>;
-  enum class Verdict { kIn, kWrong, kTooOften };
-
   explicit ApiKeys(std::string path) : path_(std::move(path)) {}
   // Reads the file if it changed since the last call.
   Status Load();
   void Set(Keys keys, std::string_view source);
   std::optional<std::string> NameOfKey(std::string_view key) const;
-  // Tries one key of `request`; a known key sets the tenant.
-  Verdict Try(HttpRequest& request, std::string_view key) const;
   std::shared_ptr<const Keys> Current() const;
 
   const std::string path_;

@@ -9,10 +9,8 @@
 namespace sluice::http {
 namespace {
 
-constexpr double kBurst = 20;
-constexpr double kPerSecond = 1;
+constexpr auto kWindow = std::chrono::seconds(10);
 constexpr size_t kMaxPeers = 4096;
-constexpr size_t kMaxGoodKeys = 1024;
 
 }  // namespace
 
@@ -30,28 +28,19 @@ std::string ClientOfAddress(std::string_view address) {
   return Cat(out, "/64");
 }
 
-bool FailedKeys::MayTry(std::string_view peer, uint64_t key, TimePoint now) {
+Duration FailedKeys::OnFailure(std::string_view peer, TimePoint now) {
   MutexLock lock(mutex_);
-  const Peer& found = Find(peer, now);
-  return found.failures >= 1 || std::find(found.good.begin(), found.good.end(),
-                                          key) != found.good.end();
+  Peer& found = Find(peer);
+  TimePoint& oldest = found.times[found.count % kMost];
+  if (found.count >= kMost && oldest + kWindow > now) {
+    return oldest + kWindow - now;
+  }
+  oldest = now;
+  ++found.count;
+  return Duration::zero();
 }
 
-void FailedKeys::OnSuccess(std::string_view peer, uint64_t key, TimePoint now) {
-  MutexLock lock(mutex_);
-  std::vector<uint64_t>& good = Find(peer, now).good;
-  if (std::find(good.begin(), good.end(), key) != good.end()) return;
-  if (good.size() >= kMaxGoodKeys) good.erase(good.begin());
-  good.push_back(key);
-}
-
-void FailedKeys::OnFailure(std::string_view peer, TimePoint now) {
-  MutexLock lock(mutex_);
-  Peer& found = Find(peer, now);
-  found.failures = std::max(0.0, found.failures - 1);
-}
-
-FailedKeys::Peer& FailedKeys::Find(std::string_view peer, TimePoint now) {
+FailedKeys::Peer& FailedKeys::Find(std::string_view peer) {
   const std::string client = ClientOfAddress(peer);
   if (const auto known = by_client_.find(client); known != by_client_.end()) {
     peers_.splice(peers_.begin(), peers_, known->second);
@@ -60,14 +49,10 @@ FailedKeys::Peer& FailedKeys::Find(std::string_view peer, TimePoint now) {
       by_client_.erase(peers_.back().client);
       peers_.pop_back();
     }
-    peers_.push_front({client, kBurst, now, {}});
+    peers_.emplace_front().client = client;
     by_client_.emplace(peers_.front().client, peers_.begin());
   }
-  Peer& found = peers_.front();
-  found.failures = std::min(
-      kBurst, found.failures + kPerSecond * Seconds(now - found.as_of));
-  found.as_of = now;
-  return found;
+  return peers_.front();
 }
 
 }  // namespace sluice::http

@@ -1,12 +1,12 @@
 #ifndef SLUICE_COMMON_HTTP_FAILED_KEYS_H_
 #define SLUICE_COMMON_HTTP_FAILED_KEYS_H_
 
-#include <cstdint>
+#include <array>
+#include <cstddef>
 #include <list>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
@@ -17,30 +17,26 @@ namespace sluice::http {
 // or network), else the address.
 std::string ClientOfAddress(std::string_view address);
 
-// Slows down the guessing of API keys: a client may fail 20 times at once and
-// once more each second. Beyond that, only keys that this client used with
-// success before are tried. Remembers the latest 4096 clients. Any thread.
+// Counts the unknown API keys of each client, of which 10 within 10 seconds get
+// their answer. Remembers the latest 4096 clients. Any thread.
 class FailedKeys {
  public:
-  // Whether `peer`, an IP address, may try the key whose digest begins with
-  // `key`.
-  bool MayTry(std::string_view peer, uint64_t key,
-              TimePoint now = Clock::now());
-  void OnSuccess(std::string_view peer, uint64_t key,
-                 TimePoint now = Clock::now());
-  void OnFailure(std::string_view peer, TimePoint now = Clock::now());
+  // Counts an unknown key from `peer`, an IP address. Returns how long the
+  // client has to wait before its next one: zero if this one is within the
+  // limit, and else it is not counted.
+  Duration OnFailure(std::string_view peer, TimePoint now = Clock::now());
 
  private:
+  static constexpr size_t kMost = 10;
   struct Peer {
     std::string client;
-    double failures = 0;  // that it has left
-    TimePoint as_of{};
-    std::vector<uint64_t> good;  // keys it came in with
+    // Of its latest unknown keys, a ring.
+    std::array<TimePoint, kMost> times{};
+    size_t count = 0;  // of all of them
   };
 
   // The client's record, made the latest of all.
-  Peer& Find(std::string_view peer, TimePoint now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Peer& Find(std::string_view peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Mutex mutex_;
   std::list<Peer> peers_ ABSL_GUARDED_BY(mutex_);  // the latest first

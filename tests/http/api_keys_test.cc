@@ -213,27 +213,37 @@ TEST(ApiKeysTest, EitherHeaderBringsAKeyAndNeitherStays) {
   EXPECT_FALSE((*keys)->Screen(both).has_value());
 }
 
-TEST(ApiKeysTest, GuessingIsSlowedDownAlsoWhereNoKeyIsNeeded) {
+TEST(ApiKeysTest, UnknownKeysBeyondTheLimitAreTold) {
   const auto keys = ApiKeys::FromText("a:sk-0123456789,b:sk-9876543210", "X");
   ASSERT_TRUE(keys.ok()) << keys.status();
   const auto ask = [&](std::string_view key, std::string_view path) {
     HttpRequest request = RequestWith("x-api-key", key, path);
-    const auto refused = (*keys)->Screen(request);
-    return std::pair(refused ? refused->status : 0, request.tenant);
+    auto refused = (*keys)->Screen(request);
+    EXPECT_TRUE(request.headers.empty());
+    return std::pair(refused.value_or(HttpResponse{0}), request.tenant);
   };
-  EXPECT_EQ(ask("sk-0123456789", "/v1/models").first, 0);
-  int refused = 0;
-  for (int i = 0; i < 100; ++i) {
-    const int status = ask(Cat("sk-guess-", i), i % 2 ? "/readyz" : "/").first;
-    EXPECT_EQ(status, 0) << "no key is needed there";
-  }
   for (int i = 0; i < 10; ++i) {
-    refused += ask("sk-guess-more", "/v1/models").first == 429 ? 1 : 0;
+    const auto path = i % 2 ? "/v1/models" : "/readyz";
+    EXPECT_EQ(ask(Cat("sk-guess-", i), path).first.status, i % 2 ? 401 : 0)
+        << "no key is needed there";
   }
-  EXPECT_GE(refused, 5);
-  // A guess that is right tells nothing; who was in before stays in.
-  EXPECT_EQ(ask("sk-9876543210", "/readyz").second, "");
-  EXPECT_EQ(ask("sk-0123456789", "/v1/models").second, "a");
+  for (int i = 0; i < 100; ++i) {
+    const HttpResponse refusal = ask("sk-guess-more", "/v1/models").first;
+    EXPECT_EQ(refusal.status, 429);
+    EXPECT_EQ(refusal.error_code, "too_many_wrong_api_keys");
+    EXPECT_THAT(refusal.body, Not(HasSubstr("sk-guess")));
+    HttpRequest answer;
+    answer.headers = refusal.headers;
+    const int seconds = std::stoi(std::string(answer.Header("Retry-After")));
+    EXPECT_GE(seconds, 1);
+    EXPECT_LE(seconds, 10);
+    EXPECT_EQ(ask("sk-guess-more", "/readyz").first.status, 0);
+    // A key that was never used from here either.
+    EXPECT_EQ(ask("sk-9876543210", "/v1/models").second, "b");
+    EXPECT_EQ(ask("sk-0123456789", "/readyz").second, "a");
+  }
+  HttpRequest none = RequestWith("accept", "*/*");
+  EXPECT_EQ((*keys)->Screen(none)->status, 401) << "no key is no wrong key";
 }
 
 }  // namespace
