@@ -1,12 +1,11 @@
 #include "common/http/browser_guard.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
 #include "common/base/cat.h"
+#include "common/http/authority.h"
 #include "common/http/error_answer.h"
 
 namespace sluice::http {
@@ -22,23 +21,11 @@ bool IsHostChar(char c) {
          c == '_' || c == '.';
 }
 
-// The host of "host[:port]", without the brackets of an IPv6 address; empty if
-// they do not match.
-std::string_view HostOf(std::string_view authority, bool& bracketed) {
-  bracketed = authority.starts_with('[');
-  if (bracketed) {
-    const size_t end = authority.find(']');
-    return end == authority.npos ? "" : authority.substr(1, end - 1);
-  }
-  return authority.substr(0, authority.rfind(':'));
-}
-
-bool IsAddress(std::string_view host, bool bracketed) {
-  const std::string text(host);
-  in6_addr address{};
-  return ::inet_pton(bracketed ? AF_INET6 : AF_INET, text.c_str(), &address) ==
-         1;
-}
+// This machine as its containers name it. No site has a name below "internal",
+// which is for private use.
+constexpr std::string_view kContainerHosts[] = {
+    "host.docker.internal", "gateway.docker.internal",
+    "host.containers.internal", "host.lima.internal"};
 
 bool IsSameOrigin(std::string_view origin, std::string_view host) {
   for (const std::string_view scheme : {"http://", "https://"}) {
@@ -75,14 +62,19 @@ StatusOr<BrowserGuard> BrowserGuard::Create(Options options) {
 }
 
 bool BrowserGuard::IsOurs(std::string_view authority) const {
-  bool bracketed = false;
-  const std::string host = AsciiLower(HostOf(authority, bracketed));
-  if (host == "localhost" || IsAddress(host, bracketed)) return true;
   const auto& allowed = options_.allowed_hosts;
-  return std::any_of(allowed.begin(), allowed.end(), [&](const auto& one) {
-    return one == "*" || host == one ||
-           (one.front() == '.' && host.ends_with(one));
-  });
+  const auto is_any = [](const std::string& one) { return one == "*"; };
+  if (std::any_of(allowed.begin(), allowed.end(), is_any)) return true;
+  const auto parsed = ParseAuthority(authority);
+  if (!parsed) return false;
+  // No other site can have an address as its name.
+  if (parsed->address || parsed->name == "localhost") return true;
+  const std::string& host = parsed->name;
+  return std::find(std::begin(kContainerHosts), std::end(kContainerHosts),
+                   host) != std::end(kContainerHosts) ||
+         std::any_of(allowed.begin(), allowed.end(), [&](const auto& one) {
+           return host == one || (one.front() == '.' && host.ends_with(one));
+         });
 }
 
 std::optional<HttpResponse> BrowserGuard::Screen(

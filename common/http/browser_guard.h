@@ -19,7 +19,8 @@ namespace sluice::http {
 class BrowserGuard {
  public:
   struct Options {
-    // Whether Host must be ours: localhost, an IP address, or one of these.
+    // Whether Host must be ours: localhost, an IP address, a name of this
+    // machine inside its containers (host.docker.internal), or one of these.
     // Not needed where every request brings an API key.
     bool check_host = true;
     // Names without a port; ".example.com" stands for all names below it, "*"

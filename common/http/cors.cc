@@ -1,6 +1,9 @@
 #include "common/http/cors.h"
 
 #include <algorithm>
+#include <iterator>
+
+#include "common/http/authority.h"
 
 namespace sluice::http {
 namespace {
@@ -16,16 +19,42 @@ constexpr char kAllowedHeaders[] =
 constexpr char kMaxAgeSeconds[] = "7200";  // the most that browsers keep
 constexpr size_t kMaxRequestHeaders = 4096;
 
+constexpr std::string_view kLocalSchemes[] = {"app", "file", "tauri",
+                                              "vscode-file", "vscode-webview"};
+
+bool IsLocalOrigin(std::string_view origin) {
+  const size_t colon = origin.find("://");
+  if (colon == origin.npos) return false;
+  const std::string scheme = AsciiLower(origin.substr(0, colon));
+  const std::string_view rest = origin.substr(colon + 3);
+  if (scheme == "http" || scheme == "https") {
+    const auto authority = ParseAuthority(rest);
+    return authority && IsLoopback(*authority);
+  }
+  return std::find(std::begin(kLocalSchemes), std::end(kLocalSchemes),
+                   scheme) != std::end(kLocalSchemes) &&
+         std::all_of(rest.begin(), rest.end(),
+                     [](char c) { return c > ' ' && c < 0x7f && c != ','; });
+}
+
+bool IsScheme(std::string_view text) {
+  return !text.empty() && text.front() >= 'a' && text.front() <= 'z' &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+                  c == '+' || c == '-' || c == '.';
+         });
+}
+
 bool IsOrigin(std::string_view text) {
-  const size_t scheme = text.starts_with("https://")  ? 8
-                        : text.starts_with("http://") ? 7
-                                                      : 0;
-  return scheme > 0 && text.size() > scheme &&
-         std::all_of(text.begin() + static_cast<std::ptrdiff_t>(scheme),
-                     text.end(), [](char c) {
-                       return c > ' ' && c < 0x7f && c != '/' && c != '*' &&
-                              c != ',' && c != '?' && c != '#';
-                     });
+  const size_t colon = text.find("://");
+  if (colon == text.npos) return false;
+  const std::string scheme = AsciiLower(text.substr(0, colon));
+  const std::string_view host = text.substr(colon + 3);
+  return IsScheme(scheme) && (!host.empty() || scheme == "file") &&
+         std::all_of(host.begin(), host.end(), [](char c) {
+           return c > ' ' && c < 0x7f && c != '/' && c != '*' && c != ',' &&
+                  c != '?' && c != '#';
+         });
 }
 
 // Header names and commas: nothing that could break out of a header.
@@ -51,21 +80,22 @@ StatusOr<CorsPolicy> CorsPolicy::Parse(
       policy.origins_.push_back(AsciiLower(origin));
     } else {
       return InvalidArgument("origin \"", origin,
-                             "\" is neither * nor http(s)://host[:port]");
+                             "\" is neither * nor scheme://host[:port]");
     }
   }
   return policy;
 }
 
 bool CorsPolicy::Allows(std::string_view origin) const {
-  return std::find(origins_.begin(), origins_.end(), AsciiLower(origin)) !=
-         origins_.end();
+  return (local_ && IsLocalOrigin(origin)) ||
+         std::find(origins_.begin(), origins_.end(), AsciiLower(origin)) !=
+             origins_.end();
 }
 
 void CorsPolicy::AddTo(std::string_view origin, HttpHeaders& headers) const {
   if (all_) {
     headers.emplace_back("Access-Control-Allow-Origin", "*");
-  } else if (!origins_.empty()) {
+  } else if (local_ || !origins_.empty()) {
     headers.emplace_back("Vary", "Origin");
     if (!Allows(origin)) return;
     headers.emplace_back("Access-Control-Allow-Origin", origin);

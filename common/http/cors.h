@@ -18,9 +18,16 @@ class CorsPolicy {
  public:
   CorsPolicy() = default;  // no page but our own
 
-  // `origins`: "*" for all pages, or "http(s)://host[:port]" each.
+  // `origins`: "*" for all pages, or "scheme://host[:port]" each, as browsers
+  // and desktop programs send it.
   // INVALID_ARGUMENT names the one that is neither.
   static StatusOr<CorsPolicy> Parse(const std::vector<std::string>& origins);
+
+  // Admits this machine's own pages too: of http(s)://localhost and other
+  // loopback hosts at any port, and of its desktop programs, whose schemes no
+  // web page has (file, app, tauri, vscode-webview, vscode-file). Not "null",
+  // which a page of any site can send.
+  void AdmitLocal() { local_ = true; }
 
   // Whether pages of `origin` may call at all.
   bool Admits(std::string_view origin) const { return all_ || Allows(origin); }
@@ -36,6 +43,7 @@ class CorsPolicy {
   bool Allows(std::string_view origin) const;
 
   bool all_ = false;
+  bool local_ = false;
   std::vector<std::string> origins_;
 };
 

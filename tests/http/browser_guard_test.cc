@@ -73,6 +73,78 @@ TEST(BrowserGuardTest, NamesMayBeAllowed) {
   }
 }
 
+TEST(BrowserGuardTest, ContainersNameTheirHost) {
+  const BrowserGuard guard = Guard();
+  for (const char* host :
+       {"host.docker.internal", "host.docker.internal:8000",
+        "HOST.Docker.Internal", "gateway.docker.internal",
+        "host.containers.internal:1", "host.lima.internal"}) {
+    EXPECT_EQ(Ask(guard, host), 0) << host;
+  }
+  for (const char* host :
+       {"docker.internal", "evil.docker.internal", "host.docker.internal.evil",
+        "xhost.docker.internal", "host.docker.internal.",
+        "host.docker.internal:80:80", "host.docker.internal@evil.example"}) {
+    EXPECT_EQ(Ask(guard, host), 421) << host;
+  }
+}
+
+// Forms that one reader takes for this machine and another for another one.
+TEST(BrowserGuardTest, WhatIsAlmostOursIsNot) {
+  const BrowserGuard guard = Guard({"llm.example"});
+  for (const char* host : {"[::1].evil.com", "[::1]x", "[::1]:80x", "[::1]:",
+                           "[::1]:8000", "[::ffff:127.0.0.1]", "127.0.0.1:"}) {
+    const bool ours = std::string_view(host).ends_with("]") ||
+                      std::string_view(host).ends_with(":") ||
+                      std::string_view(host).ends_with(":8000");
+    EXPECT_EQ(Ask(guard, host), ours ? 0 : 421) << host;
+  }
+  for (const char* host : {"127.0.0.1.evil.com",
+                           "localhost.evil.com",
+                           "localhost:80:80",
+                           "localhost:x",
+                           "localhost:99999",
+                           "localhost:-1",
+                           "localhost:+80",
+                           "user@localhost",
+                           "localhost@evil.com",
+                           "a:b@127.0.0.1",
+                           "localhost.",
+                           "127.0.0.1.",
+                           "2130706433",
+                           "0177.0.0.1",
+                           "0x7f.0.0.1",
+                           "127.1",
+                           "%6cocalhost",
+                           "localhost%00.evil.com",
+                           "[fe80::1%25eth0]",
+                           "[127.0.0.1]",
+                           "[localhost]",
+                           "[]",
+                           "[",
+                           "[::1",
+                           "::1",
+                           "::1]",
+                           "localhost/",
+                           "localhost evil.com",
+                           "localhost,evil.com",
+                           "http://localhost",
+                           "llm.example.",
+                           "llm.example:80:80",
+                           "x@llm.example",
+                           ":80",
+                           ".",
+                           "evil.localhost.com",
+                           "host.docker.internal%",
+                           "[::1]:80:80",
+                           "[::1]:80@evil.com",
+                           "[::1]@evil.com",
+                           "\\localhost",
+                           "localhost\\@evil.com"}) {
+    EXPECT_EQ(Ask(guard, host), 421) << host;
+  }
+}
+
 TEST(BrowserGuardTest, ProbesComeUnderAnyName) {
   const BrowserGuard guard = Guard();
   for (const char* path :
@@ -105,6 +177,79 @@ TEST(BrowserGuardTest, ListedOriginsMayCall) {
   EXPECT_EQ(Ask(guard, "localhost", "https://page.example"), 0);
   EXPECT_EQ(Ask(guard, "localhost", "https://other.example"), 403);
   EXPECT_EQ(Ask(Guard({}, {"*"}), "localhost", "null"), 0);
+}
+
+TEST(BrowserGuardTest, ThisMachinesPagesMayBeAdmitted) {
+  CorsPolicy cors;
+  cors.AdmitLocal();
+  const auto guard = BrowserGuard::Create({true, {}, cors});
+  ASSERT_TRUE(guard.ok()) << guard.status();
+  const auto ask = [&](std::string_view origin) {
+    HttpHeaders headers;
+    cors.AddTo(origin, headers);
+    HttpRequest answer;
+    answer.headers = headers;
+    const int status = Ask(*guard, "localhost:8000", origin);
+    EXPECT_EQ(answer.Header("Access-Control-Allow-Origin"),
+              status == 0 ? origin : "");
+    EXPECT_EQ(answer.Header("Vary"), "Origin");
+    return status;
+  };
+  for (const char* origin :
+       {"vscode-webview://1a2b3c", "vscode-file://vscode-app",
+        "app://obsidian.md", "tauri://localhost", "file://", "file:///",
+        "FILE://x", "http://tauri.localhost", "https://tauri.localhost",
+        "http://localhost", "http://localhost:3000", "https://LOCALHOST:1",
+        "http://127.0.0.1:8001", "http://127.1.2.3", "http://[::1]:5173",
+        "https://[::ffff:127.0.0.1]:1"}) {
+    EXPECT_EQ(ask(origin), 0) << origin;
+  }
+  for (const char* origin : {"null",
+                             "file",
+                             "file:",
+                             "app:",
+                             "app",
+                             "://",
+                             "http://",
+                             "https://",
+                             "https://evil.example",
+                             "http://localhost.evil.example",
+                             "http://127.0.0.1.evil.example",
+                             "http://[::1].evil.example",
+                             "http://localhost@evil.example",
+                             "http://evil.example#localhost",
+                             "http://evil.example?localhost",
+                             "http://localhost:80:80",
+                             "http://localhost/",
+                             "http://localhost:3000/a",
+                             "http://192.168.1.2",
+                             "http://0.0.0.0",
+                             "http://[::]",
+                             "http://localhost.",
+                             "ftp://localhost",
+                             "http://tauri.localhost.evil.example",
+                             "http://tauri-localhost",
+                             "http://notlocalhost",
+                             "xapp://a",
+                             "http+app://a",
+                             "app ://a",
+                             "chrome-extension://abc",
+                             "http://host.docker.internal:3000",
+                             "app://a, http://evil.example",
+                             "app://a b",
+                             "https://app://localhost"}) {
+    EXPECT_EQ(ask(origin), 403) << origin;
+  }
+}
+
+TEST(BrowserGuardTest, DesktopProgramsMayBeListed) {
+  const BrowserGuard guard = Guard({}, {"app://obsidian.md", "file://"});
+  EXPECT_EQ(Ask(guard, "localhost", "app://obsidian.md"), 0);
+  EXPECT_EQ(Ask(guard, "localhost", "file://"), 0);
+  EXPECT_EQ(Ask(guard, "localhost", "app://other"), 403);
+  for (const char* bad : {"null", "app://", "://a", "1a://b", "a b://c"}) {
+    EXPECT_FALSE(CorsPolicy::Parse({bad}).ok()) << bad;
+  }
 }
 
 TEST(BrowserGuardTest, AFormFromAPageIsNoRequest) {
