@@ -21,12 +21,29 @@ constexpr std::array<std::string_view, 9> kOfConnection = {
     "transfer-encoding",
     "upgrade"};
 constexpr std::string_view kLastEventId = "last-event-id";
-constexpr std::array<std::string_view, 6> kWrittenAnew = {
-    "content-length",  "expect",         "x-request-id",
-    "x-forwarded-for", kForwardedHeader, PeerSecret::kHeader};
+// Forwarded names the clients that X-Forwarded-For is written from.
+constexpr std::array<std::string_view, 7> kWrittenAnew = {
+    "content-length", "expect",         "x-request-id",     "x-forwarded-for",
+    "forwarded",      kForwardedHeader, PeerSecret::kHeader};
 constexpr std::array<std::string_view, 5> kOfEveryAnswer = {
     "content-length", "content-type", "x-request-id", "openai-processing-ms",
     "traceparent"};
+
+// Headers that a server reads, also if Connection names them. The next server
+// gets them: else the answer would depend on the server that is asked.
+constexpr std::array<std::string_view, 12> kRead = {
+    "accept",
+    "access-control-request-headers",
+    "access-control-request-method",
+    "authorization",
+    "content-type",
+    "host",
+    "if-none-match",
+    kLastEventId,
+    "origin",
+    "traceparent",
+    "x-api-key",
+    "x-sluice-trace"};
 
 template <typename Names>
 bool Has(const Names& names, std::string_view name) {
@@ -91,7 +108,8 @@ std::string ForwardedHead(const HttpRequest& request,
   for (const auto& [name, value] : request.headers) {
     if (name == "x-forwarded-for") clients += value + ", ";
     if (Has(kOfConnection, name) || Has(kWrittenAnew, name) ||
-        Has(listed, name) || (name == kLastEventId && !last_event_id.empty())) {
+        (Has(listed, name) && !Has(kRead, name)) ||
+        (name == kLastEventId && !last_event_id.empty())) {
       continue;
     }
     AppendLine(out, name, value);

@@ -1,9 +1,40 @@
 #include "common/http/router.h"
 
+#include <utility>
+
 #include "common/base/cat.h"
 #include "common/http/error_answer.h"
 
 namespace sluice::http {
+namespace {
+
+bool IsCanonical(std::string_view path) {
+  return path.find("//") == path.npos &&
+         (path.size() < 2 || path.back() != '/');
+}
+
+std::string WithoutSpareSlashes(std::string_view path) {
+  std::string out;
+  for (const char c : path) {
+    if (c != '/' || out.empty() || out.back() != '/') out += c;
+  }
+  if (out.size() > 1 && out.back() == '/') out.pop_back();
+  return out;
+}
+
+// Returns the part of `path` that the star of "prefix*" stands for, where each
+// slash of `prefix` but the last may stand for several; empty without it.
+std::string_view BehindPrefix(std::string_view path, std::string_view prefix) {
+  for (const char c : prefix.substr(0, prefix.size() - 1)) {
+    if (!path.starts_with(c)) return {};
+    path.remove_prefix(1);
+    while (c == '/' && path.starts_with('/')) path.remove_prefix(1);
+  }
+  if (!path.starts_with('/')) return {};
+  return path.substr(1);
+}
+
+}  // namespace
 
 void Router::Add(std::string_view method, std::string_view path,
                  Handler handler) {
@@ -43,41 +74,78 @@ const Router::Methods* Router::Find(std::string_view path,
   return methods;
 }
 
+std::string Router::Canonical(std::string path) const {
+  if (IsCanonical(path)) return path;
+  std::string plain = WithoutSpareSlashes(path);
+  if (routes_.contains(plain)) return plain;
+  std::string_view pattern;
+  if (Find(path, pattern) != nullptr) return path;
+  // Of several the longest, as in Find.
+  std::string canonical;
+  size_t longest = 0;
+  for (const auto& [candidate, unused] : routes_) {
+    if (!candidate.ends_with("/*") || candidate.size() <= longest) continue;
+    const std::string_view prefix(candidate.data(), candidate.size() - 1);
+    const std::string_view rest = BehindPrefix(path, prefix);
+    if (rest.empty()) continue;
+    longest = candidate.size();
+    canonical = Cat(prefix, rest);
+  }
+  return canonical.empty() ? path : canonical;
+}
+
+std::string Router::AllowOf(const Methods& methods) {
+  std::string allow;
+  for (const auto& [name, unused] : methods) {
+    allow += name == "GET" ? "GET, HEAD, " : name + ", ";
+  }
+  return allow + "OPTIONS";
+}
+
+std::optional<HttpResponse> Router::Refusal(const HttpRequest& request) const {
+  if (request.method == "OPTIONS") return std::nullopt;
+  std::string_view pattern;
+  const Methods* const methods = Find(request.path, pattern);
+  if (methods == nullptr) {
+    return ErrorResponse(
+        {404, "There is no " + request.path.substr(0, 200) + " here",
+         "invalid_request_error", std::nullopt, "not_found"});
+  }
+  const std::string_view method =
+      request.method == "HEAD" ? "GET" : std::string_view(request.method);
+  if (methods->find(method) != methods->end()) return std::nullopt;
+  const std::string allow = AllowOf(*methods);
+  HttpResponse response = ErrorResponse({405, Cat(pattern, " takes ", allow),
+                                         "invalid_request_error", std::nullopt,
+                                         "method_not_allowed"});
+  response.headers.emplace_back("Allow", allow);
+  return response;
+}
+
 void Router::Route(std::shared_ptr<Exchange> exchange) const {
-  const HttpRequest& request = exchange->request();
+  HttpRequest& request = exchange->request();
+  request.path = Canonical(std::move(request.path));
   if (request.path == "*") {  // OPTIONS: about the server as a whole
     exchange->Send({204, "", {{"Allow", "GET, HEAD, POST, OPTIONS"}}, ""});
     return;
   }
   std::string_view pattern = "other";
-  const Methods* methods = Find(request.path, pattern);
+  const Methods* const methods = Find(request.path, pattern);
   exchange->set_route(pattern);
+  if (auto refusal = Refusal(request)) {
+    return exchange->Send(*std::move(refusal));
+  }
   if (methods == nullptr) {
-    exchange->Send(ErrorResponse(
-        {404, "There is no " + request.path.substr(0, 200) + " here",
-         "invalid_request_error", std::nullopt, "not_found"}));
-    return;
+    HttpRequest unknown;  // of any method
+    unknown.path = request.path;
+    return exchange->Send(*Refusal(unknown));
   }
   const std::string_view method =
       request.method == "HEAD" ? "GET" : std::string_view(request.method);
   if (const auto handler = methods->find(method); handler != methods->end()) {
-    handler->second(std::move(exchange));
-    return;
+    return handler->second(std::move(exchange));
   }
-  std::string allow;
-  for (const auto& [name, unused] : *methods) {
-    allow += name == "GET" ? "GET, HEAD, " : name + ", ";
-  }
-  allow += "OPTIONS";
-  if (method == "OPTIONS") {
-    exchange->Send({204, "", {{"Allow", allow}}, ""});
-    return;
-  }
-  HttpResponse response = ErrorResponse({405, Cat(pattern, " takes ", allow),
-                                         "invalid_request_error", std::nullopt,
-                                         "method_not_allowed"});
-  response.headers.emplace_back("Allow", allow);
-  exchange->Send(std::move(response));
+  exchange->Send({204, "", {{"Allow", AllowOf(*methods)}}, ""});
 }
 
 }  // namespace sluice::http

@@ -4,11 +4,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/http/exchange.h"
+#include "common/http/message.h"
 
 namespace sluice::http {
 
@@ -25,12 +27,21 @@ class Router {
   // Returns "GET /path" of each Add, sorted by path and method.
   std::vector<std::string> Routes() const;
 
-  // Runs the handler, or answers 404, 405 with Allow, or OPTIONS itself.
+  // Returns the path that serves `path`: without its double slashes and those
+  // at its end. What the star of a route stands for stays as it is.
+  std::string Canonical(std::string path) const;
+  // The answer that refuses a request with this method and canonical path: 404,
+  // or 405 with Allow. Nothing for one that Route serves or answers itself.
+  std::optional<HttpResponse> Refusal(const HttpRequest& request) const;
+
+  // Makes the request's path canonical and runs the handler, or answers 404,
+  // 405 or OPTIONS itself.
   void Route(std::shared_ptr<Exchange> exchange) const;
 
  private:
   using Methods = std::map<std::string, Handler, std::less<>>;
   const Methods* Find(std::string_view path, std::string_view& pattern) const;
+  static std::string AllowOf(const Methods& methods);
 
   std::map<std::string, Methods, std::less<>> routes_;
 };

@@ -59,6 +59,28 @@ TEST(ForwardedMessageTest, ARequestGoesOnWithoutWhatIsOfItsConnection) {
             "connection: close\r\n\r\n");
 }
 
+// Else the answer would depend on the server that is asked.
+TEST(ForwardedMessageTest, HeadersThatAServerReadsGoOnWhateverConnectionSays) {
+  HttpRequest request = Request();
+  request.headers = {{"host", "api.example"},
+                     {"authorization", "Bearer k"},
+                     {"x-api-key", "k"},
+                     {"content-type", "application/json"},
+                     {"connection", "Host, authorization,X-API-Key, x-mine"},
+                     {"connection", "content-type"},
+                     {"x-mine", "a"},
+                     {"forwarded", "for=9.9.9.9"},
+                     {"x-forwarded-for", "8.8.8.8"}};
+  const std::string head = ForwardedHead(request);
+  for (const char* line : {"host: api.example", "authorization: Bearer k",
+                           "x-api-key: k", "content-type: application/json",
+                           "x-forwarded-for: 8.8.8.8, 10.0.0.7"}) {
+    EXPECT_THAT(head, HasSubstr(Cat("\r\n", line, "\r\n")));
+  }
+  EXPECT_THAT(head, Not(HasSubstr("x-mine: a")));
+  EXPECT_THAT(head, Not(HasSubstr("9.9.9.9"))) << "the peer's is written";
+}
+
 TEST(ForwardedMessageTest, AnAnswersRestIsAskedForByItsLastEvent) {
   HttpRequest request = Request();
   request.headers = {{"last-event-id", "one-7"}};

@@ -90,14 +90,69 @@ TEST(HttpMessageTest, TheNearestPatternServesAPath) {
   EXPECT_EQ(served("/a/b/c/d"), "a b star");
   EXPECT_EQ(served("/a/b"), "a star");
   EXPECT_EQ(served("/a/b/"), "a star");
-  for (const char* unknown : {"/", "/b", "/ab", "/a/", "//", "x"}) {
+  for (const char* unknown : {"/", "/b", "/ab", "//", "x", "/../a", "/./a"}) {
     EXPECT_EQ(served(unknown), "404") << unknown;
   }
   // However many slashes a path has, each of its bytes is looked at a few
   // times: were it once per slash, this would not end.
   const std::string slashes(size_t{8} << 20, '/');
   EXPECT_EQ(served(slashes), "404");
-  EXPECT_EQ(served("/a" + slashes), "a star");
+  EXPECT_EQ(served("/a" + slashes), "a");
+}
+
+TEST(HttpMessageTest, SpareSlashesLeadToTheSamePath) {
+  Router router;
+  std::string seen;
+  const auto serve = [&seen](std::shared_ptr<Exchange> on) {
+    seen = on->request().path;
+    on->Send({});
+  };
+  router.Add("GET", "/", serve);
+  router.Add("GET", "/v1/models", serve);
+  router.Add("GET", "/v1/models/*", serve);
+  router.Add("POST", "/v1/chat/completions", serve);
+  const auto path_of = [&](std::string_view path, std::string_view method) {
+    const auto exchange = Post(path, "");
+    exchange->request().method = method;
+    seen.clear();
+    router.Route(exchange);
+    return seen.empty() ? Cat(exchange->responses.at(0).status) : seen;
+  };
+  for (const char* path : {"/v1/models", "/v1/models/", "//v1/models",
+                           "/v1//models", "///v1///models///"}) {
+    EXPECT_EQ(path_of(path, "GET"), "/v1/models") << path;
+    EXPECT_EQ(path_of(path, "HEAD"), "/v1/models") << path;
+    EXPECT_EQ(path_of(path, "POST"), "405") << path;
+  }
+  for (const char* path : {"/v1/chat/completions/", "//v1/chat//completions"}) {
+    EXPECT_EQ(path_of(path, "POST"), "/v1/chat/completions") << path;
+  }
+  EXPECT_EQ(path_of("//", "GET"), "/");
+  // An id may hold slashes.
+  EXPECT_EQ(path_of("//v1//models/org/name", "GET"), "/v1/models/org/name");
+  EXPECT_EQ(path_of("/v1/models//data/model", "GET"), "/v1/models//data/model");
+  EXPECT_EQ(path_of("//v1/models//data//model/", "GET"),
+            "/v1/models//data//model/");
+  for (const char* path : {"/v1", "/v1/", "/v1/model/", "/v1/../v1/models",
+                           "/v1/./models", "/x//v1/models"}) {
+    EXPECT_EQ(path_of(path, "GET"), "404") << path;
+  }
+}
+
+TEST(HttpMessageTest, AHeadAloneIsEnoughToRefuse) {
+  Router router;
+  router.Add("POST", "/v1/a", [](std::shared_ptr<Exchange>) { FAIL(); });
+  HttpRequest request;
+  const auto refusal = [&](std::string_view method, std::string_view path) {
+    request.method = method;
+    request.path = path;
+    const auto refused = router.Refusal(request);
+    return refused ? refused->status : 0;
+  };
+  EXPECT_EQ(refusal("POST", "/v1/a"), 0);
+  EXPECT_EQ(refusal("GET", "/v1/a"), 405);
+  EXPECT_EQ(refusal("POST", "/v1/b"), 404);
+  EXPECT_EQ(refusal("OPTIONS", "/v1/b"), 0) << "a browser's preflight";
 }
 
 }  // namespace
