@@ -152,7 +152,7 @@ Connection::Nothing Connection::Run() {
   current_ = nullptr;
   reader_.incoming().body_share.Set(0);
   // A last answer keeps no other client out.
-  if (!aborted_ && place_) place_->Set(ConnectionTable::Activity::kIdle);
+  if (!aborted_ && place_) place_->Set(ConnectionTable::Activity::kDone);
   if (reader_.incoming().refusal) {
     auto refusing = WriteRefusal();
     co_await std::move(refusing);

@@ -1,6 +1,7 @@
 #include "common/http/connection_table.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "common/http/failed_keys.h"
@@ -13,69 +14,96 @@ std::unique_ptr<ConnectionTable::Place> ConnectionTable::Take(
   std::unique_ptr<Place> place;
   {
     MutexLock lock(mutex_);
-    std::string name = ClientOfAddress(address);
-    Client& client = clients_[name];
-    client.name = std::move(name);
-    ++client.connections;
-    const size_t taken = idle_.size() + reading_.size() + answering_.size();
-    if (taken >= static_cast<size_t>(limit_)) {
+    Client& client = Join(ClientOfAddress(address));
+    if (Taken() >= static_cast<size_t>(limit_)) {
       close = MakeRoom(client);
       if (!close) {
         Release(client);
         return nullptr;
       }
     }
-    answering_.push_front({client, &answering_, nullptr});
+    answering_.push_front({&client, &answering_, ++clock_, nullptr});
     place.reset(new Place(*this, answering_.begin()));
   }
   if (close) close();
   return place;
 }
 
-std::function<void()> ConnectionTable::MakeRoom(const Client& newcomer) {
-  if (leaving_.size() >= size_t{kMaxLeaving}) return nullptr;
-  const auto over_share = [this](const Entry& entry) {
-    return IsOverShare(entry.client);
-  };
-  Entries* list = &idle_;
-  auto chosen = idle_.end();
-  if (IsOverShare(newcomer)) {
-    chosen = std::find_if(idle_.begin(), idle_.end(), [&](const Entry& entry) {
-      return &entry.client == &newcomer;
-    });
-  } else {
-    chosen = std::find_if(idle_.begin(), idle_.end(), over_share);
-    if (chosen == idle_.end()) chosen = idle_.begin();
-    if (idle_.empty()) {
-      list = &reading_;
-      chosen = std::find_if(reading_.begin(), reading_.end(), over_share);
-    }
-  }
-  if (chosen == list->end() && client_share_ >= limit_) {
-    // Without shares the newest goes before the request read for longest.
-    list = &reading_;
-    chosen = reading_.begin();
-  }
-  if (chosen == list->end()) return nullptr;
-  Move(chosen, leaving_);
-  return chosen->close;
+size_t ConnectionTable::Taken() const {
+  return idle_.size() + reading_ + answering_.size() + done_.size();
 }
 
-ConnectionTable::Entries& ConnectionTable::ListOf(Activity activity) {
+std::function<void()> ConnectionTable::MakeRoom(Client& newcomer) {
+  if (leaving_.size() >= size_t{kMaxLeaving}) return nullptr;
+  const Choice choice = Choose(newcomer);
+  if (choice.entry == choice.list->end()) return nullptr;
+  Move(choice.entry, leaving_);
+  return choice.entry->close;
+}
+
+ConnectionTable::Choice ConnectionTable::Choose(Client& newcomer) {
+  if (!done_.empty()) return {&done_, done_.begin()};
+  const auto idle_of = [this](const auto& is_chosen) {
+    return std::find_if(idle_.begin(), idle_.end(), [&](const Entry& entry) {
+      return is_chosen(*entry.client);
+    });
+  };
+  if (IsOverShare(newcomer)) {
+    const auto own =
+        idle_of([&](const Client& client) { return &client == &newcomer; });
+    if (own != idle_.end()) return {&idle_, own};
+    return {&newcomer.reading, newcomer.reading.begin()};
+  }
+  Client* const largest = LargestReader();
+  if (largest != nullptr && largest->reading.size() > idle_.size()) {
+    return {&largest->reading, largest->reading.begin()};
+  }
+  const auto over =
+      idle_of([this](const Client& client) { return IsOverShare(client); });
+  return {&idle_, over == idle_.end() ? idle_.begin() : over};
+}
+
+ConnectionTable::Client* ConnectionTable::LargestReader() {
+  Client* largest = nullptr;
+  for (auto& [unused, client] : clients_) {
+    const size_t size = client.reading.size();
+    if (size == 0) continue;
+    const size_t most = largest == nullptr ? 0 : largest->reading.size();
+    if (size > most || (size == most && client.reading.front().since <
+                                            largest->reading.front().since)) {
+      largest = &client;
+    }
+  }
+  return largest;
+}
+
+ConnectionTable::Entries& ConnectionTable::ListOf(Client& client,
+                                                  Activity activity) {
   switch (activity) {
     case Activity::kIdle:
       return idle_;
     case Activity::kReading:
-      return reading_;
+      return client.reading;
     case Activity::kAnswering:
       break;
+    case Activity::kDone:
+      return done_;
   }
   return answering_;
 }
 
 void ConnectionTable::Move(Entries::iterator entry, Entries& to) {
   Entries* const from = std::exchange(entry->list, &to);
+  if (from == &entry->client->reading) --reading_;
+  if (&to == &entry->client->reading) ++reading_;
   to.splice(to.end(), *from, entry);
+}
+
+ConnectionTable::Client& ConnectionTable::Join(std::string name) {
+  Client& client = clients_[name];
+  client.name = std::move(name);
+  ++client.connections;
+  return client;
 }
 
 void ConnectionTable::Release(Client& client) {
@@ -86,7 +114,8 @@ void ConnectionTable::Release(Client& client) {
 
 ConnectionTable::Place::~Place() {
   MutexLock lock(table_.mutex_);
-  Client& client = entry_->client;
+  Client& client = *entry_->client;
+  if (entry_->list == &client.reading) --table_.reading_;
   entry_->list->erase(entry_);
   table_.Release(client);
 }
@@ -94,12 +123,35 @@ ConnectionTable::Place::~Place() {
 void ConnectionTable::Place::Open(std::function<void()> close) {
   MutexLock lock(table_.mutex_);
   entry_->close = std::move(close);
-  table_.Move(entry_, table_.idle_);
+  table_.Move(entry_, entry_->client->reading);
 }
 
 void ConnectionTable::Place::Set(Activity activity) {
   MutexLock lock(table_.mutex_);
-  table_.Move(entry_, table_.ListOf(activity));
+  Entries& to = table_.ListOf(*entry_->client, activity);
+  // A request's first byte makes its connection no younger.
+  if (&to == entry_->list && activity == Activity::kReading) return;
+  entry_->since = ++table_.clock_;
+  table_.Move(entry_, to);
+}
+
+void ConnectionTable::Place::SetAddress(std::string_view address) {
+  MutexLock lock(table_.mutex_);
+  Client& from = *entry_->client;
+  std::string name = ClientOfAddress(address);
+  if (from.name == name) return;
+  Client& to = table_.Join(std::move(name));
+  if (entry_->list == &from.reading) {
+    // By age among the client's own.
+    auto at = to.reading.end();
+    while (at != to.reading.begin() && std::prev(at)->since > entry_->since) {
+      --at;
+    }
+    to.reading.splice(at, from.reading, entry_);
+    entry_->list = &to.reading;
+  }
+  entry_->client = &to;
+  table_.Release(from);
 }
 
 }  // namespace sluice::http

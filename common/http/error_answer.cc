@@ -41,6 +41,9 @@ HttpResponse TransportError(int http_status, std::string_view message) {
   ApiError error{http_status, std::string(message), "invalid_request_error",
                  std::nullopt, std::nullopt};
   switch (http_status) {
+    case 408:
+      error.code = "request_timeout";
+      break;
     case 413:
       error.code = "request_too_large";
       break;

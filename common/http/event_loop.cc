@@ -12,7 +12,7 @@ namespace {
 
 // Longer than this no event should hold a loop.
 constexpr long long kLongHoldNs = 50'000'000;
-constexpr auto kRepairPause = std::chrono::milliseconds(100);
+constexpr auto kRepairPause = std::chrono::milliseconds(5);
 // How often a thread tells of it.
 constexpr auto kTellEvery = std::chrono::seconds(1);
 

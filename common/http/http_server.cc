@@ -19,6 +19,7 @@
 
 #include "common/base/exception_counts.h"
 #include "common/base/log.h"
+#include "common/base/log_limit.h"
 #include "common/concurrency/named_thread.h"
 #include "common/http/connection.h"
 #include "common/http/connection_table.h"
@@ -80,6 +81,8 @@ void DropNewHandshakes(int listener) {
 }
 
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+constexpr auto kWaitForRoom = std::chrono::milliseconds(1);
+constexpr int kMaxWaitsForRoom = 100;
 // Descriptors that are no client's: of the streams to stages, and of all else
 // that a process opens.
 constexpr int kStageDescriptors = 64;
@@ -243,7 +246,8 @@ class HttpServer::Impl {
           if (error) {
             // Out of file descriptors, mostly: waiting beats spinning.
             accept_after_ = Clock::now() + kAcceptPause;
-            LogWarning("accept failed: ", error.message());
+            accept_failures_.Write(LogLevel::kWarning,
+                                   "accept failed: ", error.message());
             return;
           }
           AdmitOrRefuse(loop, std::move(socket));
@@ -255,6 +259,12 @@ class HttpServer::Impl {
   bool KeepAccepting() {
     if (is_accepting_ || stopping_ || !acceptor_->is_open()) return true;
     if (Clock::now() < accept_after_) return false;
+    // The next one would be turned away, while room is being made.
+    if (table_.IsBehind() && ++waits_for_room_ < kMaxWaitsForRoom) {
+      accept_after_ = Clock::now() + kWaitForRoom;
+      return false;
+    }
+    waits_for_room_ = 0;
     if (Guarded([this] { Accept(); })) return true;
     accept_after_ = Clock::now() + kAcceptPause;
     return false;
@@ -337,9 +347,11 @@ class HttpServer::Impl {
   // Of the accepting loop, number 0.
   size_t next_loop_ = 0;
   bool is_accepting_ = false;
+  int waits_for_room_ = 0;
   TimePoint accept_after_{};
   std::vector<std::unique_ptr<Loop>> loops_;
   std::unique_ptr<tcp::acceptor> acceptor_;  // on loop 0
+  LogLimit accept_failures_{3, std::chrono::seconds(60)};
 };
 
 StatusOr<bool> IsLoopback(const std::string& listen) {

@@ -13,6 +13,7 @@
 #include "common/base/status.h"
 #include "common/http/cors.h"
 #include "common/http/exchange.h"
+#include "common/http/trusted_proxies.h"
 
 namespace sluice::http {
 
@@ -26,10 +27,15 @@ struct HttpLimits {
   int connections_per_client = 1024;
   // Of all answers together, collected or unsent; see AnswerMemory.
   size_t all_backlog_bytes = size_t{256} << 20;
-  // A slower client is disconnected without an answer. The time of a whole
+  // A slower client is disconnected without an answer: the time of a whole
   // header, of a connection's first byte, and of a TLS handshake.
   Duration header_time = std::chrono::seconds(10);
-  Duration body_time = std::chrono::seconds(60);  // whole body
+  // Of a whole body, which gets 408 beyond it.
+  Duration body_time = std::chrono::seconds(60);
+  // Bytes per second that a body must have had after its first seconds, else it
+  // gets 408; 0: none.
+  int min_body_rate = 500;
+  Duration body_grace = std::chrono::seconds(10);
   Duration idle_time = std::chrono::seconds(75);  // between requests
   // Per 64 KiB of an answer, or a smaller block. A client that takes less
   // within this time is disconnected. Clients make room in steps: one that
@@ -69,6 +75,7 @@ struct HttpServerOptions {
   HttpLimits limits;
   TlsFiles tls;  // read again when they change
   CorsPolicy cors;
+  TrustedProxies proxies;  // whose clients are told apart
   // Screens a request before its body is read: returns an answer to refuse it,
   // nothing to accept it. On the connection's loop; must not block. May be
   // empty.

@@ -1,5 +1,6 @@
 #include "common/http/request_reader.h"
 
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ssl/error.hpp>
 #include <boost/asio/write.hpp>
@@ -7,10 +8,12 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/optional/optional.hpp>
+#include <chrono>
 #include <cstdint>
 #include <utility>
 
 #include "common/base/cat.h"
+#include "common/http/body_deadline.h"
 #include "common/http/failed_keys.h"
 
 // g++ 12 destroys temporaries inside co_await expressions twice. Here every
@@ -29,6 +32,11 @@ constexpr size_t kIdleReadBytes = 4096;
 // Bytes that a client may send before its answer; beyond them the reader reads
 // no more.
 constexpr size_t kMaxPipelinedBytes = size_t{64} << 10;
+// Some clients end a body with a line end that its length leaves out.
+constexpr int kMaxEmptyLines = 16;
+constexpr std::string_view kLineEnd = "\r\n";
+// The time that the body of a refused request gets to come.
+constexpr auto kDropTime = std::chrono::seconds(5);
 
 std::string_view View(beast::string_view text) {
   return {text.data(), text.size()};
@@ -83,12 +91,24 @@ void RequestReader::SetActivity(ConnectionTable::Activity activity) {
   if (place_ != nullptr) place_->Set(activity);
 }
 
+void RequestReader::SetPeer(std::string address) {
+  const bool passed_on = address != peer_;
+  if (place_ != nullptr && (passed_on || is_passed_on_)) {
+    place_->SetAddress(address);
+  }
+  is_passed_on_ = passed_on;
+  incoming_.request.peer = std::move(address);
+}
+
 void RequestReader::Refuse(int status, std::string_view reason) {
   incoming_.refusal = context_.options.error_response(status, reason);
 }
 
 boost::asio::awaitable<bool> RequestReader::Read() {
   HttpRequest& request = incoming_.request = HttpRequest();
+  auto dropping = DropBody();
+  const bool dropped = co_await std::move(dropping);
+  if (!dropped) co_return false;
   auto first = AwaitFirstByte();
   const bool begun = co_await std::move(first);
   if (!begun) co_return false;
@@ -96,14 +116,19 @@ boost::asio::awaitable<bool> RequestReader::Read() {
   SetActivity(ConnectionTable::Activity::kReading);
   request.arrival = Clock::now();
   request.request_id = RandomId();  // until the client's is known
-  request.peer = peer_;
+  SetPeer(peer_);                   // until a proxy tells the client's
   Parser parser;
   auto header = ReadHeader(parser);
   const bool header_read = co_await std::move(header);
   if (!header_read) co_return false;
-  auto body = ReadBody(parser);
-  const bool body_read = co_await std::move(body);
-  if (!body_read) co_return false;
+  if (incoming_.screened) {
+    // The answer waits for no body.
+    unread_body_ = static_cast<size_t>(parser.content_length().value_or(0));
+  } else {
+    auto body = ReadBody(parser);
+    const bool body_read = co_await std::move(body);
+    if (!body_read) co_return false;
+  }
   incoming_.framing = {
       parser.get().version() == 10,
       parser.get().method() == beast::http::verb::head,
@@ -158,12 +183,50 @@ boost::asio::awaitable<error_code> RequestReader::ReadSome(Parser& parser) {
   ParseBuffered(parser, error);
   if (error != beast::http::error::need_more || is_half_closed_)
     co_return error;
-  error.clear();
+  auto reading = ReadMore();
+  error = co_await std::move(reading);
+  co_return error;
+}
+
+boost::asio::awaitable<error_code> RequestReader::ReadMore() {
+  error_code error;
   auto token = Redirect(error);
   auto space = buffer_.prepare(kReadBytes);
   const size_t bytes = co_await stream_.async_read_some(space, token);
   buffer_.commit(bytes);
   co_return error;
+}
+
+boost::asio::awaitable<bool> RequestReader::DropBody() {
+  const auto drop = [this] {
+    const size_t dropped = std::min(unread_body_, buffer_.size());
+    buffer_.consume(dropped);
+    unread_body_ -= dropped;
+  };
+  drop();
+  if (unread_body_ == 0) co_return true;
+  SetActivity(ConnectionTable::Activity::kDone);
+  stream_.expires_after(kDropTime);
+  error_code error;
+  while (!error && unread_body_ > 0) {
+    auto reading = ReadMore();
+    error = co_await std::move(reading);
+    drop();
+  }
+  co_return unread_body_ == 0;
+}
+
+bool RequestReader::SkipEmptyLines() {
+  const auto begin = [this] {
+    return std::string_view(static_cast<const char*>(buffer_.data().data()),
+                            std::min(buffer_.size(), kLineEnd.size()));
+  };
+  while (empty_lines_ < kMaxEmptyLines && begin() == kLineEnd) {
+    buffer_.consume(kLineEnd.size());
+    ++empty_lines_;
+  }
+  const bool half_a_line = empty_lines_ < kMaxEmptyLines && begin() == "\r";
+  return buffer_.size() > 0 && !half_a_line;
 }
 
 boost::asio::awaitable<bool> RequestReader::Handshake() {
@@ -176,9 +239,13 @@ boost::asio::awaitable<bool> RequestReader::Handshake() {
 
 boost::asio::awaitable<bool> RequestReader::AwaitFirstByte() {
   const HttpLimits& limits = context_.options.limits;
-  if (buffer_.size() > 0) co_return true;
+  empty_lines_ = 0;
+  if (SkipEmptyLines()) co_return true;
   if (is_half_closed_) co_return false;
-  SetActivity(ConnectionTable::Activity::kIdle);
+  if (!is_fresh_) {
+    SetPeer(peer_);
+    SetActivity(ConnectionTable::Activity::kIdle);
+  }
   stream_.expires_after(is_fresh_ ? limits.header_time : limits.idle_time);
   if (is_fresh_ && stream_.tls() != nullptr) {
     auto handshake = Handshake();
@@ -186,13 +253,17 @@ boost::asio::awaitable<bool> RequestReader::AwaitFirstByte() {
     if (!spoken) co_return false;
   }
   error_code error;
-  auto token = Redirect(error);
-  auto space = buffer_.prepare(kIdleReadBytes);
+  bool is_there = false;
   is_idle_ = !is_fresh_;
-  const size_t bytes = co_await stream_.async_read_some(space, token);
+  while (!error && !is_there) {
+    auto token = Redirect(error);
+    auto space = buffer_.prepare(kIdleReadBytes);
+    const size_t bytes = co_await stream_.async_read_some(space, token);
+    buffer_.commit(bytes);
+    is_there = SkipEmptyLines();
+  }
   is_idle_ = false;
-  buffer_.commit(bytes);
-  co_return !error;
+  co_return is_there;
 }
 
 boost::asio::awaitable<bool> RequestReader::ReadHeader(Parser& parser) {
@@ -231,6 +302,7 @@ bool RequestReader::AcceptHeader(const Parser& parser) {
     Refuse(400, "The request's target is not a valid path");
     return false;
   }
+  SetPeer(context_.options.proxies.ClientOf(request.headers, peer_));
   if (context_.options.screen)
     incoming_.screened = context_.options.screen(request);
   // `screen` may know the client better than the connection does.
@@ -277,7 +349,10 @@ bool RequestReader::AcceptBodySize(const Parser& parser) {
   const auto length = parser.content_length();
   // An announced body takes nothing: bodies are counted as they grow.
   const size_t size = static_cast<size_t>(length.value_or(0));
-  if (incoming_.screened && (parser.chunked() || size > kSmallBody)) {
+  // A client that expects an interim answer may keep its body back.
+  const bool expects = size > 0 && !incoming_.request.Header("expect").empty();
+  if (incoming_.screened &&
+      (parser.chunked() || size > kSmallBody || expects)) {
     incoming_.refusal = std::exchange(incoming_.screened, std::nullopt);
     return false;
   }
@@ -321,14 +396,24 @@ boost::asio::awaitable<bool> RequestReader::ReadBody(Parser& parser) {
     const bool go_on = co_await std::move(expecting);
     if (!go_on) co_return false;
   }
+  stream_.expires_never();
   error_code error;
   parser.eager(true);
+  std::optional<BodyDeadline> deadline;
   while (!error && !parser.is_done()) {
-    auto reading = ReadSome(parser);
-    error = co_await std::move(reading);
+    ParseBuffered(parser, error);
     const size_t size = parser.get().body().size();
     incoming_.body_share.Set(size);
     if (!BodiesFit(size, context_.stats.body_bytes)) co_return false;
+    if (error != beast::http::error::need_more || is_half_closed_) continue;
+    if (!deadline) deadline.emplace(stream_, limits);
+    deadline->Set(size);
+    auto reading = ReadMore();
+    error = co_await std::move(reading);
+    if (deadline->is_past()) {
+      Refuse(408, deadline->Reason());
+      co_return false;
+    }
   }
   if (error == beast::http::error::body_limit) {
     Refuse(413, Cat("The body has more than the limit of ", limits.body_bytes,

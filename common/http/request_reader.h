@@ -60,6 +60,12 @@ class RequestReader {
   struct Parser;  // Beast's
 
   boost::asio::awaitable<bool> AwaitFirstByte();
+  // Drops the empty lines before a request (RFC 9112, section 2.2), within
+  // bounds. Returns whether bytes of a request are left in the buffer.
+  bool SkipEmptyLines();
+  // Reads and drops what is left of the body of a request that was answered
+  // without it. False if it does not come.
+  boost::asio::awaitable<bool> DropBody();
   boost::asio::awaitable<bool> Handshake();
   boost::asio::awaitable<bool> ReadHeader(Parser& parser);
   boost::asio::awaitable<bool> ReadBody(Parser& parser);
@@ -67,6 +73,7 @@ class RequestReader {
   // Parses the part of a message that is in the buffer. Sets need_more if the
   // message goes on.
   void ParseBuffered(Parser& parser, boost::system::error_code& error);
+  boost::asio::awaitable<boost::system::error_code> ReadMore();
   // Parses the bytes in the buffer, or reads more first.
   boost::asio::awaitable<boost::system::error_code> ReadSome(Parser& parser);
   // False, with a refusal, for a header that is well-formed and yet refused.
@@ -78,6 +85,8 @@ class RequestReader {
   bool BodiesFit(size_t body_bytes, long long all_bytes);
   void Refuse(int status, std::string_view reason);
   void SetActivity(ConnectionTable::Activity activity);
+  // Sets the address of the request's client.
+  void SetPeer(std::string address);
 
   const ConnectionContext context_;
   ClientStream& stream_;
@@ -85,7 +94,10 @@ class RequestReader {
   const std::string peer_;  // its IP address, or "unknown"
   boost::beast::flat_buffer buffer_;
   IncomingRequest incoming_;
-  bool is_fresh_ = true;  // no request yet
+  size_t unread_body_ = 0;     // bytes of the latest request's body
+  int empty_lines_ = 0;        // before the request that is awaited
+  bool is_passed_on_ = false;  // the latest request: its client is no proxy
+  bool is_fresh_ = true;       // no request yet
   bool is_idle_ = false;
   // The client has half-closed the connection. The reader reads nothing from
   // then on, since Asio reports the end once alone.

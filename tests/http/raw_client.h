@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,6 +36,15 @@ class Client {
   ~Client() { Close(); }
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
+
+  // From a loopback address: 127.0.0.1 is 0x7f000001.
+  void Bind(uint32_t source) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(source);
+    EXPECT_EQ(
+        ::bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
 
   void Connect(int port) {
     sockaddr_in address{};

@@ -3,8 +3,11 @@
 #include <sys/resource.h>
 
 #include <list>
+#include <thread>
 
 #include "tests/http/server_fixture.h"
+#include "tests/testing/captured_stderr.h"
+#include "tests/testing/no_descriptors.h"
 
 namespace sluice::http {
 namespace {
@@ -77,6 +80,87 @@ TEST_F(RoomTest, SilentConnectionsKeepNobodyOut) {
     probe.Send(kLivez);
     ASSERT_THAT(probe.ReceiveAnswer(), EndsWith("ok\n")) << i;
   }
+}
+
+// Half requests from five addresses, again and again, each below its share.
+TEST_F(RoomTest, HalfRequestsKeepNobodyOut) {
+  HttpLimits limits;
+  limits.connections = 40;
+  limits.connections_per_client = 20;
+  Restart(limits);
+  Client stream(port());
+  ASSERT_TRUE(stream.Send(HeldOf("\"stream\":true")));
+  ASSERT_TRUE(held_.AwaitHeld(1));
+  Client kept(port());
+  for (const std::string half :
+       {"GET /livez HTTP/1.1\r\nHost: x",
+        "POST /count HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{", ""}) {
+    std::list<Client> halves;
+    for (uint32_t i = 0; i < 200; ++i) {
+      Client& client = halves.emplace_back();
+      client.Bind(INADDR_LOOPBACK + 1 + i % 5);
+      client.Connect(port());
+      client.Send(half);
+      if (i % 20 != 19) continue;
+      kept.Send(kLivez);
+      EXPECT_THAT(kept.ReceiveAnswer(), EndsWith("ok\n")) << half << i;
+      for (const uint32_t source : {INADDR_LOOPBACK, INADDR_LOOPBACK + 1}) {
+        Client other;
+        other.Bind(source);
+        other.Connect(port());
+        other.Send(PostOf("/count", "{}"));
+        EXPECT_THAT(other.ReceiveAnswer(), HasSubstr("{\"count\":2")) << half;
+      }
+    }
+  }
+  held_.Text(0, "a");
+  held_.End(0);
+  EXPECT_THAT(stream.ReceiveUntil("[DONE]"), EndsWith("[DONE]"));
+}
+
+// Connections are those of the clients behind a trusted proxy.
+TEST_F(RoomTest, OneClientBehindAProxyKeepsNoOtherOut) {
+  auto proxies = TrustedProxies::Parse({"127.0.0.1"});
+  ASSERT_TRUE(proxies.ok());
+  options_.proxies = *std::move(proxies);
+  RestartWith(8);
+  const auto half = [](const char* client) {
+    return Cat("POST /count HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: ", client,
+               "\r\nContent-Length: 9\r\n\r\n{");
+  };
+  Client slow(port());
+  slow.Send(half("2.2.2.2"));
+  std::list<Client> halves;
+  for (int i = 0; i < 30; ++i) {
+    halves.emplace_back(port());
+    halves.back().Send(half("1.1.1.1"));
+  }
+  ASSERT_TRUE(Await(
+      [](const HttpServerStats& stats) { return stats.evictions >= 23; }));
+  slow.Send("\"abcdef\"");
+  EXPECT_THAT(slow.ReceiveAnswer(), HasSubstr("{\"count\":9"));
+}
+
+TEST_F(RoomTest, WithoutDescriptorsTheLogStaysShort) {
+  std::list<Client> clients(3);
+  const CapturedStderr captured;
+  {
+    const testing::NoDescriptors none;
+    for (Client& client : clients) client.Connect(port());
+    // A try every 100 ms.
+    std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+  }
+  for (Client& client : clients) {
+    client.Send(kLivez);
+    EXPECT_THAT(client.ReceiveAnswer(), EndsWith("ok\n"));
+  }
+  const std::string log = captured.Text();
+  size_t lines = 0;
+  for (size_t at = 0; (at = log.find("accept failed", at)) != log.npos; ++at) {
+    ++lines;
+  }
+  EXPECT_GE(lines, 1u);
+  EXPECT_LE(lines, 3u) << log;
 }
 
 TEST_F(RoomTest, TwoHundredAndFiftySixStreamsOfOneAddressAllEnd) {

@@ -219,6 +219,16 @@ TEST_F(TlsTest, AQuietClientKeepsItsStreamBeyondAWritesTime) {
   EXPECT_THAT(client.ReceiveUntil("[DONE]"), HasSubstr("[DONE]"));
 }
 
+TEST_F(TlsTest, ALateBodyIsToldSo) {
+  HttpLimits limits;
+  limits.body_time = std::chrono::milliseconds(100);
+  Restart(limits);
+  TlsClient client(port());
+  ASSERT_TRUE(client.Send(
+      "POST /count HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{"));
+  EXPECT_THAT(client.ReceiveUntil("}}"), HasSubstr("HTTP/1.1 408 "));
+}
+
 TEST_F(TlsTest, AHandshakeHasTheHeadersTime) {
   HttpLimits limits;
   limits.header_time = std::chrono::milliseconds(100);
