@@ -1,19 +1,35 @@
 #include "services/gateway/doors.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <string>
+#include <vector>
+
 #include "common/base/log.h"
+#include "common/http/authority.h"
 
 namespace sluice::gateway {
 namespace {
 
+// The names by which other machines know this one.
+std::vector<std::string> MachineNames() {
+  std::array<char, 256> name{};  // HOST_NAME_MAX is 64
+  if (::gethostname(name.data(), name.size() - 1) != 0) return {};
+  const auto host = http::ParseAuthority(name.data());
+  if (!host || host->name.empty()) return {};
+  return {host->name, host->name.substr(0, host->name.find('.'))};
+}
+
 // A listener beyond loopback needs keys, or --open.
-Status CheckListener(const GatewayOptions& options) {
+Status CheckListener(const GatewayOptions& options, bool loopback) {
   const bool tls = !options.http_tls.certificate.empty();
   if (tls == options.http_tls.key.empty()) {
     return InvalidArgument(
         "--http-tls-cert and --http-tls-key are needed together");
   }
-  SLUICE_ASSIGN_OR_RETURN(const bool loopback,
-                          http::IsLoopback(options.listen));
   if (loopback) return OkStatus();
   if (!AskForKeys(options) && !options.open) {
     return InvalidArgument(
@@ -51,16 +67,23 @@ bool AskForKeys(const GatewayOptions& options) {
 }
 
 StatusOr<std::unique_ptr<Doors>> Doors::Open(const GatewayOptions& options) {
-  SLUICE_RETURN_IF_ERROR(CheckListener(options));
+  SLUICE_ASSIGN_OR_RETURN(const bool loopback,
+                          http::IsLoopback(options.listen));
+  SLUICE_RETURN_IF_ERROR(CheckListener(options, loopback));
   SLUICE_ASSIGN_OR_RETURN(http::CorsPolicy cors,
                           http::CorsPolicy::Parse(options.cors_origins));
+  const bool asks = AskForKeys(options);
+  if (loopback && !asks) cors.AdmitLocal();
+  std::vector<std::string> hosts = options.allowed_hosts;
+  if (!loopback) std::ranges::move(MachineNames(), std::back_inserter(hosts));
   SLUICE_ASSIGN_OR_RETURN(
       http::BrowserGuard guard,
-      http::BrowserGuard::Create(
-          {!AskForKeys(options), options.allowed_hosts, cors}));
+      http::BrowserGuard::Create({!asks, std::move(hosts), cors}));
+  auto proxies = http::TrustedProxies::Parse(options.trusted_proxies);
+  if (!proxies.ok()) return Annotate(proxies.status(), "--trusted-proxies");
   SLUICE_ASSIGN_OR_RETURN(auto keys, OpenKeys(options));
-  return std::unique_ptr<Doors>(
-      new Doors(std::move(cors), std::move(guard), std::move(keys)));
+  return std::unique_ptr<Doors>(new Doors(std::move(cors), *std::move(proxies),
+                                          std::move(guard), std::move(keys)));
 }
 
 std::optional<http::HttpResponse> Doors::Screen(

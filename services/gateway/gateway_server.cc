@@ -219,9 +219,9 @@ class GatewayServer::Impl {
     http.limits = options_.http_limits;
     http.tls = options_.http_tls;
     http.cors = doors_->cors();
+    http.proxies = doors_->proxies();
     http.screen = [this](http::HttpRequest& request) {
-      return peers_ ? peers_->Screen(*doors_, request)
-                    : doors_->Screen(request);
+      return Screen(request);
     };
     http.handler = [this](std::shared_ptr<http::Exchange> exchange) {
       if (peers_) return peers_->Route(std::move(exchange));
@@ -233,6 +233,16 @@ class GatewayServer::Impl {
       if (options_.access_log) LogAccess(summary);
     };
     return http;
+  }
+
+  // Refuses what a request's head shows to be refused. All look at one path.
+  std::optional<http::HttpResponse> Screen(http::HttpRequest& request) const {
+    request.path = router_.Canonical(std::move(request.path));
+    auto refused =
+        peers_ ? peers_->Screen(*doors_, request) : doors_->Screen(request);
+    // The path for other gateways is none of the router's.
+    if (refused || request.path == kStreamFeedPath) return refused;
+    return router_.Refusal(request);
   }
 
   Status StartPeers() {

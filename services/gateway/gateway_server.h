@@ -49,8 +49,9 @@ struct GatewayOptions {
   size_t text_bytes = size_t{512} << 20;  // memory of large text work
   http::HttpLimits http_limits;
   http::TlsFiles http_tls;
-  std::vector<std::string> cors_origins;   // see CorsPolicy
-  std::vector<std::string> allowed_hosts;  // see BrowserGuard
+  std::vector<std::string> cors_origins;     // see CorsPolicy
+  std::vector<std::string> allowed_hosts;    // see BrowserGuard
+  std::vector<std::string> trusted_proxies;  // see TrustedProxies
   // API keys, in a file or as text (see ApiKeys), not both. Without keys any
   // client is accepted, which beyond loopback needs `open`.
   std::string api_key_file;

@@ -139,6 +139,9 @@ ABSL_FLAG(double, header_timeout, 10,
           "header, must be there");
 ABSL_FLAG(double, body_timeout, 60,
           "seconds in which a request's body must be there");
+ABSL_FLAG(int32_t, min_body_rate, 500,
+          "bytes per second that a body must have had after its first 10 "
+          "seconds; 0: none");
 ABSL_FLAG(std::string, api_key_file, "",
           "file of API keys, a line each: name:key or key; read again when it "
           "changes; empty: the keys in the environment's SLUICE_API_KEYS, by "
@@ -156,7 +159,12 @@ ABSL_FLAG(
     "localhost and IP addresses: host, .domain or *");
 ABSL_FLAG(std::vector<std::string>, cors_origins, {},
           "origins whose web pages may call this server: *, or "
-          "http(s)://host[:port],..; empty: none but its own");
+          "scheme://host[:port],..; empty: its own and, on loopback without "
+          "API keys, those of this machine");
+ABSL_FLAG(std::vector<std::string>, trusted_proxies, {},
+          "addresses and networks, as 10.0.0.0/8, of proxies in front of "
+          "--listen: the client's address is the one in their Forwarded or "
+          "X-Forwarded-For; empty: both headers are ignored");
 ABSL_FLAG(bool, strict_fields, false,
           "refuse fields of a request's body that are not known, instead of "
           "ignoring them");
@@ -300,6 +308,8 @@ Status CheckFlags() {
   SLUICE_RETURN_IF_ERROR(CheckRange(
       "--body-timeout", absl::GetFlag(FLAGS_body_timeout), 0.1, 3600));
   SLUICE_RETURN_IF_ERROR(CheckRange(
+      "--min-body-rate", absl::GetFlag(FLAGS_min_body_rate), 0, INT32_MAX));
+  SLUICE_RETURN_IF_ERROR(CheckRange(
       "--max-queue-wait", absl::GetFlag(FLAGS_max_queue_wait), 0, 86400));
   SLUICE_RETURN_IF_ERROR(CheckRange(
       "--target-itl-ms", absl::GetFlag(FLAGS_target_itl_ms), 0, 60000));
@@ -370,6 +380,7 @@ StatusOr<StreamJournal::Options> JournalFromFlags() {
 void SetDoors(GatewayOptions& options) {
   options.cors_origins = absl::GetFlag(FLAGS_cors_origins);
   options.allowed_hosts = absl::GetFlag(FLAGS_allowed_hosts);
+  options.trusted_proxies = absl::GetFlag(FLAGS_trusted_proxies);
   options.api_key_file = absl::GetFlag(FLAGS_api_key_file);
   const char* const keys = std::getenv("SLUICE_API_KEYS");
   if (keys != nullptr) options.api_keys = keys;
@@ -382,6 +393,7 @@ void SetDoors(GatewayOptions& options) {
       absl::GetFlag(FLAGS_max_connections_per_client);
   limits.header_time = FromSeconds(absl::GetFlag(FLAGS_header_timeout));
   limits.body_time = FromSeconds(absl::GetFlag(FLAGS_body_timeout));
+  limits.min_body_rate = absl::GetFlag(FLAGS_min_body_rate);
 }
 
 void SetTextThreads(GatewayOptions& options) {

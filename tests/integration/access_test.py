@@ -11,6 +11,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import tempfile
@@ -19,6 +20,7 @@ import unittest
 
 import api
 import harness
+from raw_client import Raw
 
 COMPLETIONS = "/v1/completions"
 ALICE = {"Authorization": "Bearer sk-alice-0123456789"}
@@ -131,13 +133,34 @@ class AccessTest(unittest.TestCase):
         self.assertEqual(self.status("GET", "/cluster", headers=headers), 200)
         self.assertEqual(self.status("GET", "/cluster"), 401)
 
-    def test_guessing_is_slowed_down(self):
-        self.assertEqual(self.status("GET", "/version", headers=ALICE), 200)
-        answers = [self.status("GET", "/version", headers={
+    def test_known_keys_are_never_delayed_by_wrong_ones(self):
+        self.write_keys("alice:sk-alice-0123456789\nbob:sk-bob-0123456789\n")
+        harness.wait_for(
+            lambda: self.status("GET", "/version", headers=BOB) == 200, 10,
+            "the new key is known")
+        answers = [api.request(self.url, "GET", "/version", None, {
             "Authorization": f"Bearer sk-guess-{i:010}"}) for i in range(60)]
-        self.assertEqual(answers[:20], [401] * 20)
-        self.assertGreater(answers.count(429), 20)
-        self.assertEqual(self.status("GET", "/version", headers=ALICE), 200)
+        self.assertEqual([one[0] for one in answers[:10]], [401] * 10)
+        refused = [one for one in answers if one[0] == 429]
+        self.assertGreater(len(refused), 30)
+        for _, headers, body in refused:
+            self.assertIn(int(headers["Retry-After"]), range(1, 11))
+            self.assertEqual(json.loads(body)["error"]["code"],
+                             "too_many_wrong_api_keys")
+        # After a restart no key has come in before.
+        self.cluster.kill("gateway")
+        harness.wait_for(lambda: not api.try_get(self.url, "/livez")[0], 10,
+                         "the gateway ends")
+        gateway = self.cluster.restart("gateway")
+        self.addCleanup(gateway.wait, 30)
+        self.addCleanup(gateway.terminate)
+        harness.wait_for(lambda: api.try_get(self.url, "/livez")[0] == 200, 60,
+                         "the gateway is there again")
+        for i in range(30):
+            wrong = self.status("GET", "/version", headers={
+                "X-Api-Key": f"sk-guess-{i:010}"})
+            self.assertEqual(wrong, 401 if i < 10 else 429, i)
+            self.assertEqual(self.status("GET", "/version", headers=BOB), 200)
 
     def test_a_key_file_that_cannot_be_read_is_named(self):
         with harness.Cluster(harness.shared("data/models/stories260K-hf"),
@@ -284,6 +307,88 @@ class DoorsTest(unittest.TestCase):
         self.assertEqual(ask({"Origin": ours, "Content-Type": "text/plain"},
                              **post), (415, "unsupported_content_type"))
         self.assertEqual(ask({"Content-Type": "text/plain"}, **post)[0], 200)
+
+    def test_this_machines_pages_and_containers_come_in(self):
+        self.gateway("--listen", "127.0.0.1:0")
+        port = self.port()
+
+        def ask(headers, **more):
+            connection = http.client.HTTPConnection("127.0.0.1", port, 30)
+            return self.ask(connection, headers, **more)
+        for host in ("host.docker.internal:8080", "HOST.docker.internal",
+                     "host.containers.internal"):
+            self.assertEqual(ask({"Host": host})[0], 200, host)
+        for host in ("[::1].evil.com", "127.0.0.1.evil.com", "[::1]x",
+                     "localhost:80:80", "user@localhost", "2130706433",
+                     socket.gethostname() + ".evil.com"):
+            self.assertEqual(ask({"Host": host}), (421, "host_not_allowed"),
+                             host)
+        post = {"method": "POST", "path": "/tokenize",
+                "body": '{"prompt": "a"}'}
+        for origin in ("app://obsidian.md", "vscode-webview://1a2b",
+                       "tauri://localhost", "file://",
+                       "http://tauri.localhost", "http://localhost:3000",
+                       "https://[::1]:5173"):
+            self.assertEqual(ask({"Origin": origin})[0], 200, origin)
+            self.assertEqual(ask({"Origin": origin, "Content-Type":
+                                  "application/json"}, **post)[0], 200)
+        for origin in ("null", "https://evil.example",
+                       "http://localhost.evil.example"):
+            self.assertEqual(ask({"Origin": origin}),
+                             (403, "origin_not_allowed"), origin)
+
+    def test_spare_slashes_and_empty_lines_are_overlooked(self):
+        self.gateway("--listen", "127.0.0.1:0",
+                     SLUICE_API_KEYS="a:sk-0123456789")
+        port = self.port()
+
+        def status(path, key="X-Api-Key: sk-0123456789\r\n", begin=""):
+            with Raw(f"http://127.0.0.1:{port}") as client:
+                client.send(f"{begin}GET {path} HTTP/1.1\r\nHost: x\r\n{key}"
+                            "\r\n".encode())
+                return client.answer()[0]
+        for path in ("/version", "/version/", "//version", "///version//"):
+            self.assertEqual(status(path), 200, path)
+            self.assertEqual(status(path, ""), 401, path)
+        for path in ("/livez/", "//livez"):
+            self.assertEqual(status(path, ""), 200, "it needs no key")
+        for path in ("/peer/streams/", "//peer/streams", "/page/../version",
+                     "/livez/../version", "/./version"):
+            self.assertIn(status(path), (400, 404), path)
+            self.assertIn(status(path, ""), (400, 401, 404), path)
+        self.assertEqual(status("/version", begin="\r\n\r\n"), 200)
+
+    def test_a_proxys_clients_are_told_apart(self):
+        _, log = self.gateway(
+            "--listen", "127.0.0.1:0", "--trusted-proxies",
+            "127.0.0.1,10.0.0.0/8", "--access-log",
+            SLUICE_API_KEYS="a:sk-0123456789,b:sk-9876543210")
+        port = self.port()
+
+        def ask(key, **headers):
+            connection = http.client.HTTPConnection("127.0.0.1", port, 30)
+            return self.ask(connection, {"X-Api-Key": key, **{
+                name.replace("_", "-"): value
+                for name, value in headers.items()}})[0]
+        for i in range(30):
+            self.assertEqual(
+                ask("sk-guess", X_Forwarded_For="9.9.9.9, 192.0.2.1, 10.1.1.1"),
+                401 if i < 10 else 429, i)
+        self.assertEqual(ask("sk-guess", X_Forwarded_For="192.0.2.2"), 401)
+        self.assertEqual(ask("sk-guess", Forwarded='for="[2001:db8::1]:1"'),
+                         401)
+        self.assertEqual(ask("sk-guess", Forwarded="for=192.0.2.1"), 429)
+        for value in ("unknown", "192.0.2.2:x", "192.0.2.256"):
+            self.assertEqual(ask("sk-guess", X_Forwarded_For=value), 401)
+        self.assertEqual(ask("sk-9876543210", X_Forwarded_For="192.0.2.1"), 200)
+        text = log.read_text()
+        for address in ("192.0.2.1", "192.0.2.2", "2001:db8::/64",
+                        "127.0.0.1"):
+            self.assertIn(address, text)
+        process, log = self.gateway("--listen", "127.0.0.1:0",
+                                    "--trusted-proxies", "nginx")
+        self.assertEqual(process.wait(30), 1)
+        self.assertIn("--trusted-proxies: 'nginx'", log.read_text())
 
     @unittest.skipUnless(shutil.which("openssl"), "needs openssl")
     def test_https_with_a_certificate_that_changes(self):

@@ -188,7 +188,8 @@ def up_parser(name):
                         help="positions of one sequence")
     passed.add_argument("--cors-origins", metavar="O,...",
                         help="origins whose web pages may call the server, "
-                        "or * (default: none)")
+                        "or * (default: its own and, without keys, "
+                        "those of this machine)")
     passed.add_argument("--allowed-hosts", metavar="H,...",
                         help="names that clients without keys may call the "
                         "server by, besides localhost and IP addresses")

@@ -1,8 +1,12 @@
 #include "services/gateway/doors.h"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <string>
+#include <string_view>
+
+#include "common/base/cat.h"
 
 namespace sluice::gateway {
 namespace {
@@ -71,6 +75,64 @@ TEST(DoorsTest, PagesOfOthersAreRefusedByDefault) {
   EXPECT_EQ(status("127.0.0.1:8000", "http://127.0.0.1:8000"), 0);
   EXPECT_EQ(status("127.0.0.1:8000", "https://evil.example"), 403);
   EXPECT_EQ(status("evil.example", "http://evil.example"), 421);
+}
+
+// The status that refuses a request; 0 if it may go on.
+int StatusOf(const GatewayOptions& options, const char* host,
+             const char* origin) {
+  const auto doors = Doors::Open(options);
+  EXPECT_TRUE(doors.ok()) << doors.status();
+  http::HttpRequest request = PageRequest(host, origin);
+  const auto refused = (*doors)->Screen(request);
+  return refused ? refused->status : 0;
+}
+
+TEST(DoorsTest, OnLoopbackWithoutKeysThisMachinesPagesComeIn) {
+  GatewayOptions options = ListenOn("127.0.0.1:0");
+  const char* const kPages[] = {"app://obsidian.md", "vscode-webview://a",
+                                "http://localhost:3000", "file://"};
+  for (const char* page : kPages) {
+    EXPECT_EQ(StatusOf(options, "localhost:1", page), 0) << page;
+  }
+  EXPECT_EQ(StatusOf(options, "localhost:1", "null"), 403);
+  EXPECT_EQ(StatusOf(options, "evil.example", "http://localhost:3000"), 421);
+  GatewayOptions beyond = ListenOn("0.0.0.0:0");
+  beyond.open = true;
+  options.api_keys = "a:sk-0123456789";
+  for (const char* page : kPages) {
+    EXPECT_EQ(StatusOf(options, "localhost:1", page), 403) << page;
+    EXPECT_EQ(StatusOf(beyond, "localhost:1", page), 403) << page;
+  }
+}
+
+TEST(DoorsTest, AListenerBeyondLoopbackHasTheMachinesName) {
+  char name[256] = "";
+  ASSERT_EQ(::gethostname(name, sizeof(name) - 1), 0);
+  GatewayOptions options = ListenOn("127.0.0.1:0");
+  const bool is_localhost = std::string_view(name) == "localhost";
+  EXPECT_EQ(StatusOf(options, name, ""), is_localhost ? 0 : 421);
+  for (const char* address : {"0.0.0.0:0", "[::]:0", "10.1.2.3:0"}) {
+    options = ListenOn(address);
+    options.open = true;
+    EXPECT_EQ(StatusOf(options, name, ""), 0) << name;
+    EXPECT_EQ(StatusOf(options, Cat(name, ":80").c_str(), ""), 0) << name;
+    EXPECT_EQ(StatusOf(options, Cat(name, ".evil.com").c_str(), ""), 421);
+    EXPECT_EQ(StatusOf(options, "10.1.2.3:8000", ""), 0);
+    EXPECT_EQ(StatusOf(options, "host.docker.internal", ""), 0);
+  }
+}
+
+TEST(DoorsTest, ProxiesAreNamedIfTheyAreNoAddresses) {
+  GatewayOptions options = ListenOn("127.0.0.1:0");
+  options.trusted_proxies = {"10.0.0.0/8", "fd00::/8"};
+  const auto doors = Doors::Open(options);
+  ASSERT_TRUE(doors.ok()) << doors.status();
+  EXPECT_EQ(
+      (*doors)->proxies().ClientOf({{"forwarded", "for=1.2.3.4"}}, "10.0.0.1"),
+      "1.2.3.4");
+  options.trusted_proxies = {"10.0.0.0/8", "nginx"};
+  EXPECT_THAT(Message(Doors::Open(options).status()),
+              AllOf(HasSubstr("--trusted-proxies"), HasSubstr("'nginx'")));
 }
 
 TEST(DoorsTest, WithKeysAnyNameIsOurs) {
