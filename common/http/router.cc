@@ -22,16 +22,16 @@ std::string WithoutSpareSlashes(std::string_view path) {
   return out;
 }
 
-// Returns the part of `path` that the star of "prefix*" stands for, where each
-// slash of `prefix` but the last may stand for several; empty without it.
+// Returns the part of `path` behind `prefix`, where each slash of `prefix` but
+// the last may stand for several; empty without it, or if it is of slashes.
 std::string_view BehindPrefix(std::string_view path, std::string_view prefix) {
   for (const char c : prefix.substr(0, prefix.size() - 1)) {
     if (!path.starts_with(c)) return {};
     path.remove_prefix(1);
     while (c == '/' && path.starts_with('/')) path.remove_prefix(1);
   }
-  if (!path.starts_with('/')) return {};
-  return path.substr(1);
+  if (path.find_first_not_of('/') == path.npos) return {};
+  return path.starts_with('/') ? path.substr(1) : std::string_view();
 }
 
 }  // namespace
@@ -39,6 +39,12 @@ std::string_view BehindPrefix(std::string_view path, std::string_view prefix) {
 void Router::Add(std::string_view method, std::string_view path,
                  Handler handler) {
   routes_[std::string(path)][std::string(method)] = std::move(handler);
+}
+
+void Router::AddVerbatim(std::string_view method, std::string_view path,
+                         Handler handler) {
+  Add(method, path, std::move(handler));
+  verbatim_.emplace_back(path.substr(0, path.size() - 1));
 }
 
 std::vector<std::string> Router::Routes() const {
@@ -76,22 +82,11 @@ const Router::Methods* Router::Find(std::string_view path,
 
 std::string Router::Canonical(std::string path) const {
   if (IsCanonical(path)) return path;
-  std::string plain = WithoutSpareSlashes(path);
-  if (routes_.contains(plain)) return plain;
-  std::string_view pattern;
-  if (Find(path, pattern) != nullptr) return path;
-  // Of several the longest, as in Find.
-  std::string canonical;
-  size_t longest = 0;
-  for (const auto& [candidate, unused] : routes_) {
-    if (!candidate.ends_with("/*") || candidate.size() <= longest) continue;
-    const std::string_view prefix(candidate.data(), candidate.size() - 1);
+  for (const std::string& prefix : verbatim_) {
     const std::string_view rest = BehindPrefix(path, prefix);
-    if (rest.empty()) continue;
-    longest = candidate.size();
-    canonical = Cat(prefix, rest);
+    if (!rest.empty()) return Cat(prefix, rest);
   }
-  return canonical.empty() ? path : canonical;
+  return WithoutSpareSlashes(path);
 }
 
 std::string Router::AllowOf(const Methods& methods) {

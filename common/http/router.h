@@ -23,12 +23,16 @@ class Router {
   // `method`: "GET" (which serves HEAD too) or "POST". `path` may end in
   // "/*": anything further, slashes included.
   void Add(std::string_view method, std::string_view path, Handler handler);
+  // The same of a path that ends in "/*", where each slash of what the star
+  // stands for counts.
+  void AddVerbatim(std::string_view method, std::string_view path,
+                   Handler handler);
 
   // Returns "GET /path" of each Add, sorted by path and method.
   std::vector<std::string> Routes() const;
 
-  // Returns the path that serves `path`: without its double slashes and those
-  // at its end. What the star of a route stands for stays as it is.
+  // Returns `path` without its double slashes and those at its end, which
+  // Route serves in its place; but for the star's part of AddVerbatim.
   std::string Canonical(std::string path) const;
   // The answer that refuses a request with this method and canonical path: 404,
   // or 405 with Allow. Nothing for one that Route serves or answers itself.
@@ -44,6 +48,7 @@ class Router {
   static std::string AllowOf(const Methods& methods);
 
   std::map<std::string, Methods, std::less<>> routes_;
+  std::vector<std::string> verbatim_;  // paths of AddVerbatim up to the star
 };
 
 }  // namespace sluice::http

@@ -109,7 +109,8 @@ TEST(HttpMessageTest, SpareSlashesLeadToTheSamePath) {
   };
   router.Add("GET", "/", serve);
   router.Add("GET", "/v1/models", serve);
-  router.Add("GET", "/v1/models/*", serve);
+  router.AddVerbatim("GET", "/v1/models/*", serve);
+  router.Add("GET", "/v1/streams/*", serve);
   router.Add("POST", "/v1/chat/completions", serve);
   const auto path_of = [&](std::string_view path, std::string_view method) {
     const auto exchange = Post(path, "");
@@ -128,7 +129,8 @@ TEST(HttpMessageTest, SpareSlashesLeadToTheSamePath) {
     EXPECT_EQ(path_of(path, "POST"), "/v1/chat/completions") << path;
   }
   EXPECT_EQ(path_of("//", "GET"), "/");
-  // An id may hold slashes.
+  EXPECT_EQ(path_of("//v1//streams//one/", "GET"), "/v1/streams/one");
+  // A model's name may hold slashes.
   EXPECT_EQ(path_of("//v1//models/org/name", "GET"), "/v1/models/org/name");
   EXPECT_EQ(path_of("/v1/models//data/model", "GET"), "/v1/models//data/model");
   EXPECT_EQ(path_of("//v1/models//data//model/", "GET"),

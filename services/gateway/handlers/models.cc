@@ -40,20 +40,20 @@ void AddModelHandlers(http::Router& router, const HandlerContext& context) {
         }
         on->Send(JsonResponse(body));
       });
-  router.Add("GET", "/v1/models/*",
-             [context](std::shared_ptr<http::Exchange> on) {
-               // Names may have slashes: "org/model".
-               constexpr std::string_view kPrefix = "/v1/models/";
-               std::string_view name = on->request().path;
-               name.remove_prefix(kPrefix.size());
-               const ServedModel& model = context.model;
-               if (const Status known = CheckModel(model, name); !known.ok()) {
-                 on->Send(http::ErrorResponse(openai::ToApiError(known)));
-                 return;
-               }
-               if (!Serves(model, name)) name = model.name;
-               on->Send(JsonResponse(ModelJson(context, on->request(), name)));
-             });
+  router.AddVerbatim(
+      "GET", "/v1/models/*", [context](std::shared_ptr<http::Exchange> on) {
+        // Names may have slashes: "org/model".
+        constexpr std::string_view kPrefix = "/v1/models/";
+        std::string_view name = on->request().path;
+        name.remove_prefix(kPrefix.size());
+        const ServedModel& model = context.model;
+        if (const Status known = CheckModel(model, name); !known.ok()) {
+          on->Send(http::ErrorResponse(openai::ToApiError(known)));
+          return;
+        }
+        if (!Serves(model, name)) name = model.name;
+        on->Send(JsonResponse(ModelJson(context, on->request(), name)));
+      });
   router.Add("GET", "/version", [](std::shared_ptr<http::Exchange> on) {
     on->Send(JsonResponse({{"version", std::string(metrics::BuildVersion())}}));
   });
