@@ -10,6 +10,7 @@ import unittest
 
 import api
 import harness
+from raw_client import Raw, post
 from streams import Streams, ids_of
 
 SECONDS = 60  # of a start or a change of roles, at the most
@@ -72,6 +73,36 @@ class TwoGatewaysTest(unittest.TestCase):
         print(f"{what}: the standby's first answer after {seconds:.2f} s",
               flush=True)
         self.assertLess(seconds, TAKEOVER)
+
+    def test_both_give_the_same_verdict(self):
+        leader, standby = self.settle()
+        body = {"prompt": [1, 403], "max_tokens": 1, "temperature": 0}
+
+        def verdict(index, raw):
+            with Raw(self.urls[index]) as client:
+                client.send(raw)
+                status, _, answer = client.answer()
+                told = json.loads(answer)
+                return status, told.get("object"), told.get("error")
+        get = "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
+        for raw, status in (
+                (post("/v1/completions", body, "Connection: host"), 200),
+                (post("/v1/completions", body, "Connection: Content-Type, "
+                      "accept, content-length"), 200),
+                (post("//v1//completions/", body), 200),
+                (b"\r\n\r\n" + post("/v1/completions", body), 200),
+                ((get % ("/v1/models/", "")).encode(), 200),
+                ((get % ("///v1/models", "Connection: host\r\n")).encode(),
+                 200),
+                ((get % ("/v1/models//x/", "")).encode(), 404),
+                ((get % ("//v1/streams//x/", "")).encode(), 404),
+                ((get % ("/v1/nothing/", "")).encode(), 404),
+                ((get % ("//peer/streams/", "")).encode(), 404),
+                ((get % ("/v1/completions/", "")).encode(), 405),
+                ((get % ("/v1/models", "Origin: null\r\n")).encode(), 403)):
+            first, second = (verdict(one, raw) for one in (leader, standby))
+            self.assertEqual(first[0], status, raw)
+            self.assertEqual(first, second, raw)
 
     def test_the_standby_forwards_and_takes_over(self):
         leader, standby = self.settle()
