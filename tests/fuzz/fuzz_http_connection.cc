@@ -9,6 +9,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <charconv>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,8 @@
 #include "common/base/check.h"
 #include "common/http/connection.h"
 #include "common/http/error_answer.h"
+#include "common/http/ip_address.h"
+#include "common/http/trusted_proxies.h"
 
 namespace sluice::http {
 namespace {
@@ -27,6 +30,17 @@ struct Answered {
   bool head = false;
   int status = 0;
 };
+
+// Refuses a path whose second letter is r, of which no body is awaited. Reads
+// whose request it is, as behind a proxy.
+std::optional<HttpResponse> Screen(HttpRequest& request) {
+  static const auto* proxies = new StatusOr<TrustedProxies>(
+      TrustedProxies::Parse({"10.0.0.0/8", "fd00::/8"}));
+  const std::string client = (*proxies)->ClientOf(request.headers, "10.0.0.1");
+  SLUICE_CHECK(IpAddress::Parse(client).has_value());
+  if (!request.path.starts_with("/r")) return std::nullopt;
+  return TransportError(403, "refused");
+}
 
 // Answers with what it was asked: at once, later, or as a stream, by the
 // path's second letter.
@@ -59,6 +73,7 @@ struct Server {
     options.cors = *std::move(cors);
     options.limits.header_bytes = 1024;
     options.limits.body_bytes = 2048;
+    options.screen = Screen;
     options.handler = Answer;
     options.error_response = TransportError;
     options.observer = [this](const ExchangeSummary& summary) {
