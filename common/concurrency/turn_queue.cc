@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -21,6 +22,8 @@ constexpr auto kSlowFor = std::chrono::seconds(60);
 constexpr size_t kMaxSlow = 1024;  // clients remembered
 // The charge of a job before its time is known.
 constexpr double kMinSeconds = 0.001;
+// Between two looks at what has waited too long.
+constexpr auto kLook = std::chrono::milliseconds(50);
 // The longest wait in a refusal.
 constexpr double kMaxSeconds = 30;
 
@@ -28,11 +31,12 @@ constexpr double kMaxSeconds = 30;
 
 TurnQueue::TurnQueue(Options options) : options_(std::move(options)) {
   SLUICE_CHECK(options_.threads > 0);
-  threads_.reserve(static_cast<size_t>(options_.threads));
+  threads_.reserve(static_cast<size_t>(options_.threads) + 1);
   try {
     for (int i = 0; i < options_.threads; ++i) {
       threads_.emplace_back(Cat(options_.name, "-", i), [this, i] { Run(i); });
     }
+    threads_.emplace_back(options_.name + "-wait", [this] { RefuseLate(); });
   } catch (...) {
     Stop();  // those that run wait for it
     throw;
@@ -100,6 +104,7 @@ Status TurnQueue::Push(Job job) {
     const bool large = is_slow || job.bytes > kSmallBytes;
     client.waiting[large ? 1 : 0].push_back({std::move(job), now});
     ++queued_;
+    if (watch_sleeps_) watch_.NotifyOne();
   }
   changed_.NotifyAll();
   return OkStatus();
@@ -109,6 +114,7 @@ void TurnQueue::Stop() {
   {
     MutexLock lock(mutex_);
     stopped_ = true;
+    watch_.NotifyOne();
   }
   changed_.NotifyAll();
   for (NamedThread& thread : threads_) thread.Join();
@@ -189,8 +195,11 @@ void TurnQueue::Run(int index) {
     }
     const TimePoint begin = Clock::now();
     Job& job = taken->waiting.job;
-    const Status over = CatchAndCount(
-        options_.name, [&] { RunOrRefuse(job, begin - taken->waiting.since); });
+    const Status over = CatchAndCount(options_.name, [&] {
+      const Status late = CheckWait(taken->waiting, begin);
+      if (late.ok()) return RunJob(job);
+      Refuse(job, late);
+    });
     if (!over.ok()) Refuse(job, over);
     // Its memory is freed outside the lock.
     job.run = nullptr;
@@ -205,16 +214,60 @@ void TurnQueue::Run(int index) {
   }
 }
 
-void TurnQueue::RunOrRefuse(Job& job, Duration waited) const {
-  if (job.deadline && *job.deadline <= Clock::now()) {
-    Refuse(job, DeadlineExceeded(
-                    "the request's deadline passed before it was read"));
-  } else if (!job.goes_on && waited > options_.max_wait) {
-    Refuse(job, ResourceExhausted("the request waited ", Seconds(waited),
-                                  " s to be read, limit ",
-                                  Seconds(options_.max_wait), " s"));
-  } else {
-    RunJob(job);
+Status TurnQueue::CheckWait(const Waiting& waiting, TimePoint now) const {
+  const Job& job = waiting.job;
+  if (job.deadline && *job.deadline <= now) {
+    return DeadlineExceeded("the request's deadline passed before it was read");
+  }
+  const Duration waited = now - waiting.since;
+  if (job.goes_on || waited <= options_.max_wait) return OkStatus();
+  return ResourceExhausted("the request waited ", Seconds(waited),
+                           " s to be read, limit ", Seconds(options_.max_wait),
+                           " s");
+}
+
+std::vector<TurnQueue::Waiting> TurnQueue::TakeLate() {
+  std::vector<Waiting> late;
+  const TimePoint now = Clock::now();
+  for (auto it = clients_.begin(); it != clients_.end();) {
+    Client& client = it->second;
+    for (std::deque<Waiting>& waiting : client.waiting) {
+      const auto in_time = std::stable_partition(
+          waiting.begin(), waiting.end(),
+          [&](const Waiting& one) { return !CheckWait(one, now).ok(); });
+      std::move(waiting.begin(), in_time, std::back_inserter(late));
+      waiting.erase(waiting.begin(), in_time);
+    }
+    const bool is_done = client.running == 0 && client.queued() == 0;
+    it = is_done ? clients_.erase(it) : std::next(it);
+  }
+  queued_ -= late.size();
+  return late;
+}
+
+void TurnQueue::RefuseLate() {
+  for (;;) {
+    std::vector<Waiting> late;
+    {
+      MutexLock lock(mutex_);
+      while (queued_ == 0 && !stopped_) {
+        watch_sleeps_ = true;
+        watch_.Wait(mutex_);
+      }
+      watch_sleeps_ = false;
+      const TimePoint next = Clock::now() + kLook;
+      while (!stopped_ && watch_.WaitUntil(mutex_, next)) {
+      }
+      if (stopped_) return;
+      try {
+        late = TakeLate();
+      } catch (const std::bad_alloc&) {
+        CountException(options_.name);
+      }
+    }
+    for (const Waiting& one : late) {
+      Refuse(one.job, CheckWait(one, Clock::now()));
+    }
   }
 }
 

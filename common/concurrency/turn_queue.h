@@ -24,12 +24,13 @@ namespace sluice {
 // With several threads no client has all of them at once. The first thread is
 // kept for small jobs: it takes no large job, and none of a client whose jobs
 // took long lately. The other threads run at a lower priority (nice), so that
-// large jobs give way to the process' other threads.
+// large jobs give way to the process' other threads. One more thread refuses
+// what has waited too long while all of them are busy.
 class TurnQueue {
  public:
   struct Options {
-    // Of the threads, "text-0", "text-1", ..; and the place at which exceptions
-    // are counted (exception_counts.h).
+    // Of the threads, "text-0", "text-1", .., "text-wait"; and the place at
+    // which exceptions are counted (exception_counts.h).
     std::string name = "text";
     int threads = 3;          // at least 1
     size_t max_queued = 256;  // waiting jobs, of all clients
@@ -68,6 +69,7 @@ class TurnQueue {
   void Stop();
 
   size_t queued() const;
+  Duration max_wait() const { return options_.max_wait; }
 
   // Jobs of more bytes are large.
   static constexpr size_t kSmallBytes = size_t{8} << 20;
@@ -93,7 +95,11 @@ class TurnQueue {
   };
 
   void Run(int index);
-  void RunOrRefuse(Job& job, Duration waited) const;
+  void RefuseLate();
+  // Takes out the jobs that wait no longer.
+  std::vector<Waiting> TakeLate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Returns why a job does not run, or OK.
+  Status CheckWait(const Waiting& waiting, TimePoint now) const;
   void RunJob(Job& job) const;
   static void Refuse(const Job& job, const Status& why);
   Status CheckRoom(const std::string& client, const Client* own) const
@@ -109,6 +115,8 @@ class TurnQueue {
   const Options options_;
   mutable Mutex mutex_;
   CondVar changed_;
+  CondVar watch_;  // of the thread that refuses
+  bool watch_sleeps_ ABSL_GUARDED_BY(mutex_) = false;
   Clients clients_ ABSL_GUARDED_BY(mutex_);  // with a job waiting or running
   // Clients with a slow small job, whose jobs count as large until then.
   std::map<std::string, TimePoint> slow_ ABSL_GUARDED_BY(mutex_);

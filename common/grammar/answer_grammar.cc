@@ -20,7 +20,7 @@ constexpr std::string_view kFunctionsPrefix = "functions.";
 class AnswerWriter {
  public:
   AnswerWriter(const OutputFormat& format, const Vocabulary& vocabulary,
-               const AnswerRules& rules, const GrammarCompiler& compiler)
+               const AnswerRules& rules, const GrammarTexts& compiler)
       : format_(format),
         vocabulary_(vocabulary),
         asked_(rules),
@@ -231,7 +231,7 @@ class AnswerWriter {
   const OutputFormat& format_;
   const Vocabulary& vocabulary_;
   const AnswerRules& asked_;
-  const GrammarCompiler& compiler_;
+  const GrammarTexts& compiler_;
   std::string rules_;
 };
 
@@ -240,7 +240,7 @@ class AnswerWriter {
 StatusOr<GrammarSpec> AnswerGrammar(const OutputFormat& format,
                                     const Vocabulary& vocabulary,
                                     const AnswerRules& rules,
-                                    const GrammarCompiler& compiler) {
+                                    const GrammarTexts& compiler) {
   const bool has_channels = format.tools == ToolFormat::kHarmony;
   if (rules.tools.empty() && rules.content && !has_channels) {
     if (rules.content->kind != GrammarSpec::Kind::kStructuralTag) {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "common/grammar/grammar_compiler.h"
 #include "common/grammar/grammar_spec.h"
+#include "common/grammar/grammar_texts.h"
 #include "common/text/output/output_parser.h"
 #include "common/text/vocabulary.h"
 
@@ -40,7 +40,7 @@ inline constexpr int kMaxCallsPerAnswer = 16;
 StatusOr<GrammarSpec> AnswerGrammar(const OutputFormat& format,
                                     const Vocabulary& vocabulary,
                                     const AnswerRules& rules,
-                                    const GrammarCompiler& compiler);
+                                    const GrammarTexts& compiler);
 
 // The tokens that begin and end reasoning; empty where the format or the
 // vocabulary has none.

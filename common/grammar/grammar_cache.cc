@@ -1,5 +1,7 @@
 #include "common/grammar/grammar_cache.h"
 
+#include "common/base/cat.h"
+
 namespace sluice {
 
 std::shared_ptr<const Grammar> GrammarCache::Find(const std::string& key) {
@@ -31,11 +33,13 @@ void GrammarCache::Add(const std::string& key,
 
 std::string GrammarCache::KeyOf(const GrammarSpec& spec,
                                 std::string_view tenant) {
-  std::string key = std::to_string(tenant.size()) + ' ' +
-                    std::to_string(static_cast<int>(spec.kind)) + ' ';
-  key += tenant;
-  key += spec.text;
-  return key;
+  return Cat(tenant.size(), ' ', static_cast<int>(spec.kind), ' ', tenant,
+             spec.text);
+}
+
+std::string GrammarCache::KeyOfRequest(std::string_view request,
+                                       std::string_view tenant) {
+  return Cat(tenant.size(), " request ", tenant, request);
 }
 
 }  // namespace sluice

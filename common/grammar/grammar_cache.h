@@ -27,6 +27,9 @@ class GrammarCache {
 
   // Tenants share no grammar: the time to compile would tell what others ask.
   static std::string KeyOf(const GrammarSpec& spec, std::string_view tenant);
+  // Of all that makes a request's grammar, which has a key of its own, too.
+  static std::string KeyOfRequest(std::string_view request,
+                                  std::string_view tenant);
 
  private:
   using Entry = std::pair<std::string, std::shared_ptr<const Grammar>>;

@@ -5,8 +5,10 @@
 
 #include "common/base/check.h"
 #include "common/base/log.h"
+#include "common/grammar/compile_text.h"
 #include "common/grammar/grammar_cache.h"
 #include "common/grammar/grammar_constraint.h"
+#include "common/grammar/grammar_job.h"
 #include "common/grammar/matcher.h"
 #include "common/grammar/matcher_threads.h"
 #include "common/text/bridge/bridge.h"
@@ -17,10 +19,35 @@
 namespace sluice {
 namespace {
 
-SluiceGrammarLimits LimitsOf(const GrammarLimits& limits) {
-  return {limits.max_bytes, static_cast<uint32_t>(limits.max_levels),
-          static_cast<uint32_t>(limits.max_enum_values),
-          static_cast<uint32_t>(limits.max_compile_ms)};
+// What answers often have, of which a text's masks are tried.
+constexpr std::string_view kAnswers[] = {
+    R"({"name": "K\u00f6ln", "size": [1, -2.5e+10, true, null], "of": {}})",
+    R"([{"a": [[[[[[1]]]]]]}, {"b": "x\n"}, {}])",
+    "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+    "\"",
+    "The quick brown fox jumps over 13 lazy dogs.\n\nAnd so on: a, b, c.",
+    "-12345678901234567890.5e-10",
+    "2024-02-29T12:30:00Z",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+};
+
+StatusOr<CompileSetup> SetupOf(const Tokenizer& tokenizer, int32_t vocab_size,
+                               const std::vector<TokenId>& eos_ids,
+                               const GrammarLimits& limits) {
+  CompileSetup setup;
+  setup.limits = limits;
+  setup.vocab_size = vocab_size;
+  setup.eos_ids = eos_ids;
+  BridgeBuffer table;
+  const BridgeCall call;
+  SLUICE_RETURN_IF_ERROR(table.ToStatus(
+      sluice_tokenizer_vocabulary(tokenizer.handle(), table.out())));
+  setup.table = table.bytes();
+  for (const std::string_view answer : kAnswers) {
+    const auto ids = tokenizer.Encode(answer, {false, false});
+    if (ids.ok()) setup.answers.push_back(*ids);
+  }
+  return setup;
 }
 
 }  // namespace
@@ -44,59 +71,55 @@ StatusOr<std::unique_ptr<GrammarCompiler>> GrammarCompiler::Create(
         }
         return made;
       });
-  return std::unique_ptr<GrammarCompiler>(
+  auto compiler = std::unique_ptr<GrammarCompiler>(
       new GrammarCompiler(std::move(make), options));
+  if (!options.trial_program.empty()) {
+    compiler->process_ = std::make_unique<CompileProcess>(
+        options.trial_program,
+        [&tokenizer, vocab_size, limits = options.limits,
+         ids = std::vector<TokenId>(eos_ids.begin(), eos_ids.end())] {
+          return SetupOf(tokenizer, vocab_size, ids, limits);
+        });
+  }
+  return compiler;
 }
 
 GrammarCompiler::GrammarCompiler(
     std::packaged_task<VocabularyOr()> make_vocabulary, const Options& options)
     : limits_(options.limits),
       vocabulary_(make_vocabulary.get_future().share()),
-      cache_(std::make_unique<GrammarCache>(options.max_cached)),
+      // Most grammars have two keys: see GrammarCache::KeyOfRequest.
+      cache_(std::make_unique<GrammarCache>(2 * options.max_cached)),
       threads_(std::make_shared<MatcherThreads>(options.num_threads)),
       trie_thread_("grammar-trie",
                    [make = std::make_shared<std::packaged_task<VocabularyOr()>>(
                         std::move(make_vocabulary))] { (*make)(); }) {}
 
-GrammarCompiler::~GrammarCompiler() { threads_->Stop(); }
+GrammarCompiler::~GrammarCompiler() {
+  StopTrials();
+  threads_->Stop();
+}
+
+void GrammarCompiler::StopTrials() {
+  if (process_ != nullptr) process_->Stop();
+}
+
+const TrialFailures* GrammarCompiler::trial_failures() const {
+  return process_ == nullptr ? nullptr : &process_->failures();
+}
 
 StatusOr<std::shared_ptr<const Grammar>> GrammarCompiler::Compile(
     const GrammarSpec& spec, std::string_view tenant) {
-  const std::string key = GrammarCache::KeyOf(spec, tenant);
-  if (auto cached = cache_->Find(key); cached != nullptr) return cached;
-  const VocabularyOr& made = vocabulary_.get();
-  if (!made.ok()) return Internal(Message(made.status()));
-  const std::shared_ptr<const GrammarVocabulary>& vocabulary = *made;
-  SluiceGrammar* handle = nullptr;
-  BridgeBuffer message;
-  {
-    const BridgeCall call;
-    const int code = sluice_grammar_new(
-        vocabulary->handle(), static_cast<uint32_t>(spec.kind),
-        BridgeData(spec.text), spec.text.size(), LimitsOf(limits_), &handle,
-        message.out());
-    SLUICE_RETURN_IF_ERROR(message.ToStatus(code));
-  }
-  auto grammar = std::make_shared<const Grammar>(vocabulary, handle);
-  cache_->Add(key, grammar);
-  return std::shared_ptr<const Grammar>(std::move(grammar));
+  return GrammarJob(*this, tenant).Compile(spec);
 }
 
 StatusOr<std::string> GrammarCompiler::CheckSchema(
     std::string_view schema) const {
-  BridgeBuffer checked;
-  const BridgeCall call;
-  SLUICE_RETURN_IF_ERROR(checked.ToStatus(sluice_schema_check(
-      BridgeData(schema), schema.size(), LimitsOf(limits_), checked.out())));
-  return std::string(checked.bytes());
+  return CheckSchemaText(schema, limits_, Trial::kNo);
 }
 
 StatusOr<std::string> GrammarCompiler::LarkOfGbnf(std::string_view gbnf) const {
-  BridgeBuffer lark;
-  const BridgeCall call;
-  SLUICE_RETURN_IF_ERROR(lark.ToStatus(sluice_gbnf_to_lark(
-      BridgeData(gbnf), gbnf.size(), LimitsOf(limits_), lark.out())));
-  return std::string(lark.bytes());
+  return LarkOfGbnfText(gbnf, limits_, Trial::kNo);
 }
 
 std::shared_ptr<TokenConstraint> GrammarCompiler::NewConstraint(

@@ -14,7 +14,9 @@
 #include "common/concurrency/named_thread.h"
 #include "common/core/ids.h"
 #include "common/core/token_constraint.h"
+#include "common/grammar/compile_process.h"
 #include "common/grammar/grammar_spec.h"
+#include "common/grammar/grammar_texts.h"
 
 namespace sluice {
 
@@ -41,12 +43,15 @@ struct GrammarUse {
 // thread may call all methods. Compiling takes the caller's thread, within
 // bounds on steps that take about a second at most; masks are computed on
 // threads "grammar" of the compiler's own, one sequence each.
-class GrammarCompiler {
+class GrammarCompiler : public GrammarTexts {
  public:
   struct Options {
     GrammarLimits limits;
     int num_threads = 2;
     size_t max_cached = 256;  // compiled grammars, all tenants together
+    // The program of the process in which texts are tried (CompileProcess);
+    // empty: they are not.
+    std::string trial_program;
   };
 
   // Begins to make the trie of the vocabulary, 0.5 s or more for 128 k tokens,
@@ -58,30 +63,35 @@ class GrammarCompiler {
       const Tokenizer& tokenizer, int32_t vocab_size,
       std::span<const TokenId> eos_ids, const Options& options);
   // Waits for the masks that are being computed; constraints get no more.
-  ~GrammarCompiler();
+  ~GrammarCompiler() override;
   GrammarCompiler(const GrammarCompiler&) = delete;
   GrammarCompiler& operator=(const GrammarCompiler&) = delete;
 
+  // Ends all trials of texts at once: UNAVAILABLE to who waits for them.
+  void StopTrials();
+
+  // As one GrammarJob does, which see for several texts of a request.
+  //
   // Returns the compiled grammar, from the cache if `tenant` has it there.
   // INVALID_ARGUMENT, of less than 2,000 bytes, says what is wrong with the
   // text: a schema's keyword and its path. INTERNAL without a trie.
   StatusOr<std::shared_ptr<const Grammar>> Compile(const GrammarSpec& spec,
                                                    std::string_view tenant);
 
-  // Checks a JSON Schema as Compile does, without compiling it. Returns it as a
-  // text for `%json` in a Lark grammar.
-  StatusOr<std::string> CheckSchema(std::string_view schema) const;
+  StatusOr<std::string> CheckSchema(std::string_view schema) const override;
+  StatusOr<std::string> LarkOfGbnf(std::string_view gbnf) const override;
+  const GrammarLimits& limits() const override { return limits_; }
 
-  // Turns a GBNF into the text of a Lark grammar. INVALID_ARGUMENT as Compile.
-  StatusOr<std::string> LarkOfGbnf(std::string_view gbnf) const;
-
-  const GrammarLimits& limits() const { return limits_; }
+  // Null: texts are not tried.
+  const TrialFailures* trial_failures() const;
 
   // Makes the constraint of one sequence; needs use.grammar.
   std::shared_ptr<TokenConstraint> NewConstraint(GrammarUse use);
 
  private:
-  using VocabularyOr = StatusOr<std::shared_ptr<const GrammarVocabulary>>;
+  friend class GrammarJob;
+  using Vocabulary = std::shared_ptr<const GrammarVocabulary>;
+  using VocabularyOr = StatusOr<Vocabulary>;
 
   GrammarCompiler(std::packaged_task<VocabularyOr()> make_vocabulary,
                   const Options& options);
@@ -90,6 +100,7 @@ class GrammarCompiler {
   const std::shared_future<VocabularyOr> vocabulary_;
   const std::unique_ptr<GrammarCache> cache_;
   const std::shared_ptr<MatcherThreads> threads_;
+  std::unique_ptr<CompileProcess> process_;  // null: texts are not tried
   const NamedThread trie_thread_;
 };
 

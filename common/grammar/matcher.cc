@@ -29,6 +29,14 @@ class StepWords {
   std::string_view bytes_;
 };
 
+std::vector<TokenId> Within(std::span<const TokenId> ids, int32_t vocab_size) {
+  std::vector<TokenId> within;
+  for (const TokenId id : ids) {
+    if (id >= 0 && id < vocab_size) within.push_back(id);
+  }
+  return within;
+}
+
 TokenMask AllBut(std::span<const TokenId> ids) {
   std::vector<TokenId> sorted(ids.begin(), ids.end());
   std::sort(sorted.begin(), sorted.end());
@@ -49,10 +57,7 @@ TokenMask AllBut(std::span<const TokenId> ids) {
 StatusOr<std::shared_ptr<const GrammarVocabulary>> GrammarVocabulary::Make(
     const Tokenizer& tokenizer, int32_t vocab_size,
     std::span<const TokenId> eos_ids) {
-  std::vector<TokenId> ends;
-  for (const TokenId id : eos_ids) {
-    if (id >= 0 && id < vocab_size) ends.push_back(id);
-  }
+  const std::vector<TokenId> ends = Within(eos_ids, vocab_size);
   const std::vector<uint32_t> words(ends.begin(), ends.end());
   SluiceGrammarEnv* handle = nullptr;
   BridgeBuffer message;
@@ -60,6 +65,23 @@ StatusOr<std::shared_ptr<const GrammarVocabulary>> GrammarVocabulary::Make(
   const int code = sluice_grammar_env_new(
       tokenizer.handle(), static_cast<uint32_t>(std::max(vocab_size, 0)),
       words.data(), words.size(), &handle, message.out());
+  SLUICE_RETURN_IF_ERROR(message.ToStatus(code));
+  return std::shared_ptr<const GrammarVocabulary>(
+      new GrammarVocabulary(handle, AllBut(ends)));
+}
+
+StatusOr<std::shared_ptr<const GrammarVocabulary>> GrammarVocabulary::OfTable(
+    std::string_view table, int32_t vocab_size,
+    std::span<const TokenId> eos_ids) {
+  const std::vector<TokenId> ends = Within(eos_ids, vocab_size);
+  const std::vector<uint32_t> words(ends.begin(), ends.end());
+  SluiceGrammarEnv* handle = nullptr;
+  BridgeBuffer message;
+  const BridgeCall call;
+  const int code = sluice_grammar_env_of_table(
+      BridgeData(table), table.size(),
+      static_cast<uint32_t>(std::max(vocab_size, 0)), words.data(),
+      words.size(), &handle, message.out());
   SLUICE_RETURN_IF_ERROR(message.ToStatus(code));
   return std::shared_ptr<const GrammarVocabulary>(
       new GrammarVocabulary(handle, AllBut(ends)));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,10 @@ class GrammarVocabulary {
   // See GrammarCompiler::Create.
   static StatusOr<std::shared_ptr<const GrammarVocabulary>> Make(
       const Tokenizer& tokenizer, int32_t vocab_size,
+      std::span<const TokenId> eos_ids);
+  // The same of the table of sluice_tokenizer_vocabulary, without a tokenizer.
+  static StatusOr<std::shared_ptr<const GrammarVocabulary>> OfTable(
+      std::string_view table, int32_t vocab_size,
       std::span<const TokenId> eos_ids);
   ~GrammarVocabulary();
   GrammarVocabulary(const GrammarVocabulary&) = delete;

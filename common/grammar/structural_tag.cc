@@ -20,7 +20,7 @@ using Strings = std::vector<std::string>;
 
 class TagWriter {
  public:
-  TagWriter(const Vocabulary& vocabulary, const GrammarCompiler& compiler)
+  TagWriter(const Vocabulary& vocabulary, const GrammarTexts& compiler)
       : vocabulary_(vocabulary), compiler_(compiler) {}
 
   StatusOr<GrammarSpec> Write(const Json& tag) {
@@ -392,7 +392,7 @@ class TagWriter {
   }
 
   const Vocabulary& vocabulary_;
-  const GrammarCompiler& compiler_;
+  const GrammarTexts& compiler_;
   std::string rules_;
   int num_rules_ = 0;
 };
@@ -401,7 +401,7 @@ class TagWriter {
 
 StatusOr<GrammarSpec> StructuralTagGrammar(std::string_view tag,
                                            const Vocabulary& vocabulary,
-                                           const GrammarCompiler& compiler) {
+                                           const GrammarTexts& compiler) {
   const auto json = ParseJson(tag);
   if (!json.ok()) return InvalidArgument("structural tag: no JSON");
   return TagWriter(vocabulary, compiler).Write(*json);

@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "common/base/status.h"
-#include "common/grammar/grammar_compiler.h"
 #include "common/grammar/grammar_spec.h"
+#include "common/grammar/grammar_texts.h"
 #include "common/text/vocabulary.h"
 
 namespace sluice {
@@ -22,7 +22,7 @@ namespace sluice {
 // of another engine.
 StatusOr<GrammarSpec> StructuralTagGrammar(std::string_view tag,
                                            const Vocabulary& vocabulary,
-                                           const GrammarCompiler& compiler);
+                                           const GrammarTexts& compiler);
 
 }  // namespace sluice
 

@@ -40,7 +40,7 @@ bool IsNote(const std::string& keyword) {
 class TaggedCall {
  public:
   TaggedCall(ToolFormat format, const GrammarTool& tool, std::string rule,
-             const Vocabulary& vocabulary, const GrammarCompiler& compiler)
+             const Vocabulary& vocabulary, const GrammarTexts& compiler)
       : is_glm_(format == ToolFormat::kGlm),
         tool_(tool),
         rule_(std::move(rule)),
@@ -268,7 +268,7 @@ class TaggedCall {
   const GrammarTool& tool_;
   const std::string rule_;
   const Vocabulary& vocabulary_;
-  const GrammarCompiler& compiler_;
+  const GrammarTexts& compiler_;
   const ToolTypes types_;
   Json schema_;
   std::string rules_;
@@ -280,7 +280,7 @@ StatusOr<std::string> TaggedCallRules(ToolFormat format,
                                       const GrammarTool& tool,
                                       const std::string& rule,
                                       const Vocabulary& vocabulary,
-                                      const GrammarCompiler& compiler) {
+                                      const GrammarTexts& compiler) {
   return TaggedCall(format, tool, rule, vocabulary, compiler).Rules();
 }
 

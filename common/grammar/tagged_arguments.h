@@ -17,7 +17,7 @@ StatusOr<std::string> TaggedCallRules(ToolFormat format,
                                       const GrammarTool& tool,
                                       const std::string& rule,
                                       const Vocabulary& vocabulary,
-                                      const GrammarCompiler& compiler);
+                                      const GrammarTexts& compiler);
 
 }  // namespace sluice
 

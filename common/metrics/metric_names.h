@@ -129,6 +129,8 @@ inline constexpr Name kGatewayGrammarRequests =
     "sluice_gateway_grammar_requests_total";  // kind
 inline constexpr Name kGatewayGrammarSeconds =
     "sluice_gateway_grammar_compile_seconds";
+inline constexpr Name kGatewayGrammarFailures =
+    "sluice_gateway_grammar_failures_total";  // reason=crashed|time|memory
 inline constexpr Name kGatewayReady = "sluice_gateway_ready";
 inline constexpr Name kGatewayEpoch = "sluice_gateway_epoch";
 inline constexpr Name kGatewayRecoverySeconds =

@@ -170,6 +170,7 @@ GatewayMetrics::GatewayMetrics(GatewayMetricsOptions options)
   AddEngineSeries();
   AddScrapedSeries();
   AddExportSeries();
+  AddTrialSeries();
 }
 
 metrics::Registry& GatewayMetrics::vllm() {
@@ -321,6 +322,23 @@ void GatewayMetrics::AddScrapedSeries() {
     const auto slow_readers = static_cast<double>(http.slow_readers);
     slow.AdvanceTo(slow_readers);
     gone.AdvanceTo(static_cast<double>(http.disconnects) - slow_readers);
+  });
+}
+
+void GatewayMetrics::AddTrialSeries() {
+  const auto add = [this](const char* reason) {
+    return registry_.AddCounter(
+        names::kGatewayGrammarFailures,
+        "Grammars that ended the process in which they were tried, by reason",
+        {{"reason", reason}});
+  };
+  registry_.OnScrape([this, crashed = add("crashed"), time = add("time"),
+                      memory = add("memory")] {
+    MutexLock lock(mutex_);
+    if (sources_.trials == nullptr) return;
+    crashed.AdvanceTo(static_cast<double>(sources_.trials->crashed));
+    time.AdvanceTo(static_cast<double>(sources_.trials->time));
+    memory.AdvanceTo(static_cast<double>(sources_.trials->memory));
   });
 }
 

@@ -10,6 +10,7 @@
 #include "common/base/mutex.h"
 #include "common/core/generate_request.h"
 #include "common/engine/engine_stats.h"
+#include "common/grammar/compile_process.h"
 #include "common/http/forwarder.h"
 #include "common/http/http_server.h"
 #include "common/metrics/metrics.h"
@@ -94,6 +95,7 @@ class GatewayMetrics {
     const otlp::ExportStats* traces = nullptr;        // null: none are exported
     std::function<PipelineStatus()> pipeline = nullptr;  // may be empty
     const http::ForwarderStats* forwarder = nullptr;  // null: no other gateway
+    const TrialFailures* trials = nullptr;  // null: no grammar is tried
   };
   void Attach(Sources sources);
   void Detach();
@@ -104,6 +106,7 @@ class GatewayMetrics {
   void AddLeaderSeries();
   void AddEngineSeries();
   void AddExportSeries();
+  void AddTrialSeries();
   void AddHistograms();
   void SetCacheConfig(int blocks);
   metrics::Registry& vllm();

@@ -49,6 +49,15 @@ TurnQueue::Options TextOptions(const GatewayOptions& options) {
   return text;
 }
 
+// A thread for clients whose grammars were quick lately, and two for others:
+// most of a grammar's time these threads wait for the process that tries it.
+TurnQueue::Options CompileOptions(const GatewayOptions& options) {
+  TurnQueue::Options compiles = TextOptions(options);
+  compiles.name = "compile";
+  compiles.threads = 3;
+  return compiles;
+}
+
 // The most KV blocks without --kv-blocks: the gateway keeps 128 bytes for each.
 // 16 million tokens.
 constexpr int kMaxBlocks = 1 << 20;
@@ -110,6 +119,7 @@ class GatewayServer::Impl {
             [this] { return TracedStages(pipeline_->status()); },
             ExportTo(exporter_.get())),
         work_(TextOptions(options_)),
+        compiles_(CompileOptions(options_)),
         streams_(options_.stream_journal,
                  [this](const StreamJournal::Entry&) { feed_.OnNew(); }),
         feed_(streams_),
@@ -132,7 +142,8 @@ class GatewayServer::Impl {
          [this] { return Seconds(pipeline_->status().last_recovery); },
          exporter_ ? &exporter_->stats() : nullptr,
          [this] { return pipeline_->status(); },
-         peers_ ? &peers_->stats() : nullptr});
+         peers_ ? &peers_->stats() : nullptr,
+         model_.grammars ? model_.grammars->trial_failures() : nullptr});
     AddCertificates();
     AddStreamJournalSeries(metrics_.registry(), streams_);
     SLUICE_RETURN_IF_ERROR(StartMetricsServer());
@@ -162,6 +173,7 @@ class GatewayServer::Impl {
 
   void Drain(TimePoint deadline) {
     draining_ = true;
+    if (model_.grammars) model_.grammars->StopTrials();
     feed_.Finish();
     engine_.BeginDrain();
     http_->BeginDrain();
@@ -174,6 +186,7 @@ class GatewayServer::Impl {
   void Stop() {
     if (std::exchange(stopped_, true)) return;
     draining_ = true;
+    if (model_.grammars) model_.grammars->StopTrials();
     feed_.EndAll();
     if (http_) http_->BeginDrain();
     engine_.Stop();  // every sequence ends: clean errors go out
@@ -181,6 +194,7 @@ class GatewayServer::Impl {
     pipeline_->Drain(Clock::now() + kStagesDrain);
     pipeline_->Stop();
     work_.Stop();
+    compiles_.Stop();
     if (http_) {
       http_->WaitIdle(Clock::now() + kLastWrites);
       http_->CloseListener(Clock::now() + kLastConnections);
@@ -205,7 +219,8 @@ class GatewayServer::Impl {
                                  options_.limits,
                                  options_.rules,
                                  &streams_,
-                                 [this] { return arithmetic(); }};
+                                 [this] { return arithmetic(); },
+                                 &compiles_};
     AddEndpoints(router_, context, options_.debug_endpoints, [this] {
       return ClusterReading{readiness(), pipeline_->status(), max_context(),
                             engine_.Stats()};
@@ -362,6 +377,7 @@ class GatewayServer::Impl {
   const std::unique_ptr<otlp::Exporter> exporter_;  // null: none
   trace::TraceStore traces_;
   TurnQueue work_;
+  TurnQueue compiles_;
   StreamJournal streams_;
   StreamFeed feed_;
   http::Router router_;

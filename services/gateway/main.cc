@@ -12,6 +12,7 @@
 
 #include "common/base/control_group.h"
 #include "common/base/log.h"
+#include "common/grammar/compile_server.h"
 #include "common/openai/parse.h"
 #include "common/otlp/otlp_options.h"
 #include "common/service/service_main.h"
@@ -183,8 +184,10 @@ ABSL_FLAG(int32_t, max_schema_levels, 64,
           "levels of a JSON Schema's objects and arrays");
 ABSL_FLAG(int32_t, max_enum_values, 10000,
           "values of all enums of a JSON Schema together");
-ABSL_FLAG(int32_t, max_grammar_compile_ms, 1000,
-          "milliseconds of CPU time that compiling a grammar may take");
+ABSL_FLAG(
+    int32_t, max_grammar_compile_ms, 1000,
+    "milliseconds of CPU time that compiling a grammar may take, together "
+    "with trying it in a process of its own before");
 ABSL_FLAG(int32_t, grammar_threads, 0,
           "threads that compute which tokens a grammar allows; 0: a quarter "
           "of the CPUs, at least 2 and at most 8");
@@ -261,6 +264,7 @@ StatusOr<GrammarCompiler::Options> GrammarsFromFlags() {
   grammars.limits.max_compile_ms = absl::GetFlag(FLAGS_max_grammar_compile_ms);
   SLUICE_RETURN_IF_ERROR(CheckRange("--max-grammar-compile-ms",
                                     grammars.limits.max_compile_ms, 1, 60'000));
+  grammars.trial_program = "/proc/self/exe";
   grammars.num_threads = absl::GetFlag(FLAGS_grammar_threads);
   SLUICE_RETURN_IF_ERROR(
       CheckRange("--grammar-threads", grammars.num_threads, 0, 256));
@@ -551,6 +555,7 @@ Status Run(const sigset_t& signals) {
 }  // namespace sluice::gateway
 
 int main(int argc, char** argv) {
+  if (sluice::IsCompileProcess(argc, argv)) return sluice::RunCompileProcess();
   return sluice::ServiceMain(
       argc, argv, "gateway",
       "serves the OpenAI API over a pipeline of stages\n"

@@ -9,8 +9,8 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
-#include "common/concurrency/turn_queue.h"
 #include "common/core/token_constraint.h"
+#include "common/grammar/grammar_job.h"
 #include "common/openai/error.h"
 #include "common/text/output/markup_tags.h"
 #include "common/text/tokenizer.h"
@@ -183,6 +183,7 @@ StatusOr<AnswerRules> RulesOf(const RequestGrammar& grammar,
     tool.is_strict = true;
     const Status held = holds(tool);
     if (held.ok()) continue;
+    if (IsOfTheMoment(held)) return held;
     tool.is_strict = grammar.strict[i].value_or(false);
     if (tool.is_strict) return OfField(held, kToolsField);
   }
@@ -193,16 +194,52 @@ StatusOr<AnswerRules> RulesOf(const RequestGrammar& grammar,
 class AnswerCompiler {
  public:
   AnswerCompiler(const ServedModel& model, const RequestGrammar& grammar,
-                 std::string_view tenant)
-      : model_(model), grammar_(grammar), tenant_(tenant) {}
+                 std::string_view tenant, GrammarPatience patience)
+      : model_(model),
+        grammar_(grammar),
+        job_(*model.grammars, tenant, std::move(patience)) {}
 
-  StatusOr<std::shared_ptr<const Grammar>> Compile() const {
+  StatusOr<std::shared_ptr<const Grammar>> Compile() {
+    const std::string request = Encoded(grammar_);
+    if (auto known = job_.Find(request); known != nullptr) return known;
+    auto compiled = CompileAnew();
+    if (compiled.ok()) job_.Remember(request, *compiled);
+    return compiled;
+  }
+
+ private:
+  // Returns all of a request that its grammar depends on.
+  static std::string Encoded(const RequestGrammar& grammar) {
+    std::string out;
+    const auto add = [&out](std::string_view text) {
+      out += Cat(text.size(), " ", text);
+    };
+    const AnswerRules& rules = grammar.rules;
+    out += Cat(static_cast<int>(grammar.format.tools), " ",
+               static_cast<int>(grammar.format.reasoning), " ",
+               rules.requires_call, rules.is_parallel, " ");
+    if (rules.content) {
+      out += Cat(static_cast<int>(rules.content->kind), " ");
+      add(rules.content->text);
+    }
+    for (size_t i = 0; i < rules.tools.size(); ++i) {
+      add(rules.tools[i].name);
+      add(rules.tools[i].parameters);
+      out += grammar.strict[i].value_or(false) ? "s" : "-";
+    }
+    return out;
+  }
+
+  StatusOr<std::shared_ptr<const Grammar>> CompileAnew() {
     SLUICE_ASSIGN_OR_RETURN(const AnswerRules rules,
                             RulesOf(grammar_, [&](const GrammarTool& tool) {
                               return SpecOf(Alone(tool)).status();
                             }));
     auto compiled = CompileRules(rules);
-    if (compiled.ok() || rules.tools.empty()) return compiled;
+    if (compiled.ok() || rules.tools.empty() ||
+        IsOfTheMoment(compiled.status())) {
+      return compiled;
+    }
     // The compiler, too, refuses schemas, and names no tool.
     SLUICE_ASSIGN_OR_RETURN(const AnswerRules held,
                             RulesOf(grammar_, [&](const GrammarTool& tool) {
@@ -211,7 +248,6 @@ class AnswerCompiler {
     return CompileRules(held);
   }
 
- private:
   static AnswerRules Alone(const GrammarTool& tool) {
     AnswerRules rules;
     rules.tools = {tool};
@@ -220,28 +256,28 @@ class AnswerCompiler {
   }
 
   StatusOr<GrammarSpec> SpecOf(const AnswerRules& rules) const {
-    return AnswerGrammar(grammar_.format, *model_.vocabulary, rules,
-                         *model_.grammars);
+    return AnswerGrammar(grammar_.format, *model_.vocabulary, rules, job_);
   }
 
-  Status CompiledAlone(const GrammarTool& tool) const {
+  Status CompiledAlone(const GrammarTool& tool) {
     SLUICE_ASSIGN_OR_RETURN(const GrammarSpec spec, SpecOf(Alone(tool)));
-    const Status status = model_.grammars->Compile(spec, tenant_).status();
-    if (status.ok() || tool.parameters.empty()) return status;
+    const Status status = job_.Try(spec);
+    if (status.ok() || tool.parameters.empty() || IsOfTheMoment(status)) {
+      return status;
+    }
     // The schema by itself: the error has the keyword's path.
     const Status by_itself =
-        model_.grammars
-            ->Compile({GrammarSpec::Kind::kJsonSchema, tool.parameters},
-                      tenant_)
-            .status();
+        job_.Try({GrammarSpec::Kind::kJsonSchema, tool.parameters});
+    if (IsOfTheMoment(by_itself)) return by_itself;
     return Annotate(by_itself.ok() ? status : by_itself, "tool ", tool.name);
   }
 
   StatusOr<std::shared_ptr<const Grammar>> CompileRules(
-      const AnswerRules& rules) const {
+      const AnswerRules& rules) {
     auto spec = SpecOf(rules);
+    if (!spec.ok() && IsOfTheMoment(spec.status())) return spec.status();
     if (spec.ok()) {
-      auto compiled = model_.grammars->Compile(*spec, tenant_);
+      auto compiled = job_.Compile(*spec);
       if (compiled.ok()) return compiled;
       return OfField(compiled.status(), Field());
     }
@@ -263,7 +299,7 @@ class AnswerCompiler {
 
   const ServedModel& model_;
   const RequestGrammar& grammar_;
-  const std::string_view tenant_;
+  GrammarJob job_;
 };
 
 GrammarUse UseOf(const RequestGrammar& grammar,
@@ -325,8 +361,8 @@ StatusOr<std::optional<RequestGrammar>> CompletionGrammar(
   return std::optional(std::move(out));
 }
 
-Status AddConstraints(const HandlerContext& context,
-                      PreparedRequest& prepared) {
+Status AddConstraints(const HandlerContext& context, PreparedRequest& prepared,
+                      GrammarPatience patience) {
   const RequestGrammar& grammar = *prepared.grammar;
   const ServedModel& model = context.model;
   const TimePoint begin = Clock::now();
@@ -335,7 +371,8 @@ Status AddConstraints(const HandlerContext& context,
                                 : grammar.content_field;
   SLUICE_ASSIGN_OR_RETURN(
       const std::shared_ptr<const Grammar> compiled,
-      AnswerCompiler(model, grammar, prepared.choices.front().generate.tenant)
+      AnswerCompiler(model, grammar, prepared.choices.front().generate.tenant,
+                     std::move(patience))
           .Compile());
   const GrammarKind kind = !grammar.rules.tools.empty()
                                ? GrammarKind::kTools
@@ -350,13 +387,12 @@ Status AddConstraints(const HandlerContext& context,
 }
 
 size_t GrammarMemory(const RequestGrammar& grammar) {
-  // Any text may take long: none of them counts as small work.
   size_t bytes = 0;
   if (grammar.rules.content) bytes += grammar.rules.content->text.size();
   for (const GrammarTool& tool : grammar.rules.tools) {
     bytes += tool.parameters.size();
   }
-  return TurnQueue::kSmallBytes + 1 + bytes * kCompileMemoryPerByte;
+  return bytes * kCompileMemoryPerByte;
 }
 
 }  // namespace sluice::gateway

@@ -10,6 +10,7 @@
 #include "common/base/status.h"
 #include "common/core/ids.h"
 #include "common/grammar/answer_grammar.h"
+#include "common/grammar/compile_process.h"
 #include "common/grammar/grammar_compiler.h"
 #include "common/openai/request.h"
 #include "common/text/output/output_parser.h"
@@ -52,9 +53,11 @@ StatusOr<std::optional<RequestGrammar>> CompletionGrammar(
     const ServedModel& model, const openai::GenerationFields& fields);
 
 // Compiles the grammar of `prepared` and gives every choice a constraint of its
-// own. May take a second: not on an event loop. INVALID_ARGUMENT names the
-// field, a schema's keyword and its path.
-Status AddConstraints(const HandlerContext& context, PreparedRequest& prepared);
+// own. May take as long as `patience` lasts: not on an event loop.
+// INVALID_ARGUMENT names the field, a schema's keyword and its path; for other
+// errors see IsOfTheMoment.
+Status AddConstraints(const HandlerContext& context, PreparedRequest& prepared,
+                      GrammarPatience patience = {});
 
 // Returns an estimate of the memory that AddConstraints takes.
 size_t GrammarMemory(const RequestGrammar& grammar);

@@ -142,6 +142,13 @@ int sluice_grammar_env_new(const SluiceTokenizer* tokenizer,
                            uint32_t vocab_size, const uint32_t* eos,
                            size_t num_eos, SluiceGrammarEnv** env,
                            SluiceBuffer* message);
+// The same of `table`, which sluice_tokenizer_vocabulary wrote, maybe in
+// another process. Without a tokenizer the longest tokens spell what a grammar
+// forces.
+int sluice_grammar_env_of_table(const uint8_t* table, size_t table_size,
+                                uint32_t vocab_size, const uint32_t* eos,
+                                size_t num_eos, SluiceGrammarEnv** env,
+                                SluiceBuffer* message);
 void sluice_grammar_env_free(SluiceGrammarEnv* env);
 
 // Bounds of a grammar's text.
@@ -150,6 +157,7 @@ typedef struct {
   uint32_t max_levels;  // of nested objects and arrays of a schema
   uint32_t max_enum_values;
   uint32_t max_compile_ms;  // of CPU time; 0: no limit
+  uint32_t is_trial;        // not 0: on half the stack
 } SluiceGrammarLimits;
 
 // Compiles `text`, whose `kind` is a GrammarSpec::Kind (grammar.h). The caller

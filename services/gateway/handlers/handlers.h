@@ -52,6 +52,8 @@ struct HandlerContext {
   // and weights' type of the pipeline that was joined; empty: none was yet. Any
   // thread; must not block.
   std::function<std::string()> arithmetic = nullptr;
+  // Compiles grammars; null: `work` does.
+  TurnQueue* compiles = nullptr;
 };
 
 // Returns the request's audience: a key holder has a tenant. Without keys a

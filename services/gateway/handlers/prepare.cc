@@ -96,19 +96,37 @@ bool AnswerWhole(const HandlerContext& context, const PreparedRequest& prepared,
   return true;
 }
 
+// Returns how long the client waits for a grammar: what it was promised for the
+// queue is for its grammar, too.
+GrammarPatience PatienceOf(const TurnQueue* queue,
+                           const std::shared_ptr<http::Exchange>& on) {
+  GrammarPatience patience;
+  patience.wanted = [on] { return !on->gone(); };
+  if (queue != nullptr) patience.deadline = Clock::now() + queue->max_wait();
+  const auto asked = DeadlineOf(on->request());  // a bad one was refused
+  if (asked.ok() && *asked) {
+    patience.deadline = std::min(patience.deadline.value_or(**asked), **asked);
+  }
+  return patience;
+}
+
 void ConstrainAndRun(const HandlerContext& context, PreparedRequest prepared,
                      const std::shared_ptr<http::Exchange>& on) {
+  TurnQueue* const queue =
+      context.compiles != nullptr ? context.compiles : context.work;
   const size_t bytes = GrammarMemory(*prepared.grammar);
   // A job is copied; the request is not.
   auto request = std::make_shared<PreparedRequest>(std::move(prepared));
-  auto make = [context, request] { return AddConstraints(context, *request); };
+  auto make = [context, request, patience = PatienceOf(queue, on)] {
+    return AddConstraints(context, *request, patience);
+  };
   auto run = [context, request](const std::shared_ptr<http::Exchange>& to,
                                 const Status& added, const TraceSpan&) {
     if (added.ok()) return RunOrRefuse(context, std::move(*request), to);
     RunOrRefuse(context, added, to);
   };
-  WorkThenUse({context.work, context.metrics}, bytes, std::move(make),
-              std::move(run), on);
+  WorkThenUse({queue, context.metrics}, bytes, std::move(make), std::move(run),
+              on);
 }
 
 }  // namespace

@@ -11,6 +11,16 @@ use std::time::Duration;
 const STACK_PER_BYTE: usize = 2 << 10;
 const MIN_STACK: usize = 64 << 20;
 
+/// The part of the stack that a trial has: what passes the trial has room to spare
+/// when it is repeated.
+const TRIAL_STACK: usize = 2;
+
+/// The stack of a thread that works on a text of `size` bytes.
+fn stack_for(size: usize, is_trial: bool) -> usize {
+    let whole = MIN_STACK.max(size.saturating_mul(STACK_PER_BYTE));
+    if is_trial { whole / TRIAL_STACK } else { whole }
+}
+
 /// Schemas that people write compile in a few milliseconds. What takes longer
 /// goes on in the time that no other thread wants.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -31,7 +41,11 @@ impl Drop for Ending {
 
 /// Runs `work` on a text of `size` bytes: on a thread with a stack for it, after
 /// PATIENCE only in idle time of the machine.
-pub fn deeply<T: Send>(size: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+pub fn deeply<T: Send>(
+    size: usize,
+    is_trial: bool,
+    work: impl FnOnce() -> Result<T> + Send,
+) -> Result<T> {
     let ended = Arc::new(Mutex::new(false));
     let (say_id, id) = channel();
     let (_done, done) = channel::<()>();
@@ -39,7 +53,7 @@ pub fn deeply<T: Send>(size: usize, work: impl FnOnce() -> Result<T> + Send) -> 
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
             .name("grammar-compile".to_string())
-            .stack_size(MIN_STACK.max(size.saturating_mul(STACK_PER_BYTE)))
+            .stack_size(stack_for(size, is_trial))
             .spawn_scoped(scope, move || {
                 let _ending = ending;
                 let _ = say_id.send(unsafe { libc::gettid() });

@@ -5,6 +5,7 @@ use crate::exact_parser::Schemas;
 use crate::explain::explained;
 use crate::failure::{Code, Failure, Result};
 use crate::gbnf;
+use crate::pattern_cost;
 use crate::schema;
 use crate::tokenizer::TextTokenizer;
 use crate::vocabulary;
@@ -26,6 +27,7 @@ const COMPLETE: u32 = 1;
 
 struct Vocabulary {
     trie: TokTrie,
+    /// Null: the longest tokens spell a text.
     tokenizer: *const TextTokenizer,
     is_canonical: bool,
 }
@@ -39,10 +41,12 @@ impl TokenizerEnv for Vocabulary {
         &self.trie
     }
     fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<u32> {
-        let tokenizer = unsafe { &*self.tokenizer };
-        let tokens = self.trie.tokenize_with_greedy_fallback(bytes, |text| {
-            tokenizer.encode(text, 0, &[]).unwrap_or_default()
-        });
+        let tokens = match unsafe { self.tokenizer.as_ref() } {
+            Some(tokenizer) => self.trie.tokenize_with_greedy_fallback(bytes, |text| {
+                tokenizer.encode(text, 0, &[]).unwrap_or_default()
+            }),
+            None => self.trie.greedy_tokenize(bytes),
+        };
         // A vocabulary without a token for some byte spells less: then nothing
         // is forced. Names of special tokens stand behind their marker.
         let is_text = !bytes.contains(&TokTrie::SPECIAL_TOKEN_MARKER);
@@ -66,7 +70,21 @@ impl Env {
     /// # Safety
     /// `tokenizer` outlives the environment and all that is made from it.
     pub unsafe fn new(tokenizer: *const TextTokenizer, vocab_size: u32, eos: &[u32]) -> Result<Self> {
-        let table = vocabulary::words(&*tokenizer)?;
+        Self::of_table(&vocabulary::table(&*tokenizer)?, tokenizer, vocab_size, eos)
+    }
+
+    /// `table`: what `vocabulary::table` writes. `tokenizer` may be null: forced
+    /// texts are then spelled with the longest tokens.
+    ///
+    /// # Safety
+    /// As `new`.
+    pub unsafe fn of_table(
+        table: &[u8],
+        tokenizer: *const TextTokenizer,
+        vocab_size: u32,
+        eos: &[u32],
+    ) -> Result<Self> {
+        let table = vocabulary::words(table)?;
         let mut words = table.words;
         words.truncate(vocab_size as usize);
         let eos: Vec<u32> = eos.iter().copied().filter(|id| (*id as usize) < words.len()).collect();
@@ -104,6 +122,8 @@ pub struct Limits {
     pub max_enum_values: u32,
     /// Of CPU time, so that a busy machine refuses no more; 0: no limit.
     pub max_compile_ms: u32,
+    /// Not 0: a trial, on a smaller stack (compile_thread.rs).
+    pub is_trial: u32,
 }
 
 /// The CPU time of one compilation, on its thread.
@@ -148,19 +168,19 @@ fn check_size(text: &str, limits: &Limits) -> Result<()> {
 }
 
 pub fn compile(env: &Env, kind: u32, text: &str, limits: &Limits) -> Result<Compiled> {
-    deeply(text.len(), || compile_here(env, kind, text, limits))
+    deeply(text.len(), limits.is_trial != 0, || compile_here(env, kind, text, limits))
 }
 
 /// A checked schema, compact, with its numbers to the digit.
 pub fn check_schema(text: &str, limits: &Limits) -> Result<String> {
     check_size(text, limits)?;
-    deeply(text.len(), || Ok(schema::checked(text, limits)?.text))
+    deeply(text.len(), limits.is_trial != 0, || Ok(schema::checked(text, limits)?.text))
 }
 
 /// The text of a Lark grammar for a GBNF.
 pub fn gbnf_to_lark(text: &str, limits: &Limits) -> Result<String> {
     check_size(text, limits)?;
-    deeply(text.len(), || gbnf::to_lark(text))
+    deeply(text.len(), limits.is_trial != 0, || gbnf::to_lark(text))
 }
 
 /// A grammar at its start. Its first mask is there, so that a grammar whose start
@@ -180,6 +200,10 @@ fn choice(text: &str) -> Result<String> {
     Ok(format!("(?:{})", escaped.join("|")))
 }
 
+fn object(why: Option<String>, what: &str) -> Result<()> {
+    why.map_or(Ok(()), |why| Err(Failure::invalid(format!("{what}: {why}"))))
+}
+
 fn compile_here(env: &Env, kind: u32, text: &str, limits: &Limits) -> Result<Compiled> {
     check_size(text, limits)?;
     let meter = Meter::new(limits);
@@ -188,7 +212,10 @@ fn compile_here(env: &Env, kind: u32, text: &str, limits: &Limits) -> Result<Com
         LARK => Schemas::of_lark(text, limits)?,
         JSON_SCHEMA => Schemas::of_schema(text, limits)?,
         JSON_OBJECT => Schemas::of_schema("{\"type\":\"object\"}", limits)?,
-        REGEX => plain(TopLevelGrammar::from_regex(text)),
+        REGEX => {
+            object(pattern_cost::objection(text), "grammar")?;
+            plain(TopLevelGrammar::from_regex(text))
+        }
         CHOICE => plain(TopLevelGrammar::from_regex(&choice(text)?)),
         GBNF => plain(TopLevelGrammar::from_lark(gbnf::to_lark(text)?)),
         _ => return Err(Failure::invalid(format!("kind of grammar {kind}"))),

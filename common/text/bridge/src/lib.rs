@@ -20,6 +20,7 @@ mod keywords;
 mod memory;
 mod number_range;
 mod numbers;
+mod pattern_cost;
 mod pretokenize;
 mod pyjson;
 mod references;
@@ -275,7 +276,27 @@ pub unsafe extern "C" fn sluice_grammar_env_new(
 }
 
 /// # Safety
-/// `env` came from sluice_grammar_env_new and is freed once.
+/// Pointers as bridge.h says.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_grammar_env_of_table(
+    table: *const u8,
+    table_size: usize,
+    vocab_size: u32,
+    eos: *const u32,
+    num_eos: usize,
+    env: *mut *mut Env,
+    message: *mut Buffer,
+) -> i32 {
+    answer(message, || {
+        let table = slice(table, table_size);
+        let made = Env::of_table(table, std::ptr::null(), vocab_size, slice(eos, num_eos))?;
+        env.write(Box::into_raw(Box::new(made)));
+        Ok(Vec::new())
+    })
+}
+
+/// # Safety
+/// `env` came from sluice_grammar_env_new or .._of_table and is freed once.
 #[no_mangle]
 pub unsafe extern "C" fn sluice_grammar_env_free(env: *mut Env) {
     free(env);

@@ -9,6 +9,7 @@ use crate::formats;
 use crate::grammar::Limits;
 use crate::keywords::{Kind, DRAFTS, KEYWORDS, TYPES, UNSUPPORTED};
 use crate::numbers::{Multiple, MAX_MULTIPLE, MAX_MULTIPLE_SCALE};
+use crate::pattern_cost;
 use crate::references;
 use llguidance::derivre::RegexBuilder;
 use serde_json::{json, Map, Value};
@@ -114,7 +115,10 @@ pub fn checked(text: &str, limits: &Limits) -> Result<Checked> {
     if may_close {
         checked.for_each_root(close_objects);
     }
-    Ok(checked)
+    match pattern_cost::objection_to_schema(&checked.value) {
+        Some(why) => Err(Failure::invalid(format!("schema: {why}"))),
+        None => Ok(checked),
+    }
 }
 
 /// Does `work` to each schema directly within `members`.

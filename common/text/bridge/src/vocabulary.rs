@@ -82,10 +82,12 @@ pub struct Words {
     pub is_plain: bool,
 }
 
-/// Reads `table` again: a special token is its name behind a marker byte, an
+/// Reads what `table` wrote: a special token is its name behind a marker byte, an
 /// unused id is empty.
-pub fn words(tokenizer: &TextTokenizer) -> Result<Words> {
-    let table = table(tokenizer)?;
+pub fn words(table: &[u8]) -> Result<Words> {
+    if table.len() < 8 {
+        return Err(Failure::invalid("a vocabulary without a head"));
+    }
     let word = |at: usize| u32::from_ne_bytes([table[at], table[at + 1], table[at + 2], table[at + 3]]);
     let mut words = Vec::with_capacity(word(4) as usize);
     let mut at = 8;
