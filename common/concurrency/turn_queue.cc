@@ -126,7 +126,9 @@ bool TurnQueue::MayRun(const Client& client, bool large, int index) const {
   const std::deque<Waiting>& waiting = client.waiting[large ? 1 : 0];
   if (waiting.empty()) return false;
   if (options_.threads > 1) {
-    if (client.running >= options_.threads - 1) return false;
+    const int most =
+        options_.per_client > 0 ? options_.per_client : options_.threads - 1;
+    if (client.running >= most) return false;
     if (large && index == 0) return false;
     if (!large && index > 0 && !first_is_busy_) return false;
   }

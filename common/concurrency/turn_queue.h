@@ -37,6 +37,7 @@ class TurnQueue {
     Duration max_wait = std::chrono::seconds(30);
     size_t max_bytes = size_t{512} << 20;  // of large running jobs together
     int nice = 0;                          // of all threads but the first
+    int per_client = 0;  // jobs of a client at once; 0: all threads but one
   };
   struct Job {
     std::string client;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <utility>
 
+#include "common/base/control_group.h"
 #include "common/base/exception_counts.h"
 #include "common/base/log.h"
 #include "common/concurrency/turn_queue.h"
@@ -49,12 +50,15 @@ TurnQueue::Options TextOptions(const GatewayOptions& options) {
   return text;
 }
 
-// A thread for clients whose grammars were quick lately, and two for others:
-// most of a grammar's time these threads wait for the process that tries it.
+// The first thread is for clients whose grammars were quick lately. No client
+// has all of the others: another client's grammar does not wait for all of its
+// own. Most of the time these threads wait for the process that tries a
+// grammar.
 TurnQueue::Options CompileOptions(const GatewayOptions& options) {
   TurnQueue::Options compiles = TextOptions(options);
   compiles.name = "compile";
-  compiles.threads = 3;
+  compiles.threads = std::clamp(UsableCpus() / 2, 3, 8);
+  compiles.per_client = compiles.threads - 2;
   return compiles;
 }
 

@@ -110,7 +110,7 @@ TEST_F(CompileTrialTest, WhatItSurvivesIsCompiledHere) {
   EXPECT_TRUE(job.LarkOfGbnf("root ::= \"a\"").ok());
   EXPECT_THAT(Message(job.CheckSchema(R"({"type":"strin"})").status()),
               HasSubstr("type"));
-  EXPECT_THAT(Message(job.LarkOfGbnf("root =").status()), HasSubstr("root"));
+  EXPECT_THAT(Message(job.LarkOfGbnf("root =").status()), HasSubstr("GBNF"));
 }
 
 TEST_F(CompileTrialTest, ARefusalSaysWhatItSaysWithoutATrial) {
@@ -168,13 +168,10 @@ TEST_F(CompileTrialTest, TheTimeLimitEndsWhatRunsForEver) {
 }
 
 TEST_F(CompileTrialTest, TheMemoryLimitEndsWhatGrowsForEver) {
-  uint64_t ends = 0;
-  for (const std::string fault : {"memory:compile", "memory:mask:1"}) {
-    const Status status = Compile(Marked(fault));
-    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
-    EXPECT_THAT(Message(status), HasSubstr("256 MiB of memory")) << fault;
-    EXPECT_EQ(failures().memory, ++ends) << fault;
-  }
+  const Status status = Compile(Marked("memory:compile"));
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(Message(status), HasSubstr("256 MiB of memory"));
+  EXPECT_EQ(failures().memory, 1u);
   EXPECT_TRUE(Compile(kPlain).ok());
 }
 
@@ -262,16 +259,18 @@ TEST_F(CompileTrialTest, ATrialHasNoDescriptorsOfTheProcess) {
   ASSERT_TRUE(Compile(kPlain).ok());
   const std::vector<pid_t> processes = ChildrenOf(getpid());
   ASSERT_EQ(processes.size(), 1u);
-  std::vector<std::string> open;
-  DIR* const folder =
-      opendir(("/proc/" + std::to_string(processes[0]) + "/fd").c_str());
-  ASSERT_NE(folder, nullptr);
-  while (const dirent* entry = readdir(folder)) {
-    if (entry->d_name[0] != '.') open.push_back(entry->d_name);
-  }
-  closedir(folder);
+  const auto num_open = [&] {
+    DIR* const folder =
+        opendir(("/proc/" + std::to_string(processes[0]) + "/fd").c_str());
+    int count = 0;
+    while (const dirent* entry = readdir(folder)) {
+      if (entry->d_name[0] != '.') ++count;
+    }
+    closedir(folder);
+    return count;
+  };
   // stdin, stdout, stderr, its own socket and /dev/null.
-  EXPECT_LE(open.size(), 5u) << ::testing::PrintToString(open);
+  EXPECT_TRUE(Soon([&] { return num_open() == 5; })) << num_open();
 }
 
 }  // namespace

@@ -127,8 +127,9 @@ class CompileProcessTest(unittest.TestCase):
     def test_2_a_strict_tool_that_crashes_is_named(self):
         tool = {"type": "function", "function": {
             "name": "f", "strict": True, "parameters": {
-                "title": "fault:crash:compile", "type": "object",
-                "additionalProperties": False, "properties": {}}}}
+                "type": "object", "additionalProperties": False,
+                "required": ["fault:crash:compile"], "properties": {
+                    "fault:crash:compile": {"type": "integer"}}}}}
         status, answer = post(self.url, {
             "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4,
             "tools": [tool], "tool_choice": "required"}, "quick")
@@ -187,17 +188,18 @@ class CompileProcessTest(unittest.TestCase):
             status, answer = asked.result(30)
             self.assertEqual(status, 503, answer)
             self.assertLess(time.monotonic() - begin, 2)
-            child.wait(10)
+            child.wait(20)
         self.assertEqual(children(self.pid), [])
 
     def restart(self, *options):
-        self.cluster.kill("gateway", number=signal.SIGTERM)
+        os.kill(self.pid, signal.SIGTERM)
         harness.wait_for(lambda: not pathlib.Path(
             f"/proc/{self.pid}").exists() or "Z" in pathlib.Path(
                 f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1][:3],
             30, "the gateway ends")
         child = self.cluster.restart("gateway", 0, *options)
         type(self).pid = child.pid
+        self.addClassCleanup(child.kill)
         harness.wait_for(lambda: api.try_get(self.url, "/readyz")[0] == 200, 60,
                          "the gateway is ready")
         return child

@@ -18,7 +18,11 @@ const TRIAL_STACK: usize = 2;
 /// The stack of a thread that works on a text of `size` bytes.
 fn stack_for(size: usize, is_trial: bool) -> usize {
     let whole = MIN_STACK.max(size.saturating_mul(STACK_PER_BYTE));
-    if is_trial { whole / TRIAL_STACK } else { whole }
+    if is_trial {
+        whole / TRIAL_STACK
+    } else {
+        whole
+    }
 }
 
 /// Schemas that people write compile in a few milliseconds. What takes longer

@@ -5,13 +5,16 @@ use crate::exact_parser::Schemas;
 use crate::explain::explained;
 use crate::failure::{Code, Failure, Result};
 use crate::gbnf;
+use crate::lark_cost;
 use crate::pattern_cost;
 use crate::schema;
 use crate::tokenizer::TextTokenizer;
 use crate::vocabulary;
 use llguidance::api::{ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
-use llguidance::toktrie::{InferenceCapabilities, SimpleVob, TokEnv, TokRxInfo, TokTrie, TokenizerEnv};
+use llguidance::toktrie::{
+    InferenceCapabilities, SimpleVob, TokEnv, TokRxInfo, TokTrie, TokenizerEnv,
+};
 use llguidance::{Matcher, ParserFactory};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -69,7 +72,11 @@ pub struct Env {
 impl Env {
     /// # Safety
     /// `tokenizer` outlives the environment and all that is made from it.
-    pub unsafe fn new(tokenizer: *const TextTokenizer, vocab_size: u32, eos: &[u32]) -> Result<Self> {
+    pub unsafe fn new(
+        tokenizer: *const TextTokenizer,
+        vocab_size: u32,
+        eos: &[u32],
+    ) -> Result<Self> {
         Self::of_table(&vocabulary::table(&*tokenizer)?, tokenizer, vocab_size, eos)
     }
 
@@ -96,8 +103,7 @@ impl Env {
         let info = TokRxInfo::new(words.len() as u32, first);
         let trie = TokTrie::from(&info, &words).with_eos_tokens(&eos);
         let env: TokEnv = Arc::new(Vocabulary { trie, tokenizer, is_canonical });
-        let capabilities =
-            InferenceCapabilities { ff_tokens: is_canonical, ..Default::default() };
+        let capabilities = InferenceCapabilities { ff_tokens: is_canonical, ..Default::default() };
         let mut factory =
             ParserFactory::new(&env, capabilities, &SlicedBiasComputer::general_slices())
                 .map_err(|e| Failure::invalid(e.to_string()))?;
@@ -200,6 +206,11 @@ fn choice(text: &str) -> Result<String> {
     Ok(format!("(?:{})", escaped.join("|")))
 }
 
+fn lark(text: String) -> Result<TopLevelGrammar> {
+    object(lark_cost::objection(&text), "grammar")?;
+    Ok(TopLevelGrammar::from_lark(text))
+}
+
 fn object(why: Option<String>, what: &str) -> Result<()> {
     why.map_or(Ok(()), |why| Err(Failure::invalid(format!("{what}: {why}"))))
 }
@@ -209,7 +220,10 @@ fn compile_here(env: &Env, kind: u32, text: &str, limits: &Limits) -> Result<Com
     let meter = Meter::new(limits);
     let plain = |grammar| (grammar, Schemas::default());
     let (grammar, schemas) = match kind {
-        LARK => Schemas::of_lark(text, limits)?,
+        LARK => {
+            object(lark_cost::objection(text), "grammar")?;
+            Schemas::of_lark(text, limits)?
+        }
         JSON_SCHEMA => Schemas::of_schema(text, limits)?,
         JSON_OBJECT => Schemas::of_schema("{\"type\":\"object\"}", limits)?,
         REGEX => {
@@ -217,7 +231,7 @@ fn compile_here(env: &Env, kind: u32, text: &str, limits: &Limits) -> Result<Com
             plain(TopLevelGrammar::from_regex(text))
         }
         CHOICE => plain(TopLevelGrammar::from_regex(&choice(text)?)),
-        GBNF => plain(TopLevelGrammar::from_lark(gbnf::to_lark(text)?)),
+        GBNF => plain(lark(gbnf::to_lark(text)?)?),
         _ => return Err(Failure::invalid(format!("kind of grammar {kind}"))),
     };
     let what = if matches!(kind, JSON_SCHEMA | JSON_OBJECT) { "schema" } else { "grammar" };

@@ -17,6 +17,7 @@ mod gbnf;
 mod gbnf_lark;
 mod grammar;
 mod keywords;
+mod lark_cost;
 mod memory;
 mod number_range;
 mod numbers;
@@ -349,9 +350,7 @@ pub unsafe extern "C" fn sluice_gbnf_to_lark(
     limits: GrammarLimits,
     lark: *mut Buffer,
 ) -> i32 {
-    answer(lark, || {
-        Ok(grammar::gbnf_to_lark(utf8(slice(text, text_size))?, &limits)?.into_bytes())
-    })
+    answer(lark, || Ok(grammar::gbnf_to_lark(utf8(slice(text, text_size))?, &limits)?.into_bytes()))
 }
 
 /// # Safety

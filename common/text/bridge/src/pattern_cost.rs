@@ -62,6 +62,16 @@ fn cost(hir: &Hir) -> Cost {
     }
 }
 
+/// A name of a client's, short enough to be told.
+pub fn cut(name: &str) -> &str {
+    &name[..name.char_indices().nth(64).map_or(name.len(), |(end, _)| end)]
+}
+
+/// Whether the empty text matches.
+pub fn is_nullable(pattern: &str) -> bool {
+    regex_syntax::parse(pattern).is_ok_and(|hir| hir.properties().minimum_len() == Some(0))
+}
+
 /// Says why a pattern would cost too much. One that does not parse costs nothing.
 pub fn objection(pattern: &str) -> Option<String> {
     let hir = regex_syntax::parse(pattern).ok()?;
@@ -100,5 +110,29 @@ pub fn objection_to_schema(schema: &Value) -> Option<String> {
             }
         }),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::objection;
+
+    #[test]
+    fn runs_of_optional_parts_have_a_bound() {
+        for part in ["a?", "(ab)?", "a*", "(a|b|)", "[a-z]?", "a{0,9}", "(a?b?)", "((a?)b?)"] {
+            assert_eq!(objection(&part.repeat(200)), None, "{part}");
+            assert!(objection(&part.repeat(600)).is_some(), "{part}");
+            assert!(objection(&format!("x({})y", part.repeat(600))).is_some(), "{part}");
+            // What must stand between them ends a run.
+            assert_eq!(objection(&format!("{part}x").repeat(2000)), None, "{part}");
+        }
+    }
+
+    #[test]
+    fn what_a_match_has_at_least_has_a_bound() {
+        assert!(objection("((a{1000}){1000}){1000}").is_some());
+        assert!(objection("a{1000000}").is_some());
+        assert_eq!(objection("a{1000}b{0,1000000}"), None);
+        assert_eq!(objection("("), None);
     }
 }

@@ -88,7 +88,8 @@ pub fn words(table: &[u8]) -> Result<Words> {
     if table.len() < 8 {
         return Err(Failure::invalid("a vocabulary without a head"));
     }
-    let word = |at: usize| u32::from_ne_bytes([table[at], table[at + 1], table[at + 2], table[at + 3]]);
+    let word =
+        |at: usize| u32::from_ne_bytes([table[at], table[at + 1], table[at + 2], table[at + 3]]);
     let mut words = Vec::with_capacity(word(4) as usize);
     let mut at = 8;
     while words.len() < word(4) as usize {
