@@ -97,6 +97,16 @@ StatusOr<bool> RequiresRoles(const TransportOptions& options) {
   return !own.empty();
 }
 
+Status CheckServerRole(std::string_view wanted,
+                       const std::vector<std::string>& roles, bool required) {
+  if (roles.empty() && !required) return OkStatus();
+  if (std::ranges::count(roles, wanted) > 0) return OkStatus();
+  return MakeStatus(
+      StatusCode::kPermissionDenied, "the server must be a ", wanted,
+      "; its certificate ",
+      roles.empty() ? std::string("names no role") : "says " + Joined(roles));
+}
+
 Status CheckRole(const MethodRoles& rules, std::string_view method,
                  const std::vector<std::string>& roles, bool required) {
   const auto rule = rules.find(method);

@@ -16,6 +16,8 @@
 namespace sluice::rpc {
 
 inline constexpr std::string_view kRoleUri = "sluice://role/";
+inline constexpr std::string_view kStageRole = "stage";
+inline constexpr std::string_view kExpertRole = "expert";
 
 // A method, "/sluice.v1.Stage/Control", to the roles of its callers. Methods
 // that it does not name are for every peer.
@@ -33,9 +35,14 @@ StatusOr<std::vector<std::string>> RolesOfFile(const std::string& path);
 // private key.
 Status CheckKeyPair(const std::string& certificate, const std::string& key);
 
-// Whether callers must have a role: as TlsRoles says, with kAuto if the
+// Whether peers must have a role: as TlsRoles says, with kAuto if the
 // process's own certificate names one. Errors as RolesOfFile's.
 StatusOr<bool> RequiresRoles(const TransportOptions& options);
+
+// PERMISSION_DENIED, naming what is needed and the roles, unless a server with
+// `roles` is a `wanted`. One without any is, unless `required`.
+Status CheckServerRole(std::string_view wanted,
+                       const std::vector<std::string>& roles, bool required);
 
 // PERMISSION_DENIED, naming method, roles and what is needed, if a peer with
 // `roles` may not call `method`. A peer without any may, unless `required`.

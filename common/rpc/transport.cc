@@ -11,6 +11,7 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_certificate_verifier.h>
 #include <grpcpp/security/tls_credentials_options.h>
 #include <grpcpp/support/byte_buffer.h>
 
@@ -19,6 +20,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -156,14 +158,56 @@ StatusOr<std::shared_ptr<grpc::ServerCredentials>> ServerCredentialsFor(
   return credentials;
 }
 
+// Holds a server to its address and to its role, in the handshake: before
+// anything is sent.
+class ServerCheck : public tls::ExternalCertificateVerifier {
+ public:
+  ServerCheck(std::string role, bool required)
+      : role_(std::move(role)), required_(required) {}
+
+  bool Verify(tls::TlsCustomVerificationCheckRequest* request,
+              std::function<void(grpc::Status)> done,
+              grpc::Status* status) override {
+    if (!address_.Verify(request, std::move(done), status)) return false;
+    if (!status->ok()) return true;
+    std::vector<std::string> uris;
+    for (const grpc::string_ref& uri : request->uri_names()) {
+      uris.emplace_back(uri.data(), uri.size());
+    }
+    const Status fits = CheckServerRole(role_, RolesOf(uris), required_);
+    const auto target = request->target_name();
+    if (!fits.ok()) {
+      refused_.Write(LogLevel::kWarning,
+                     std::string_view(target.data(), target.size()), ": ",
+                     Message(fits));
+    }
+    *status = ToGrpc(fits);
+    return true;
+  }
+  // Nothing waits.
+  void Cancel(tls::TlsCustomVerificationCheckRequest*) override {}
+
+ private:
+  const std::string role_;
+  const bool required_;
+  tls::HostNameCertificateVerifier address_;
+  LogLimit refused_{5, std::chrono::seconds(10)};
+};
+
 StatusOr<std::shared_ptr<grpc::ChannelCredentials>> ChannelCredentialsFor(
-    const TransportOptions& options) {
+    const TransportOptions& options, std::string_view server_role) {
   if (!options.tls()) return grpc::InsecureChannelCredentials();
   SLUICE_ASSIGN_OR_RETURN(auto files, Watched(options));
   tls::TlsChannelCredentialsOptions tls_options;
   tls_options.set_certificate_provider(std::move(files));
   tls_options.watch_root_certs();
   tls_options.watch_identity_key_cert_pairs();
+  if (!server_role.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(const bool required, RequiresRoles(options));
+    tls_options.set_certificate_verifier(
+        tls::ExternalCertificateVerifier::Create<ServerCheck>(
+            std::string(server_role), required));
+  }
   return tls::TlsCredentials(tls_options);
 }
 
@@ -288,9 +332,11 @@ void SetReady(grpc::Server& server, bool ready) {
 }
 
 StatusOr<std::shared_ptr<grpc::Channel>> Connect(
-    const std::string& address, const TransportOptions& options) {
+    const std::string& address, const TransportOptions& options,
+    std::string_view server_role) {
   SLUICE_RETURN_IF_ERROR(CheckAddress(address, options));
-  SLUICE_ASSIGN_OR_RETURN(auto credentials, ChannelCredentialsFor(options));
+  SLUICE_ASSIGN_OR_RETURN(auto credentials,
+                          ChannelCredentialsFor(options, server_role));
   CallbackThreads::Keep();
   TakeGrpcLog();
   grpc::ChannelArguments arguments;

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -47,9 +48,13 @@ inline StatusOr<ListeningServer> Listen(const std::string& address,
 void SetReady(grpc::Server& server, bool ready);
 
 // Returns a new connection to `address`, shared with no other channel. It
-// connects when first used, again after 100 ms to 2 s. Errors as Listen's.
+// connects when first used, again after 100 ms to 2 s. With TLS the server's
+// certificate must be for the address and, as TransportOptions::roles says,
+// have the role `server_role`; empty: it may have any. Else there is no
+// connection, and nothing is sent. Errors as Listen's.
 StatusOr<std::shared_ptr<grpc::Channel>> Connect(
-    const std::string& address, const TransportOptions& options);
+    const std::string& address, const TransportOptions& options,
+    std::string_view server_role = "");
 
 }  // namespace sluice::rpc
 

@@ -10,9 +10,9 @@
 // How processes reach each other. This header needs no gRPC.
 namespace sluice::rpc {
 
-// Whether callers need a role in their certificates (peer_roles.h): they do
-// where this process's own certificate names one, always, or never. A role that
-// a certificate does name counts in any case.
+// Whether peers, callers and servers, need a role in their certificates
+// (peer_roles.h): they do where this process's own certificate names one,
+// always, or never. A role that a certificate does name counts in any case.
 enum class TlsRoles { kAuto, kRequire, kAllow };
 // INVALID_ARGUMENT unless `text` is auto, require or allow.
 StatusOr<TlsRoles> ParseTlsRoles(const std::string& text);

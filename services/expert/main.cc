@@ -61,7 +61,7 @@ ABSL_FLAG(std::string, tls_cert, "", "PEM file: this host's certificate");
 ABSL_FLAG(std::string, tls_key, "", "PEM file: its key");
 ABSL_FLAG(std::string, tls_ca, "", "PEM file: who signs the peers");
 ABSL_FLAG(std::string, tls_roles, "auto",
-          "whether callers need a role in their certificates: require, allow "
+          "whether peers need a role in their certificates: require, allow "
           "those without, or auto (they do if --tls-cert names one)");
 ABSL_FLAG(bool, insecure, false, "plain text beyond loopback");
 ABSL_FLAG(bool, reflection, false,

@@ -62,6 +62,10 @@ ABSL_FLAG(std::string, reasoning_format, "auto",
 ABSL_FLAG(std::string, tls_cert, "", "PEM file: this gateway's certificate");
 ABSL_FLAG(std::string, tls_key, "", "PEM file: its key");
 ABSL_FLAG(std::string, tls_ca, "", "PEM file: who signs the stages");
+ABSL_FLAG(std::string, tls_roles, "auto",
+          "whether stages need the role `stage` in their certificates: "
+          "require, allow those without a role, or auto: they do where "
+          "--tls-cert names one");
 ABSL_FLAG(bool, insecure, false, "plain text to stages beyond loopback");
 ABSL_FLAG(double, peer_timeout, 10,
           "seconds of silence after which a connection to a peer is given up");
@@ -453,6 +457,17 @@ Status SetTraces(GatewayOptions& options) {
   return OkStatus();
 }
 
+Status SetTransport(rpc::TransportOptions& transport) {
+  transport.tls_cert = absl::GetFlag(FLAGS_tls_cert);
+  transport.tls_key = absl::GetFlag(FLAGS_tls_key);
+  transport.tls_ca = absl::GetFlag(FLAGS_tls_ca);
+  SLUICE_ASSIGN_OR_RETURN(transport.roles,
+                          rpc::ParseTlsRoles(absl::GetFlag(FLAGS_tls_roles)));
+  transport.insecure = absl::GetFlag(FLAGS_insecure);
+  transport.peer_timeout = FromSeconds(absl::GetFlag(FLAGS_peer_timeout));
+  return OkStatus();
+}
+
 StatusOr<GatewayOptions> OptionsFromFlags() {
   SLUICE_RETURN_IF_ERROR(CheckFlags());
   GatewayOptions options;
@@ -470,12 +485,7 @@ StatusOr<GatewayOptions> OptionsFromFlags() {
   SLUICE_ASSIGN_OR_RETURN(options.stream_journal, JournalFromFlags());
   options.tool_format = absl::GetFlag(FLAGS_tool_format);
   options.reasoning_format = absl::GetFlag(FLAGS_reasoning_format);
-  rpc::TransportOptions& transport = options.transport;
-  transport.tls_cert = absl::GetFlag(FLAGS_tls_cert);
-  transport.tls_key = absl::GetFlag(FLAGS_tls_key);
-  transport.tls_ca = absl::GetFlag(FLAGS_tls_ca);
-  transport.insecure = absl::GetFlag(FLAGS_insecure);
-  transport.peer_timeout = FromSeconds(absl::GetFlag(FLAGS_peer_timeout));
+  SLUICE_RETURN_IF_ERROR(SetTransport(options.transport));
   SetLosses(options);
   SetPeers(options);
   EngineOptions& engine = options.engine;

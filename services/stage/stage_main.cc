@@ -99,7 +99,7 @@ ABSL_FLAG(std::string, tls_cert, "", "PEM file: this stage's certificate");
 ABSL_FLAG(std::string, tls_key, "", "PEM file: its key");
 ABSL_FLAG(std::string, tls_ca, "", "PEM file: who signs the peers");
 ABSL_FLAG(std::string, tls_roles, "auto",
-          "whether callers need a role in their certificates: require, allow "
+          "whether peers need a role in their certificates: require, allow "
           "those without, or auto (they do if --tls-cert names one)");
 ABSL_FLAG(bool, insecure, false, "plain text beyond loopback");
 ABSL_FLAG(bool, reflection, false,
@@ -246,13 +246,10 @@ Status SetTransport(rpc::TransportOptions& transport) {
 // Refuses flags that are the lead's.
 Status CheckLeadsFlags() {
   for (const char* const name :
-       {"layers",      "assignable",      "stage_memory",
-        "placement",   "follower_ranks",  "weights",
-        "numerics",    "kv_type",         "kv_blocks",
-        "max_context", "max_step_tokens", "max_sequences",
-        "replay_log",  "listen",          "port_file",
-        "stage_index", "num_stages",      "debug_step_delay_ms",
-        "reflection",  "tls_roles"}) {
+       {"layers", "assignable", "stage_memory", "placement", "follower_ranks",
+        "weights", "numerics", "kv_type", "kv_blocks", "max_context",
+        "max_step_tokens", "max_sequences", "replay_log", "listen", "port_file",
+        "stage_index", "num_stages", "debug_step_delay_ms", "reflection"}) {
     const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
     SLUICE_CHECK(flag != nullptr);
     if (flag->CurrentValue() == flag->DefaultValue()) continue;

@@ -46,9 +46,11 @@ struct Identity {
   Key key{EVP_EC_gen("P-256")};
   Certificate certificate{X509_new()};
 
-  // `names`: alternative ones. `seconds`: until the end of validity.
+  // `names`: alternative ones beside `hosts`. `seconds`: until the end of
+  // validity.
   explicit Identity(const char* name, const Identity* issuer = nullptr,
-                    const std::string& names = "", int seconds = 3600) {
+                    const std::string& names = "", int seconds = 3600,
+                    const std::string& hosts = "IP:127.0.0.1,DNS:localhost") {
     X509* x = certificate.get();
     X509_set_version(x, 2);
     ASN1_INTEGER_set(X509_get_serialNumber(x), issuer == nullptr ? 1 : 2);
@@ -63,7 +65,7 @@ struct Identity {
     AddExtension(x, signer.certificate.get(), NID_basic_constraints,
                  issuer == nullptr ? "critical,CA:TRUE" : "CA:FALSE");
     AddExtension(x, signer.certificate.get(), NID_subject_alt_name,
-                 ("IP:127.0.0.1,DNS:localhost" + names).c_str());
+                 (hosts + names).c_str());
     X509_sign(x, signer.key.get(), EVP_sha256());
   }
 };
@@ -126,9 +128,10 @@ class TlsTest : public ::testing::Test {
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
-  // The status with which an exchange over `options` ends.
-  Status Exchange(const TransportOptions& options) {
-    auto channel = Connect(server_.address, options);
+  // The status with which an exchange over `options` ends, whose client wants a
+  // server of `role`.
+  Status Exchange(const TransportOptions& options, std::string_view role = "") {
+    auto channel = Connect(server_.address, options, role);
     if (!channel.ok()) return channel.status();
     auto stream = std::make_shared<RecordingStream>(*channel);
     stream->Open();
@@ -254,6 +257,66 @@ TEST_F(TlsTest, RenewedFilesAreUsedWithoutARestart) {
   EXPECT_EQ(Exchange(mine).code(), StatusCode::kPermissionDenied);
   Write("mine", Identity("mine", &ca_, RoleName("gateway")));
   EXPECT_TRUE(Eventually([&] { return Exchange(mine).ok(); }));
+}
+
+TEST_F(TlsTest, AServerOfAnotherRoleGetsNoMessage) {
+  Serve(Options("a-expert", "ca"));
+  for (const TlsRoles roles :
+       {TlsRoles::kAuto, TlsRoles::kRequire, TlsRoles::kAllow}) {
+    TransportOptions options = Options("a-gateway", "ca");
+    options.roles = roles;
+    const Status status = Exchange(options, kStageRole);
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status;
+  }
+  // What a certificate names counts for a client without a role, too.
+  EXPECT_EQ(Exchange(Options("gateway", "ca"), kStageRole).code(),
+            StatusCode::kUnavailable);
+  EXPECT_EQ(service_.received(), 0u);
+  EXPECT_TRUE(Exchange(Options("a-gateway", "ca"), kExpertRole).ok());
+  EXPECT_TRUE(Exchange(Options("a-gateway", "ca")).ok());
+}
+
+TEST_F(TlsTest, AServerWithoutARoleIsTakenWhereNoneIsRequired) {
+  Serve();  // its certificate names none
+  TransportOptions options = Options("a-gateway", "ca");
+  EXPECT_EQ(Exchange(options, kStageRole).code(), StatusCode::kUnavailable);
+  options.roles = TlsRoles::kAllow;
+  EXPECT_TRUE(Exchange(options, kStageRole).ok());
+  options = Options("gateway", "ca");
+  EXPECT_TRUE(Exchange(options, kStageRole).ok());
+  options.roles = TlsRoles::kRequire;
+  EXPECT_EQ(Exchange(options, kStageRole).code(), StatusCode::kUnavailable);
+}
+
+TEST_F(TlsTest, AServerIsHeldToItsAddressBesideItsRole) {
+  Write("elsewhere",
+        Identity("elsewhere", &ca_, RoleName("stage"), 3600, "DNS:elsewhere"));
+  Serve(Options("elsewhere", "ca"));
+  EXPECT_EQ(Exchange(Options("a-gateway", "ca"), kStageRole).code(),
+            StatusCode::kUnavailable);
+  EXPECT_EQ(service_.received(), 0u);
+}
+
+TEST_F(TlsTest, AServersRenewedRoleCountsWithoutARestart) {
+  Write("mine", Identity("mine", &ca_, RoleName("expert")));
+  Serve(Options("mine", "ca"));
+  const TransportOptions gateway = Options("a-gateway", "ca");
+  EXPECT_EQ(Exchange(gateway, kStageRole).code(), StatusCode::kUnavailable);
+  Write("mine", Identity("mine", &ca_, RoleName("stage")));
+  EXPECT_TRUE(Eventually([&] { return Exchange(gateway, kStageRole).ok(); }));
+  Write("mine", Identity("mine", &ca_, RoleName("gateway")));
+  EXPECT_TRUE(Eventually([&] { return !Exchange(gateway, kStageRole).ok(); }));
+}
+
+TEST(PeerRolesTest, AServersRefusalNamesBothRoles) {
+  const Status status = CheckServerRole(kStageRole, {"expert"}, false);
+  EXPECT_EQ(status.code(), StatusCode::kPermissionDenied);
+  EXPECT_EQ(Message(status),
+            "the server must be a stage; its certificate says expert");
+  EXPECT_EQ(Message(CheckServerRole(kStageRole, {}, true)),
+            "the server must be a stage; its certificate names no role");
+  EXPECT_TRUE(CheckServerRole(kStageRole, {}, false).ok());
+  EXPECT_TRUE(CheckServerRole(kStageRole, {"expert", "stage"}, true).ok());
 }
 
 }  // namespace

@@ -119,7 +119,8 @@ void Network::Add(const std::shared_ptr<Connection>& connection) {
 namespace sluice::rpc {
 
 StatusOr<std::shared_ptr<grpc::Channel>> Connect(
-    const std::string& address, const TransportOptions& options) {
+    const std::string& address, const TransportOptions& options,
+    std::string_view) {
   return std::make_shared<grpc::Channel>(simulation::World::Get().process(),
                                          simulation::Network::HostOf(address),
                                          options.peer_timeout);

@@ -36,7 +36,7 @@ Status HostConnection::MakeChannel(const rpc::TransportOptions& transport) {
   if (host_.address.empty()) {
     return InvalidArgument("placement: host '", host_.name, "' has no address");
   }
-  auto channel = rpc::Connect(host_.address, transport);
+  auto channel = rpc::Connect(host_.address, transport, rpc::kExpertRole);
   if (!channel.ok()) {
     return Annotate(channel.status(), "placement: host '", host_.name, "'");
   }

@@ -36,11 +36,13 @@ Status PlanChannel::Open(const wire::PipelineName& pipeline,
   epoch_ = pipeline.epoch;
   limits_ = joined.limits.plan;
   transport.max_message_bytes = wire::MaxResultBytes(limits_);
-  SLUICE_ASSIGN_OR_RETURN(auto from_last,
-                          rpc::Connect(stages.back()->address(), transport));
+  SLUICE_ASSIGN_OR_RETURN(
+      auto from_last,
+      rpc::Connect(stages.back()->address(), transport, rpc::kStageRole));
   transport.max_message_bytes = wire::MaxFrameBytes(limits_, 0);
-  SLUICE_ASSIGN_OR_RETURN(auto to_first,
-                          rpc::Connect(stages.front()->address(), transport));
+  SLUICE_ASSIGN_OR_RETURN(
+      auto to_first,
+      rpc::Connect(stages.front()->address(), transport, rpc::kStageRole));
   // On gRPC's threads, while the channel lives.
   const auto guarded = [weak = weak_from_this()](auto work) {
     return [weak, work](auto&&... what) {

@@ -16,7 +16,8 @@ StatusOr<std::unique_ptr<LeadConnection>> LeadConnection::Open(
   // A step's size is not known before its load. This is a bound and takes no
   // memory; a channel has no quota.
   transport.max_message_bytes = wire::kMaxMessageBytes;
-  SLUICE_ASSIGN_OR_RETURN(auto channel, rpc::Connect(address, transport));
+  SLUICE_ASSIGN_OR_RETURN(auto channel,
+                          rpc::Connect(address, transport, rpc::kStageRole));
   auto stream =
       std::make_shared<LeadStream>(std::move(channel), std::move(on_end));
   stream->Open(ToProto(hello).SerializeAsString());

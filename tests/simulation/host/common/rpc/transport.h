@@ -5,15 +5,18 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "common/base/status.h"
+#include "common/rpc/peer_roles.h"
 #include "common/rpc/transport_options.h"
 
 namespace sluice::rpc {
 
 // Returns a new connection of the process whose fibre runs.
 StatusOr<std::shared_ptr<grpc::Channel>> Connect(
-    const std::string& address, const TransportOptions& options);
+    const std::string& address, const TransportOptions& options,
+    std::string_view server_role = "");
 
 }  // namespace sluice::rpc
 
