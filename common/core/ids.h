@@ -1,7 +1,10 @@
 #ifndef SLUICE_COMMON_CORE_IDS_H_
 #define SLUICE_COMMON_CORE_IDS_H_
 
+#include <compare>
 #include <cstdint>
+#include <ostream>
+#include <utility>
 
 #include "common/base/strong_id.h"
 
@@ -19,8 +22,34 @@ using BlockId = StrongId<struct BlockIdTag, int32_t>;
 // One forward pass over one plan. Rises by one per plan within an epoch.
 using StepId = StrongId<struct StepIdTag, uint64_t>;
 
-// Count of pipeline rebuilds. Messages of an older epoch are dropped.
-using Epoch = StrongId<struct EpochTag, uint64_t>;
+// One build of a pipeline: the term of the gateway's hold (epochs.h), and a
+// count within the term. Messages of an older epoch are dropped.
+class Epoch {
+ public:
+  constexpr Epoch() = default;  // before all others
+  constexpr explicit Epoch(uint64_t count) : count_(count) {}
+  constexpr Epoch(uint64_t term, uint64_t count) : term_(term), count_(count) {}
+  constexpr uint64_t term() const { return term_; }
+  constexpr uint64_t count() const { return count_; }
+  constexpr auto operator<=>(const Epoch&) const = default;
+  // The next one. A term without a further count ends at the next term.
+  constexpr Epoch& operator++() {
+    if (++count_ == 0) ++term_;
+    return *this;
+  }
+  // "3.2": term 3, count 2.
+  friend std::ostream& operator<<(std::ostream& out, Epoch epoch) {
+    return out << epoch.term_ << '.' << epoch.count_;
+  }
+  template <typename H>
+  friend H AbslHashValue(H h, Epoch epoch) {
+    return H::combine(std::move(h), epoch.term_, epoch.count_);
+  }
+
+ private:
+  uint64_t term_ = 0;
+  uint64_t count_ = 0;
+};
 
 // A whole pipeline.
 using ReplicaId = StrongId<struct ReplicaIdTag, uint32_t>;

@@ -58,6 +58,7 @@ struct PipelineLimits {
 struct StageFacts : StageIdentity {
   std::string address;  // empty: of a pipeline
   PipelineLimits limits;
+  uint64_t term = 0;  // the highest that the stage knew at its latest Welcome
 };
 
 }  // namespace sluice

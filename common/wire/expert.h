@@ -16,7 +16,7 @@
 namespace sluice::wire {
 
 // Of ExpertHello and ExpertWelcome. Rises when older peers would misread one.
-inline constexpr uint32_t kExpertProtocolVersion = 2;
+inline constexpr uint32_t kExpertProtocolVersion = 3;
 
 // Field number of ExpertFrame.hidden_states and of ExpertAnswer.sums, which
 // travel beside the rest (common/rpc/payload_frame.h).

@@ -180,8 +180,8 @@ Status CheckAnswers(const v1::ExpertResult& proto, const SentBatch& asked) {
   if (proto.header().replica() != asked.replica.value()) {
     return differs("replica", asked.replica.value(), proto.header().replica());
   }
-  if (proto.header().epoch() != asked.epoch.value()) {
-    return differs("epoch", asked.epoch.value(), proto.header().epoch());
+  if (const Epoch epoch = EpochOf(proto.header()); epoch != asked.epoch) {
+    return differs("epoch", asked.epoch, epoch);
   }
   if (proto.header().step_id() != asked.step.value()) {
     return differs("step_id", asked.step.value(), proto.header().step_id());
@@ -265,7 +265,7 @@ StatusOr<ExpertBatch> FromProto(const v1::ExpertBatch& proto, Buffer payload,
   SLUICE_RETURN_IF_ERROR(CheckShape(proto, payload, host));
   ExpertBatch batch;
   batch.replica = ReplicaId(proto.header().replica());
-  batch.epoch = Epoch(proto.header().epoch());
+  batch.epoch = EpochOf(proto.header());
   batch.step = StepId(proto.header().step_id());
   batch.batch_id = proto.batch_id();
   batch.layer = proto.layer();

@@ -127,7 +127,7 @@ std::string StepsHello(const PipelineName& pipeline,
   v1::StepsHello hello;
   hello.set_protocol_version(kProtocolVersion);
   hello.set_replica(pipeline.replica.value());
-  hello.set_epoch(pipeline.epoch.value());
+  SetEpoch(pipeline.epoch, &hello);
   hello.set_model_digest(identity.model_digest);
   hello.set_numerics(identity.numerics);
   hello.set_layer(layer);
@@ -381,7 +381,7 @@ StatusOr<StepResult> FromProto(const v1::StepResult& proto,
                                     0, limits.max_sequences));
   StepResult result;
   result.replica = ReplicaId(proto.header().replica());
-  result.epoch = Epoch(proto.header().epoch());
+  result.epoch = EpochOf(proto.header());
   result.step_id = StepId(proto.header().step_id());
   result.sequences.reserve(static_cast<size_t>(proto.sequences_size()));
   for (const v1::SequenceResult& sequence : proto.sequences()) {

@@ -16,7 +16,7 @@
 namespace sluice::wire {
 
 // Of Hello, Welcome and StepsHello. Rises when older peers would misread one.
-inline constexpr uint32_t kProtocolVersion = 12;
+inline constexpr uint32_t kProtocolVersion = 13;
 
 // Bytes of Hello's and Assign's secrets.
 inline constexpr size_t kSecretBytes = 32;

@@ -246,7 +246,7 @@ StatusOr<std::vector<float>> LogitsRowsFromProto(const std::string& bytes,
 v1::StepHeader ToProto(ReplicaId replica, Epoch epoch, StepId step) {
   v1::StepHeader proto;
   proto.set_replica(replica.value());
-  proto.set_epoch(epoch.value());
+  SetEpoch(epoch, &proto);
   proto.set_step_id(step.value());
   return proto;
 }
@@ -352,7 +352,7 @@ StatusOr<StepPlan> FromProto(const v1::StepHeader& header,
       CheckCount("chunks", proto.chunks_size(), limits.max_sequences));
   StepPlan plan;
   plan.replica = ReplicaId(header.replica());
-  plan.epoch = Epoch(header.epoch());
+  plan.epoch = EpochOf(header);
   plan.step_id = StepId(header.step_id());
   plan.ended.reserve(static_cast<size_t>(proto.ended_size()));
   for (uint64_t id : proto.ended()) plan.ended.emplace_back(id);

@@ -11,6 +11,18 @@
 // INVALID_ARGUMENT names what, which, limit and value.
 namespace sluice::wire {
 
+// The epoch of a message: its fields `term`, and `epoch`, the count within the
+// term.
+template <typename Message>
+Epoch EpochOf(const Message& message) {
+  return {message.term(), message.epoch()};
+}
+template <typename Message>
+void SetEpoch(Epoch epoch, Message* message) {
+  message->set_term(epoch.term());
+  message->set_epoch(epoch.count());
+}
+
 v1::StepHeader ToProto(ReplicaId replica, Epoch epoch, StepId step);
 
 v1::SamplingParams ToProto(const SamplingParams& params);

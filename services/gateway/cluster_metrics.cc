@@ -1,5 +1,4 @@
 // GatewayMetrics' series of the stages and of other gateways.
-#include "common/core/epochs.h"
 #include "common/metrics/metric_names.h"
 #include "services/gateway/gateway_metrics.h"
 
@@ -51,7 +50,7 @@ void GatewayMetrics::AddLeaderSeries() {
     if (!sources_.pipeline) return;
     const PipelineStatus status = sources_.pipeline();
     leader.Set(status.role == GatewayRole::kLeader ? 1 : 0);
-    term.Set(static_cast<double>(TermOf(status.epoch)));
+    term.Set(static_cast<double>(status.epoch.term()));
     takeovers.AdvanceTo(static_cast<double>(status.takeovers));
     const auto* const stats = sources_.forwarder;
     if (stats == nullptr) return;

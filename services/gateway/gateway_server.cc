@@ -139,9 +139,7 @@ class GatewayServer::Impl {
     metrics_.Attach(
         {[this] { return engine_.Stats(); },
          [this] { return readiness().ready; },
-         [this] {
-           return static_cast<double>(pipeline_->status().epoch.value());
-         },
+         [this] { return EpochMetric(pipeline_->status().epoch); },
          &http_->stats(),
          [this] { return Seconds(pipeline_->status().last_recovery); },
          exporter_ ? &exporter_->stats() : nullptr,
@@ -353,9 +351,8 @@ class GatewayServer::Impl {
           std::min(limits.max_step_tokens, options_.engine.max_step_tokens);
       next(epoch, limits, num_stages, lost);
       leads_ = true;
-      LogInfo("pipeline up: epoch ", EpochText(epoch), ", ", num_stages,
-              " stages, ", limits.num_blocks, " KV blocks, context ",
-              max_context(),
+      LogInfo("pipeline up: epoch ", epoch, ", ", num_stages, " stages, ",
+              limits.num_blocks, " KV blocks, context ", max_context(),
               max_context() == model_.max_positions
                   ? " (the model's)"
                   : Cat(" (as the stages have it; the model has ",

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "common/base/cat.h"
-#include "common/core/epochs.h"
 
 namespace sluice::gateway {
 namespace {
@@ -101,8 +100,8 @@ GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
   GatewayReadiness readiness;
   readiness.ready = pipeline.ready;
   readiness.why = pipeline.message;
-  readiness.epoch = pipeline.epoch.value();
-  readiness.term = TermOf(pipeline.epoch);
+  readiness.epoch = pipeline.epoch.count();
+  readiness.term = pipeline.epoch.term();
   readiness.is_up = pipeline.down == Duration::zero();
   readiness.missing = AnyLoads(pipeline) ? Duration::zero() : pipeline.down;
   readiness.missing_stages =

@@ -24,16 +24,17 @@ struct GatewayReadiness {
   std::string why;  // empty if ready
   std::vector<PartReadiness> parts;
   int missing_stages = 0;  // the layers are split over so many fewer
-  uint64_t epoch = 0;      // of the pipeline, up or being assigned
-  std::string open_why;    // as `why`, without addresses
-  bool draining = false;   // this gateway, or a stage of its pipeline
+  // Of the pipeline, up or being assigned: the term, and the count within it.
+  uint64_t term = 0;
+  uint64_t epoch = 0;
+  std::string open_why;   // as `why`, without addresses
+  bool draining = false;  // this gateway, or a stage of its pipeline
   // When to retry, unless ready: 1 to 30.
   int retry_after_seconds = 1;
   // With other gateways for the same stages: this one's role.
   std::string role;
   std::vector<std::string> stages;  // --stages
   std::string leader;  // of a standby: the leader's address, or empty
-  uint64_t term = 0;   // of the epoch
   // Of a leader: "up", "recovering", or "lost": without a pipeline for so long
   // that the others may try.
   std::string pipeline;
@@ -46,9 +47,9 @@ struct GatewayReadiness {
 // unless the server has no keys and the client is on this machine.
 enum class Audience { kAnybody, kKeyHolder };
 
-// {"ready", "why", "not_ready": [{"name", "why"}], "epoch"}, and
-// "missing_stages" where there are some; with other gateways "role" and "term",
-// and "leader" of a standby.
+// {"ready", "why", "not_ready": [{"name", "why"}], "epoch", "term"}, and
+// "missing_stages" where there are some; with other gateways "role", and
+// "leader" of a standby.
 std::string ReadinessJson(const GatewayReadiness& readiness, Audience audience);
 
 }  // namespace sluice::gateway

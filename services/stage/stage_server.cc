@@ -473,10 +473,12 @@ class StageServer::Impl {
     // Every remote expert has a host.
     const bool experts = experts_ == nullptr || experts_->Ready().ok();
     const bool ready = loaded && experts;
-    return {ready, Cat("{\"ready\":", ready ? "true" : "false", ",\"state\":\"",
-                       state, "\",\"experts\":", experts ? "true" : "false",
-                       ",\"held\":", session_->held() ? "true" : "false",
-                       ",\"epoch\":", session_->links().progress().epoch, "}")};
+    const Epoch epoch = session_->links().progress().epoch;
+    return {ready,
+            Cat("{\"ready\":", ready ? "true" : "false", ",\"state\":\"", state,
+                "\",\"experts\":", experts ? "true" : "false",
+                ",\"held\":", session_->held() ? "true" : "false",
+                ",\"epoch\":", epoch.count(), ",\"term\":", epoch.term(), "}")};
   }
 
   StageServerOptions options_;

@@ -201,7 +201,7 @@ TEST_F(ExpertProtocolTest, ABatchOfAnOlderEpochIsRefused) {
   ExpectAnswers(1);
   const Status stale = Refusal(2, [](auto& b) { b.epoch = Epoch(6); });
   EXPECT_EQ(stale.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Message(stale), HasSubstr("epoch 6 is below 7"));
+  EXPECT_THAT(Message(stale), HasSubstr("epoch 0.6 is below 0.7"));
   ExpectAnswers(3);
 }
 

@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "common/rpc/payload_frame.h"
 #include "common/wire/expert.h"
+#include "common/wire/types.h"
 
 namespace sluice {
 namespace {
@@ -101,7 +102,7 @@ void Answer(const std::string& bytes) {
   // As if the ids were right: sizes and failures are what is left to lie.
   const v1::ExpertResult& proto = answer->result();
   const wire::SentBatch asked = {ReplicaId(proto.header().replica()),
-                                 Epoch(proto.header().epoch()),
+                                 wire::EpochOf(proto.header()),
                                  StepId(proto.header().step_id()),
                                  proto.batch_id(),
                                  proto.layer(),

@@ -11,10 +11,11 @@
 #include <utility>
 
 #include "common/base/mutex.h"
-#include "common/core/epochs.h"
+#include "common/pipeline/gateway/handshake.h"
 #include "common/pipeline/gateway/stage_links.h"
 #include "common/pipeline/stage/stage_checks.h"
 #include "common/rpc/transport.h"
+#include "common/wire/types.h"
 #include "tests/pipeline/fake_stage.h"
 
 namespace sluice::testing {
@@ -23,13 +24,17 @@ namespace sluice::testing {
 class GatewayRun {
  public:
   // `secret`: each run has its own. `lease`: zero, the stage's peer timeout.
-  GatewayRun(const FakeStage& stage, char secret, Duration lease = {}) {
+  // `term`: Hello.term. `count`: Hello.count.
+  GatewayRun(const FakeStage& stage, char secret, Duration lease = {},
+             uint64_t term = 0, uint64_t count = 0) {
     auto channel = rpc::Connect(stage.address(), {});
     EXPECT_TRUE(channel.ok()) << channel.status();
     v1::Hello hello;
     hello.set_protocol_version(wire::kProtocolVersion);
     hello.set_gateway_id("test");
     hello.set_secret(std::string(wire::kSecretBytes, secret));
+    hello.set_term(term);
+    hello.set_count(count);
     hello.set_lease_ms(static_cast<uint32_t>(
         std::chrono::duration_cast<std::chrono::milliseconds>(lease).count()));
     ControlLink::Events events;
@@ -45,7 +50,7 @@ class GatewayRun {
     const auto welcome = Next();
     if (!welcome.has_value()) return;
     EXPECT_TRUE(welcome->has_welcome());
-    highest_ = Epoch(welcome->welcome().highest_epoch());
+    highest_ = HighestOf(welcome->welcome());
   }
   ~GatewayRun() { link_->Cancel(Cancelled("the run is over")); }
 
@@ -56,8 +61,9 @@ class GatewayRun {
     const StageInfo info = FakeInfo(0, 1);
     v1::ControlRequest request;
     v1::Assign* assign = request.mutable_assign();
-    assign->set_epoch(epoch.value());
-    assign->set_keep_epoch(keep.value());
+    wire::SetEpoch(epoch, assign);
+    assign->set_keep_term(keep.term());
+    assign->set_keep_epoch(keep.count());
     assign->set_secret(std::string(wire::kSecretBytes, 'e'));
     assign->set_last_layer(info.last_layer);
     *assign->mutable_limits() = wire::ToProto(LimitsOf(info, 4));

@@ -60,11 +60,13 @@ TEST(HandshakeTest, ANameOfARunHasItsLengthOrNone) {
 
 TEST(HandshakeTest, AStageWithoutATermLeftIsRefused) {
   const Status status = CheckChanged([](v1::Welcome& welcome) {
-    welcome.set_highest_epoch(TermStart(kMaxTerm + 1).value() + 2);
+    welcome.set_highest_term(kMaxTerm);
+    welcome.set_highest_epoch(2);
   });
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Message(status), HasSubstr("seen epoch 2147483649.2, the highest "
-                                         "term is 2147483648"));
+  EXPECT_THAT(Message(status),
+              HasSubstr("seen epoch 9223372036854775807.2 and no term is left, "
+                        "limit 9223372036854775807: `sluice reset-term"));
 }
 
 TEST(HandshakeTest, AnotherBlockSizeIsRefusedNamingBoth) {

@@ -9,7 +9,6 @@
 #include <string>
 
 #include "common/base/mutex.h"
-#include "common/core/epochs.h"
 #include "common/rpc/status.h"
 #include "tests/pipeline/assembler_fixture.h"
 #include "tests/pipeline/gateway_run.h"
@@ -65,7 +64,7 @@ class Gateway {
     return Eventually([&] { return assembler_->role() == role; });
   }
   PipelineStatus status() const { return assembler_->status(); }
-  uint64_t term() const { return TermOf(status().epoch); }
+  uint64_t term() const { return status().epoch.term(); }
   int superseded() const { return superseded_; }
 
  private:

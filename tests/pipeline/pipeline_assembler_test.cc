@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "common/base/mutex.h"
-#include "common/core/epochs.h"
 #include "tests/pipeline/assembler_fixture.h"
 
 namespace sluice {
@@ -364,10 +363,10 @@ TEST_F(PipelineAssemblerTest, ASecondGatewayIsRefusedUntilTheFirstLetsGo) {
   EXPECT_THAT(second->status().stages[0].message,
               HasSubstr("held by another gateway, at ipv4:127.0.0.1:"));
   EXPECT_TRUE(first->ready());
-  EXPECT_EQ(first->status().epoch, Epoch(TermStart(1).value() + 1));
+  EXPECT_EQ(first->status().epoch, Epoch(1, 1));
   first.reset();
   EXPECT_TRUE(Eventually([&] { return second->ready(); }));
-  EXPECT_EQ(second->status().epoch, Epoch(TermStart(2).value() + 1));
+  EXPECT_EQ(second->status().epoch, Epoch(2, 1));
 }
 
 TEST_F(PipelineAssemblerTest, ATermIsAboveThoseOfAllStages) {
@@ -379,7 +378,7 @@ TEST_F(PipelineAssemblerTest, ATermIsAboveThoseOfAllStages) {
     stages_[0] = std::make_unique<FakeStage>(options);
     const auto client = Connect();
     ASSERT_TRUE(Eventually([&] { return client->ready(); }));
-    EXPECT_EQ(TermOf(client->status().epoch), static_cast<uint64_t>(run));
+    EXPECT_EQ(client->status().epoch.term(), static_cast<uint64_t>(run));
   }
 }
 
@@ -426,7 +425,7 @@ TEST_F(PipelineAssemblerTest, PlansOfAnotherEpochAreDropped) {
   const auto client = Connect();
   ASSERT_TRUE(Eventually([&] { return listener_.ups() == 1; }));
   StepPlan stale = Plan(0, 1);
-  stale.epoch = Epoch(stale.epoch.value() - 1);
+  stale.epoch = Epoch(stale.epoch.term(), stale.epoch.count() - 1);
   client->plans().Submit(stale);
   client->plans().Submit(Plan(0, 2));
   ASSERT_TRUE(Eventually([&] { return listener_.results().size() == 1; }));

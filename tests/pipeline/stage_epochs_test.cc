@@ -2,7 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <string>
+
 #include "common/core/epochs.h"
+#include "common/pipeline/gateway/reset_term.h"
+#include "common/pipeline/stage/term_budget.h"
 #include "tests/pipeline/gateway_run.h"
 
 namespace sluice {
@@ -21,9 +26,7 @@ FakeStageOptions OneStage() {
   return options;
 }
 
-Epoch In(uint64_t term, uint64_t counter) {
-  return Epoch(TermStart(term).value() + counter);
-}
+Epoch In(uint64_t term, uint64_t counter) { return {term, counter}; }
 
 bool Keeps(GatewayRun& run, Epoch epoch, Epoch keep) {
   const v1::Assigned assigned = run.Assign(epoch, keep);
@@ -75,12 +78,101 @@ TEST(StageEpochsTest, EveryGatewaysHoldHasAHigherTerm) {
     EXPECT_EQ(other.highest(), TermStart(2));
     EXPECT_THAT(other.Assign(In(1, 101)).status_message(),
                 HasSubstr("epoch 1.101 is not above 2.0, which this stage"));
-    EXPECT_THAT(other.Assign(TermStart(kMaxTerm + 1)).status_message(),
-                HasSubstr("has term 2147483649, limit 2147483648"));
     EXPECT_EQ(other.Assign(In(7, 3)).status_code(), 0);
   }
   ASSERT_TRUE(IsFree(stage));
   EXPECT_EQ(GatewayRun(stage, 'a').highest(), TermStart(8));
+}
+
+TEST(StageEpochsTest, AHoldAssignsNoTermFarAboveItsOwn) {
+  FakeStage stage(OneStage());
+  {
+    GatewayRun rogue(stage, 'r');
+    for (const uint64_t term :
+         {uint64_t{1002}, uint64_t{1} << 31, kMaxTerm, UINT64_MAX}) {
+      const v1::Assigned refused = rogue.Assign(In(term, 5));
+      EXPECT_EQ(static_cast<StatusCode>(refused.status_code()),
+                StatusCode::kFailedPrecondition);
+      EXPECT_THAT(refused.status_message(),
+                  HasSubstr(Cat("has term ", term,
+                                ", limit 1001: this hold "
+                                "has term 1")));
+    }
+    EXPECT_EQ(rogue.Assign(In(1001, UINT64_MAX)).status_code(), 0);
+    EXPECT_THAT(rogue.Assign(In(1001, UINT64_MAX)).status_message(),
+                HasSubstr("is not above"));
+  }
+  ASSERT_TRUE(IsFree(stage));
+  GatewayRun next(stage, 'a');
+  EXPECT_EQ(next.highest(), TermStart(1002));
+  EXPECT_EQ(next.Assign(In(1002, 1)).status_code(), 0);
+}
+
+TEST(StageEpochsTest, AHelloRaisesTheTermTowardsTheOthers) {
+  FakeStage stage(OneStage());
+  EXPECT_EQ(GatewayRun(stage, 'a', {}, 700, 1).highest(), TermStart(700));
+  EXPECT_EQ(GatewayRun(stage, 'a', {}, 3, 2).highest(), TermStart(700));
+  // The same run, again and again.
+  uint64_t count = 2;
+  EXPECT_TRUE(Eventually([&] {
+    return GatewayRun(stage, 'a', {}, 5000, ++count).highest() ==
+           TermStart(5000);
+  }));
+  EXPECT_GE(count, 2u + 5);
+}
+
+TEST(StageEpochsTest, HoldsInARowRaiseTheTermSlowly) {
+  FakeStage stage(OneStage());
+  const TimePoint begin = Clock::now();
+  uint64_t highest = 0;
+  constexpr uint64_t kHolds = 100;
+  for (uint64_t hold = 1; hold <= kHolds; ++hold) {
+    const GatewayRun rogue(stage, 'r', {}, kMaxTerm, hold);
+    ASSERT_TRUE(rogue.highest().has_value());
+    highest = rogue.highest()->term();
+  }
+  const double ms = Seconds(Clock::now() - begin) * 1e3;
+  EXPECT_LE(static_cast<double>(highest), 1 + kTermsPerHold + 100 * ms);
+}
+
+TEST(TermBudgetTest, GivesAThousandAtOnceAndAsManyInTenMilliseconds) {
+  using std::chrono::milliseconds;
+  using std::chrono::nanoseconds;
+  const TimePoint begin = TimePoint() + std::chrono::hours(1);
+  TermBudget budget;
+  EXPECT_EQ(budget.Left(begin), kTermsPerHold);
+  budget.Take(kTermsPerHold, begin);
+  EXPECT_EQ(budget.Left(begin), 0u);
+  EXPECT_EQ(budget.Left(begin + nanoseconds(9999)), 0u);
+  EXPECT_EQ(budget.Left(begin + milliseconds(1)), 100u);
+  budget.Take(40, begin + milliseconds(1));
+  EXPECT_EQ(budget.Left(begin + milliseconds(1)), 60u);
+  EXPECT_EQ(budget.Left(begin + milliseconds(10)), kTermsPerHold - 40);
+  EXPECT_EQ(budget.Left(begin + std::chrono::hours(9)), kTermsPerHold);
+}
+
+TEST(StageEpochsTest, AResetTermBeginsAgain) {
+  FakeStage stage(OneStage());
+  constexpr Duration kLimit = std::chrono::seconds(10);
+  {
+    GatewayRun rogue(stage, 'r');
+    EXPECT_EQ(rogue.Assign(In(900, 1)).status_code(), 0);
+    const auto refused = ResetTerm(stage.address(), {}, kLimit);
+    EXPECT_EQ(refused.status().code(), StatusCode::kFailedPrecondition);
+    EXPECT_THAT(Message(refused.status()), HasSubstr("serves in epoch 900.1"));
+  }
+  ASSERT_TRUE(IsFree(stage));
+  GatewayRun refuses(stage, 'a');
+  EXPECT_EQ(refuses.highest(), TermStart(901));
+  const auto term = ResetTerm(stage.address(), {}, kLimit);
+  ASSERT_TRUE(term.ok()) << term.status();
+  EXPECT_EQ(*term, 901u);
+  ASSERT_TRUE(Eventually([&] { return refuses.end().has_value(); }));
+  EXPECT_THAT(Message(*refuses.end()), HasSubstr("the term of this stage was "
+                                                 "reset"));
+  GatewayRun again(stage, 'a');
+  EXPECT_EQ(again.highest(), TermStart(1));
+  EXPECT_FALSE(Keeps(again, In(1, 1), In(900, 1)));
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "common/core/epochs.h"
 #include "common/pipeline/gateway/stage_links.h"
 #include "common/pipeline/stage/control_stream.h"
 #include "common/pipeline/stage/stage_checks.h"
@@ -31,8 +30,9 @@ using testing::FakeStageOptions;
 using ::testing::HasSubstr;
 
 // Of the first gateway's term.
-constexpr uint64_t kEpoch = TermStart(1).value() + 100;
-constexpr uint64_t kNextTerm = TermStart(2).value() + 1;
+constexpr Epoch kEpoch(1, 100);
+constexpr Epoch kLaterEpoch(1, 101);
+constexpr Epoch kNextTerm(2, 1);
 
 // A stream's messages and end, as they came.
 template <typename In>
@@ -114,10 +114,10 @@ class StageProtocolTest : public ::testing::Test {
     return hello;
   }
   static v1::ControlRequest Assign(const StageInfo& info,
-                                   uint64_t epoch = kEpoch) {
+                                   Epoch epoch = kEpoch) {
     v1::ControlRequest request;
     v1::Assign* assign = request.mutable_assign();
-    assign->set_epoch(epoch);
+    wire::SetEpoch(epoch, assign);
     assign->set_secret(EpochSecret());
     assign->set_first_layer(info.first_layer);
     assign->set_last_layer(info.last_layer);
@@ -165,16 +165,16 @@ class StageProtocolTest : public ::testing::Test {
   static v1::StepsHello StepsHello() {
     v1::StepsHello hello;
     hello.set_protocol_version(wire::kProtocolVersion);
-    hello.set_epoch(kEpoch);
+    wire::SetEpoch(kEpoch, &hello);
     hello.set_model_digest("d1");
     hello.set_numerics("n1");
     hello.set_hidden_size(8);
     hello.set_secret(EpochSecret());
     return hello;
   }
-  static StepPlan Plan(uint64_t step, uint64_t epoch = kEpoch) {
+  static StepPlan Plan(uint64_t step, Epoch epoch = kEpoch) {
     StepPlan plan;
-    plan.epoch = Epoch(epoch);
+    plan.epoch = epoch;
     plan.step_id = StepId(step);
     Chunk chunk;
     chunk.sequence = SequenceId(1);
@@ -299,7 +299,7 @@ TEST_F(StageProtocolTest, AssignmentsThatDoNotFitAreRefusedAndTheStreamLives) {
                         "0 to 1"));
   EXPECT_THAT(refused([](auto* a) { a->set_secret("short"); }),
               HasSubstr("secret has 5 bytes, it must have 32"));
-  EXPECT_THAT(refused([](auto* a) { a->set_epoch(0); }),
+  EXPECT_THAT(refused([](auto* a) { wire::SetEpoch(Epoch(), a); }),
               HasSubstr("epoch 0.0 is not above 1.0"));
   control->Send(Assign(FakeInfo(0, 1)));
   EXPECT_TRUE(AssignedAt(answers++).ok());
@@ -314,7 +314,7 @@ TEST_F(StageProtocolTest, TheEndOfOneGatewayLeavesTheNextOnesEpochAlone) {
     return std::make_shared<ControlStream>(rpc::ServerStreamOptions{"Control"},
                                            session.shared_from_this());
   };
-  const auto hold = [&](const char* gateway, uint64_t epoch,
+  const auto hold = [&](const char* gateway, Epoch epoch,
                         const std::shared_ptr<ControlStream>& control) {
     EXPECT_TRUE(session.OnHello(Hello(gateway), control).ok());
     session.OnAssign(Assign(FakeInfo(0, 1), epoch).assign(), control.get());
@@ -337,7 +337,7 @@ TEST_F(StageProtocolTest, TheEndOfOneGatewayLeavesTheNextOnesEpochAlone) {
   runner.HoldLettingGo(false);
   ending.join();
   beginning.join();
-  EXPECT_EQ(session.links().progress().epoch, Epoch(kNextTerm));
+  EXPECT_EQ(session.links().progress().epoch, kNextTerm);
   runner.HoldSteps();
   EXPECT_TRUE(
       session.links().OnStepInput({Plan(0, kNextTerm), {}}, {}, 0).ok());
@@ -351,8 +351,8 @@ TEST_F(StageProtocolTest, AReplacedControlStreamAssignsNothing) {
       rpc::ServerStreamOptions{"Control"}, session.shared_from_this());
   ASSERT_TRUE(session.OnHello(Hello(), old).ok());
   const auto control = Hold();
-  session.OnAssign(Assign(FakeInfo(0, 1), kEpoch + 1).assign(), old.get());
-  EXPECT_EQ(session.links().progress().epoch, Epoch(kEpoch));
+  session.OnAssign(Assign(FakeInfo(0, 1), kLaterEpoch).assign(), old.get());
+  EXPECT_EQ(session.links().progress().epoch, kEpoch);
 }
 
 TEST_F(StageProtocolTest, ASuccessorThatCannotBeReachedIsNamed) {
@@ -366,7 +366,7 @@ TEST_F(StageProtocolTest, ASuccessorThatCannotBeReachedIsNamed) {
   const Status lost = AssignedAt(1);
   EXPECT_EQ(lost.code(), StatusCode::kUnavailable);
   EXPECT_THAT(Message(lost), HasSubstr("successor 127.0.0.1:1"));
-  request.mutable_assign()->set_epoch(kEpoch + 1);
+  wire::SetEpoch(kLaterEpoch, request.mutable_assign());
   request.mutable_assign()->set_next_address("stage-1:7000");
   control->Send(request);
   EXPECT_THAT(Message(AssignedAt(2)), HasSubstr("--insecure"));
@@ -406,15 +406,15 @@ TEST_F(StageProtocolTest, StepsOfAnotherEpochAreDroppedWithoutAnAck) {
   const auto control = Hold();
   const auto steps = Steps(StepsHello());
   ASSERT_TRUE(Eventually([&] { return steps_log_->count() == 1; }));
-  steps->Send(PlanFrame(Plan(0, kEpoch - 1)));
-  steps->Send(PlanFrame(Plan(0, kEpoch + 1)));
+  steps->Send(PlanFrame(Plan(0, Epoch(1, 99))));
+  steps->Send(PlanFrame(Plan(0, kLaterEpoch)));
   steps->Send(PlanFrame(Plan(0)));
   ASSERT_TRUE(Eventually([&] { return steps_log_->count() == 2; }));
   auto split = rpc::SplitPayload(steps_log_->message(1), 0, 4096);
   ASSERT_TRUE(split.ok());
   const auto ack = rpc::ParseHead<v1::StepAck>(split->head);
   ASSERT_TRUE(ack.ok());
-  EXPECT_EQ(ack->header().epoch(), kEpoch);
+  EXPECT_EQ(wire::EpochOf(ack->header()), kEpoch);
   EXPECT_EQ(ack->header().step_id(), 0u);
 }
 
@@ -430,7 +430,7 @@ TEST_F(StageProtocolTest, MoreStepsThanCreditsEndTheStreamAndTheEpoch) {
   EXPECT_THAT(Message(status), HasSubstr("limit 2"));
   ASSERT_TRUE(Eventually([&] { return control_log_->count() == 3; }));
   const v1::Failure failure = control_log_->message(2).failure();
-  EXPECT_EQ(failure.epoch(), kEpoch);
+  EXPECT_EQ(wire::EpochOf(failure), kEpoch);
   EXPECT_EQ(failure.side(), v1::FAILURE_SIDE_PREDECESSOR);
 }
 
@@ -475,18 +475,18 @@ TEST_F(StageProtocolTest, StepsMustBeginWithAHelloThatFits) {
 
 TEST_F(StageProtocolTest, ResultsAreForOneReaderOfThisEpoch) {
   const auto control = Hold();
-  const auto read = [this](uint64_t epoch, const std::string& secret,
+  const auto read = [this](Epoch epoch, const std::string& secret,
                            bool tokens_only = false) {
     auto log = std::make_shared<Log<v1::StepResult>>();
     v1::ResultsRequest request;
-    request.set_epoch(epoch);
+    wire::SetEpoch(epoch, &request);
     request.set_secret(secret);
     request.set_tokens_only(tokens_only);
     (void)Open<v1::ResultsRequest, v1::StepResult>(kResultsMethod, log,
                                                    request.SerializeAsString());
     return log;
   };
-  EXPECT_EQ(read(kEpoch + 1, EpochSecret())->WaitEnd().code(),
+  EXPECT_EQ(read(kLaterEpoch, EpochSecret())->WaitEnd().code(),
             StatusCode::kFailedPrecondition);
   EXPECT_THAT(Message(read(kEpoch, "guessed")->WaitEnd()),
               HasSubstr("not that of epoch 1.100"));
@@ -495,7 +495,7 @@ TEST_F(StageProtocolTest, ResultsAreForOneReaderOfThisEpoch) {
   // The first stage is told at once that it may read.
   const auto tokens = read(kEpoch, EpochSecret(), true);
   ASSERT_TRUE(Eventually([&] { return tokens->count() == 1; }));
-  EXPECT_EQ(tokens->message(0).header().epoch(), kEpoch);
+  EXPECT_EQ(wire::EpochOf(tokens->message(0).header()), kEpoch);
   EXPECT_THAT(Message(read(kEpoch, EpochSecret(), true)->WaitEnd()),
               HasSubstr("the tokens of this epoch are being read"));
   // A result from before there was a reader is kept for it.
@@ -504,7 +504,7 @@ TEST_F(StageProtocolTest, ResultsAreForOneReaderOfThisEpoch) {
   ASSERT_TRUE(Eventually([&] { return steps_log_->count() == 2; }));
   const auto reader = read(kEpoch, EpochSecret());
   ASSERT_TRUE(Eventually([&] { return reader->count() == 1; }));
-  EXPECT_EQ(reader->message(0).header().epoch(), kEpoch);
+  EXPECT_EQ(wire::EpochOf(reader->message(0).header()), kEpoch);
   EXPECT_THAT(Message(read(kEpoch, EpochSecret())->WaitEnd()),
               HasSubstr("the results of this epoch are being read"));
   EXPECT_TRUE(Eventually([&] { return tokens->count() == 2; }));
@@ -517,7 +517,7 @@ TEST_F(StageProtocolTest, ADrainedStageTakesNoEpochAndNoStep) {
   control->Send(drain);
   ASSERT_TRUE(Eventually([&] { return control_log_->count() == 3; }));
   EXPECT_TRUE(control_log_->message(2).has_drained());
-  control->Send(Assign(FakeInfo(0, 1), kEpoch + 1));
+  control->Send(Assign(FakeInfo(0, 1), kLaterEpoch));
   EXPECT_EQ(AssignedAt(3).code(), StatusCode::kUnavailable);
   const auto steps = Steps(StepsHello());
   EXPECT_EQ(steps_log_->WaitEnd().code(), StatusCode::kUnavailable);
@@ -534,7 +534,7 @@ TEST_F(StageProtocolTest, DrainedComesAfterTheStepsUnderWay) {
 TEST_F(StageProtocolTest, DrainedComesWhenTheStepsUnderWayAreLost) {
   const auto control = Hold();
   const auto steps = DrainDuringAStep(*control);
-  stage_->session().links().OnStepError(Epoch(kEpoch), StepId(0),
+  stage_->session().links().OnStepError(kEpoch, StepId(0),
                                         FailedPrecondition("no such block"));
   ASSERT_TRUE(Eventually([&] { return control_log_->count() == 5; }));
   EXPECT_TRUE(control_log_->message(3).has_failure());
@@ -555,7 +555,7 @@ TEST_F(StageProtocolTest, AStageThatEndsSaysSoAndGoesOnUntilItIsLetGo) {
   steps->Send(PlanFrame(Plan(0)));
   EXPECT_TRUE(Eventually([&] { return steps_log_->count() == 2; }))
       << "its epoch goes on";
-  control->Send(Assign(FakeInfo(0, 1), kEpoch + 1));
+  control->Send(Assign(FakeInfo(0, 1), kLaterEpoch));
   EXPECT_EQ(AssignedAt(3).code(), StatusCode::kUnavailable);
   control->HalfClose();
   leaving.join();

@@ -117,7 +117,10 @@ class StrangersTest : public ::testing::Test {
     EXPECT_TRUE(client.ok()) << client.status();
     PipelineCallbacks callbacks;
     callbacks.on_up = [this](Epoch epoch, const PlanLimits&, int,
-                             const LostStages&) { epoch_ = epoch.value(); };
+                             const LostStages&) {
+      term_ = epoch.term();
+      epoch_ = epoch.count();
+    };
     callbacks.on_lost = [this](const Status&) { ++losses_; };
     callbacks.on_result = [this](StepResult) { ++results_; };
     (*client)->Start(std::move(callbacks));
@@ -126,7 +129,7 @@ class StrangersTest : public ::testing::Test {
   // One more step, answered.
   void Step(PipelineAssembler& client) {
     StepPlan plan;
-    plan.epoch = Epoch(epoch_);
+    plan.epoch = Epoch(term_, epoch_);
     plan.step_id = StepId(step_++);
     Chunk chunk;
     chunk.sequence = SequenceId(1);
@@ -137,6 +140,7 @@ class StrangersTest : public ::testing::Test {
   }
 
   std::unique_ptr<FakeStage> stage_;
+  std::atomic<uint64_t> term_{0};
   std::atomic<uint64_t> epoch_{0};
   std::atomic<int> losses_{0};
   std::atomic<uint64_t> results_{0};

@@ -19,6 +19,7 @@
 #include "tests/simulation/cluster_shape.h"
 #include "tests/simulation/gateway_process.h"
 #include "tests/simulation/network.h"
+#include "tests/simulation/rogue.h"
 #include "tests/simulation/stage_process.h"
 #include "tests/simulation/world.h"
 
@@ -42,6 +43,7 @@ class ClusterRun {
   explicit ClusterRun(uint64_t seed)
       : world_(seed),
         shape_(RandomCluster(seed)),
+        rogue_choices_(~seed),
         network_(shape_.weather),
         requests_(static_cast<uint32_t>(seed)) {}
 
@@ -97,6 +99,7 @@ class ClusterRun {
         GoWrong();
         next_fault = world_.now() + random().Up(shape_.fault_every * 2);
       }
+      if (shape_.rogues) MayComeBy();
       if (random().Chance(10) && !clients_.empty()) Cancel();
       world_.Sleep(random().Up(milliseconds(100)));
     }
@@ -276,6 +279,19 @@ class ClusterRun {
         return StartAgain(gateways_, at, time / 4);
     }
   }
+  // Now and then a rogue wants a stage. It has choices of its own.
+  void MayComeBy() {
+    if (!rogue_choices_.Chance(20)) return;
+    const auto index =
+        static_cast<size_t>(rogue_choices_.Below(std::ssize(stages_)));
+    const int host = shape_.num_hosts() + static_cast<int>(totals_.rogues++);
+    LogInfo("a rogue comes by: stage ", index);
+    world_.Spawn(NewProcess("rogue", host), [this, index] {
+      TakeHoldAndLeave(
+          Network::AddressOf(shape_.num_gateways + static_cast<int>(index)),
+          rogue_choices_);
+    });
+  }
   // From a moment to far beyond the limits of silence.
   Duration AnyTime() {
     return random().Up(random().Below(2) == 0 ? milliseconds(1500)
@@ -430,6 +446,7 @@ class ClusterRun {
 
   World world_;
   const ClusterShape shape_;
+  Random rogue_choices_;
   Network network_;
   std::mt19937 requests_;
   std::vector<std::shared_ptr<StageProcess>> stages_;

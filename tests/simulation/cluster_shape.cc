@@ -151,6 +151,10 @@ class ClusterDraw {
 
 }  // namespace
 
-ClusterShape RandomCluster(uint64_t seed) { return ClusterDraw(seed).Draw(); }
+ClusterShape RandomCluster(uint64_t seed) {
+  ClusterShape shape = ClusterDraw(seed).Draw();
+  shape.rogues = seed % 5 == 1;
+  return shape;
+}
 
 }  // namespace sluice::simulation

@@ -26,6 +26,7 @@ struct ClusterShape {
   Duration duration{};  // of requests and faults
   Duration fault_every{};
   std::vector<Fault> faults;  // those that happen
+  bool rogues = false;        // peers that are nobody's gateway come by
   int num_hosts() const {
     return num_gateways + static_cast<int>(stages.size());
   }

@@ -55,8 +55,8 @@ MUTANTS = [
      "SetEnd(Cancelled(options_.method, \": the peer is gone\"));\n"
      "    queue_.Abort();\n    Pump();\n",
      "SetEnd(Cancelled(options_.method, \": the peer is gone\"));\n", 8000),
-    ("a stage is anybody's at any time", "pipeline/stage/stage_session.cc",
-     "if (now - holder_.heard >= holder_.lease) return OkStatus();",
+    ("a stage is anybody's at any time", "pipeline/stage/stage_holder.h",
+     "if (now - heard >= lease) return OkStatus();",
      "if (true) return OkStatus();"),
     ("a step is not sent to the successor",
      "pipeline/stage/epoch_links.cc",

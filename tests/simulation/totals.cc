@@ -43,6 +43,7 @@ void Totals::Add(const Totals& other) {
   shrinks += other.shrinks;
   growths += other.growths;
   takeovers += other.takeovers;
+  rogues += other.rogues;
   for (size_t i = 0; i < faults.size(); ++i) faults[i] += other.faults[i];
   for (const auto& [what, count] : other.excuses) excuses[what] += count;
 }
@@ -56,8 +57,8 @@ std::string Totals::Text() const {
           recoveries, " recoveries, ", suspensions, " suspensions, ", replayed,
           " tokens replayed, ", kept, " of them on some stages, ", stale,
           " stale results, ", shrinks, " shrinks, ", growths, " growths, ",
-          takeovers, " takeovers; all ends at most ", to_ends,
-          " s after the last fault; faults:");
+          takeovers, " takeovers, ", rogues, " rogues; all ends at most ",
+          to_ends, " s after the last fault; faults:");
   for (int i = 0; i < kNumFaults; ++i) {
     text += Cat(i == 0 ? " " : ", ", faults[static_cast<size_t>(i)], " ",
                 ToString(static_cast<Fault>(i)));

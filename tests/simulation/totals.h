@@ -47,6 +47,7 @@ struct Totals {
   uint64_t takeovers = 0;
   uint64_t shrinks = 0;
   uint64_t growths = 0;
+  uint64_t rogues = 0;
   std::array<uint64_t, kNumFaults> faults{};
   std::map<std::string, uint64_t> excuses;  // errors that the rules allow
   void Add(const Totals& other);

@@ -373,7 +373,7 @@ TEST(WireExpertTest, AResultThatDoesNotAnswerItsBatchIsRefused) {
   EXPECT_THAT(check([](auto* p) { p->set_batch_id(5); }),
               HasSubstr("batch_id is 5, asked was 4"));
   EXPECT_THAT(check([](auto* p) { p->mutable_header()->set_epoch(1); }),
-              HasSubstr("epoch is 1, asked was 2"));
+              HasSubstr("epoch is 0.1, asked was 0.2"));
   EXPECT_THAT(check([](auto* p) { p->mutable_header()->set_step_id(1); }),
               HasSubstr("step_id"));
   EXPECT_THAT(check([](auto* p) { p->mutable_header()->set_replica(0); }),

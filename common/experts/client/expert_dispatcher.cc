@@ -347,7 +347,7 @@ void ExpertDispatcher::Dispatch(const RoutedRows& routed) {
     layer_ = std::make_unique<LayerDispatch>(routed, map_, max_rows);
     dispatch_ = ++last_dispatch_;
     // A stream's epochs never fall; another gateway's may.
-    wire_epoch_ = std::max(wire_epoch_, routed.step.epoch.value());
+    wire_epoch_ = std::max(wire_epoch_, routed.step.epoch);
   }
   SendAll();
 }
@@ -403,7 +403,7 @@ void ExpertDispatcher::Send(const HostBatch& outgoing) {
   call.units = outgoing.units;
   call.pairs = outgoing.pairs;
   wire::ExpertBatch batch = layer_->MakeBatch(outgoing.units, call.rows);
-  batch.epoch = Epoch(wire_epoch_);
+  batch.epoch = wire_epoch_;
   batch.sent_ns = begin;
   const uint64_t id = batch.batch_id = next_batch_++;
   const int32_t rows = batch.rows();

@@ -135,7 +135,7 @@ class ExpertDispatcher final
   wire::ExpertHello hello_;  // const after Connect
   // The stage's thread changes its structure; the units' states are guarded.
   std::unique_ptr<LayerDispatch> layer_;
-  uint64_t wire_epoch_ = 0;
+  Epoch wire_epoch_;
   uint64_t next_batch_ = 1;
 
   mutable Mutex mutex_;

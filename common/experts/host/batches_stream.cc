@@ -3,6 +3,7 @@
 #include "common/experts/host/expert_metrics.h"
 #include "common/rpc/hello.h"
 #include "common/rpc/payload_frame.h"
+#include "common/wire/types.h"
 
 namespace sluice {
 
@@ -95,7 +96,7 @@ Status BatchesStream::OnHello(const std::string& bytes) {
 }
 
 Status BatchesStream::Admit(const v1::ExpertBatch& proto) {
-  const uint64_t epoch = proto.header().epoch();
+  const Epoch epoch = wire::EpochOf(proto.header());
   if (epoch < highest_epoch_) {
     return FailedPrecondition("epoch ", epoch, " is below ", highest_epoch_,
                               ", which this stream has seen");
@@ -141,7 +142,7 @@ void BatchesStream::Refuse(const v1::ExpertBatch& proto, const Status& why) {
   if (session_->metrics() != nullptr) session_->metrics()->OnRefused();
   wire::ExpertResult result;
   result.replica = ReplicaId(proto.header().replica());
-  result.epoch = Epoch(proto.header().epoch());
+  result.epoch = wire::EpochOf(proto.header());
   result.step = StepId(proto.header().step_id());
   result.batch_id = proto.batch_id();
   result.layer = proto.layer();

@@ -54,7 +54,7 @@ class BatchesStream
   const std::shared_ptr<ExpertSession> session_;
   // Reads are one at a time; these two are the reader's.
   std::shared_ptr<const ExpertSession::Terms> terms_;  // by the hello
-  uint64_t highest_epoch_ = 0;
+  Epoch highest_epoch_;
   Mutex mutex_;
   // Batches admitted whose answers have not left yet.
   int32_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -75,6 +75,14 @@ Status CheckPlace(const std::vector<StageFacts>& stages, size_t index) {
 
 }  // namespace
 
+Epoch HighestOf(const v1::Welcome& welcome) {
+  return {welcome.highest_term(), welcome.highest_epoch()};
+}
+
+std::string ResetTermHint(const std::string& address) {
+  return Cat("`sluice reset-term ", address, "` resets it");
+}
+
 StatusOr<StageFacts> CheckWelcome(const std::string& address,
                                   const v1::Welcome& welcome) {
   if (welcome.protocol_version() != wire::kProtocolVersion) {
@@ -82,10 +90,11 @@ StatusOr<StageFacts> CheckWelcome(const std::string& address,
                               welcome.protocol_version(),
                               ", this gateway speaks ", wire::kProtocolVersion);
   }
-  const Epoch highest(welcome.highest_epoch());
-  if (TermOf(highest) > kMaxTerm) {
-    return FailedPrecondition("the stage has seen epoch ", EpochText(highest),
-                              ", the highest term is ", kMaxTerm);
+  const Epoch highest = HighestOf(welcome);
+  if (highest.term() >= kMaxTerm) {
+    return FailedPrecondition("it has seen epoch ", highest,
+                              " and no term is left, limit ", kMaxTerm, ": ",
+                              ResetTermHint(address));
   }
   const size_t run = welcome.run().size();
   if (run != 0 && run != wire::kRunBytes) {
@@ -95,6 +104,7 @@ StatusOr<StageFacts> CheckWelcome(const std::string& address,
   SLUICE_ASSIGN_OR_RETURN(StageIdentity identity,
                           wire::FromProto(welcome.identity()));
   StageFacts checked{std::move(identity), address, {}};
+  checked.term = highest.term();
   SLUICE_ASSIGN_OR_RETURN(checked.limits, wire::FromProto(welcome.limits()));
   if (checked.limits.block_tokens != kBlockTokens) {
     return FailedPrecondition("block size differs: the stage has ",

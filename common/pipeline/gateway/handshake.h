@@ -7,10 +7,17 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/core/ids.h"
 #include "common/core/stage_identity.h"
 #include "common/wire/stage.h"
 
 namespace sluice {
+
+// The highest epoch that the stage has seen.
+Epoch HighestOf(const v1::Welcome& welcome);
+
+// What makes a stage forget its term, for people.
+std::string ResetTermHint(const std::string& address);
 
 // Returns the facts that the stage at `address` gives of itself.
 // INVALID_ARGUMENT for a welcome out of range; FAILED_PRECONDITION, naming both

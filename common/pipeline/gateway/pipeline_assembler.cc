@@ -112,7 +112,8 @@ StatusOr<std::unique_ptr<PipelineAssembler>> PipelineAssembler::Create(
   StageConnections stages;
   for (const auto* addresses : {&options.stages, &options.spares}) {
     for (const std::string& address : *addresses) {
-      SLUICE_ASSIGN_OR_RETURN(auto channel, rpc::Connect(address, transport));
+      SLUICE_ASSIGN_OR_RETURN(
+          auto channel, rpc::Connect(address, transport, rpc::kStageRole));
       stages.push_back(
           std::make_shared<StageConnection>(address, std::move(channel)));
     }
@@ -124,8 +125,17 @@ StatusOr<std::unique_ptr<PipelineAssembler>> PipelineAssembler::Create(
 PipelineAssembler::PipelineAssembler(PipelineOptions options,
                                      StageConnections stages)
     : options_(std::move(options)),
-      hello_(HelloOf(options_)),
       events_(std::make_shared<PipelineEvents>()),
+      holds_(HelloOf(options_), events_,
+             {[this](uint64_t link_id, const v1::ControlResponse& response,
+                     int64_t received_ns) {
+                const auto at = places_.IndexOf(link_id);
+                if (at.has_value()) OnControl(*at, response, received_ns);
+              },
+              [this](uint64_t link_id, const Status& why) {
+                const auto at = places_.IndexOf(link_id);
+                if (at.has_value()) EndStage(*at, why);
+              }}),
       places_(std::move(stages), options_.stages.size(), options_.places,
               options_.check_model),
       resplit_(places_, options_.resplit),
@@ -170,12 +180,16 @@ void PipelineAssembler::Run() {
   TimePoint next_tick = Clock::now();
   while (!stopping_) {
     const Status done = CatchExceptions("pipeline", [&] {
-      if (auto event = events_->Pop(next_tick)) (*event)();
+      const TimePoint wake = holds_.next_raise().value_or(next_tick);
+      if (auto event = events_->Pop(std::min(wake, next_tick))) (*event)();
       if (const auto broken = events_->TakeBreak()) {
         if (broken->thrown) OnException(broken->why);
         Lose(0, broken->why);
       }
       const TimePoint now = Clock::now();
+      if (holds_.IsDue(now) && phase_ == Phase::kGathering && !draining_) {
+        Gather(now, false);
+      }
       // After the earlier events: an unread message is no silence.
       if (now >= next_tick &&
           (events_->size() == 0 || now >= next_tick + kLate)) {
@@ -247,18 +261,7 @@ void PipelineAssembler::TakeStages(TimePoint now) {
     } else if (waits) {
       if (!stage.linked()) stage.NotTried(now);
     } else if (!stage.linked() && now >= stage.connect_at() && !draining_) {
-      const uint64_t link_id = ++links_;
-      stage.Connect(
-          hello_, link_id, events_,
-          [this, link_id](const v1::ControlResponse& response,
-                          int64_t received_ns) {
-            const auto at = places_.IndexOf(link_id);
-            if (at.has_value()) OnControl(*at, response, received_ns);
-          },
-          [this, link_id](const Status& status) {
-            const auto at = places_.IndexOf(link_id);
-            if (at.has_value()) EndStage(*at, status);
-          });
+      holds_.Take(stage, name_.epoch.term());
     }
     waits = waits || (leadership_.takes_in_order() && places_.has(i) &&
                       stage.linked() && !stage.welcomed());
@@ -311,7 +314,7 @@ void PipelineAssembler::OnControl(size_t index,
 }
 
 void PipelineAssembler::OnWelcome(size_t index) {
-  LogInfo(stages_[index]->Describe(), " is there");
+  if (!holds_.next_raise()) LogInfo(stages_[index]->Describe(), " is there");
   places_.OnWelcome(index, phase_ == Phase::kUp);
   const TimePoint now = Clock::now();
   assign_at_ = std::min(assign_at_, now + assign_backoff_);
@@ -360,9 +363,16 @@ void PipelineAssembler::BeginAssigning(TimePoint now) {
     assign_at_ = TimePoint::max();  // until a stage has changed
     return;
   }
+  const Epoch next = places_.NextEpoch(name_.epoch);
+  if (const StageConnection* const low =
+          holds_.Raise(places_.holders(), next.term(), now)) {
+    message_ = Cat(low->Describe(), ": its term rises from ", low->facts().term,
+                   " to the others', ", next.term());
+    return;
+  }
   model_ = joined_ = *std::move(joined);
   phase_ = Phase::kAssigning;
-  name_.epoch = places_.NextEpoch(name_.epoch);
+  name_.epoch = next;
   name_.secret = RandomBytes(wire::kSecretBytes);
   phase_deadline_ = now + options_.transport.peer_timeout;
   assigning_ = places_.count() - 1;
@@ -380,7 +390,7 @@ void PipelineAssembler::OnAssigned(size_t index, const v1::Assigned& assigned) {
     return stages_[index]->SetConflict(Message(status));
   }
   if (phase_ != Phase::kAssigning || index != assigning_ ||
-      assigned.epoch() != name_.epoch.value()) {
+      wire::EpochOf(assigned) != name_.epoch) {
     return;
   }
   if (!status.ok()) return Lose(index, status);
@@ -407,8 +417,7 @@ void PipelineAssembler::OnUp(Epoch epoch) {
   plans_->GoLive();
   resplit_.OnUp(Clock::now());
   const LostStages lost = places_.OnUp(epoch);
-  LogInfo("pipeline of ", places_.count(), " stages is up, epoch ",
-          EpochText(epoch),
+  LogInfo("pipeline of ", places_.count(), " stages is up, epoch ", epoch,
           lost ? Cat(", ", places_.count() - lost->size(),
                      " of which have their KV cache")
                : "");
@@ -418,7 +427,7 @@ void PipelineAssembler::OnUp(Epoch epoch) {
 }
 
 void PipelineAssembler::OnFailure(size_t index, const v1::Failure& failure) {
-  if (!places_.has(index) || failure.epoch() != name_.epoch.value()) return;
+  if (!places_.has(index) || wire::EpochOf(failure) != name_.epoch) return;
   const Status why =
       wire::StatusFromProto(failure.status_code(), failure.status_message());
   const size_t blamed = Blamed(index, failure.side(), places_.count());
@@ -441,7 +450,7 @@ void PipelineAssembler::EndEpoch(bool is_planned) {
   const bool was_up = phase_ == Phase::kUp;
   phase_ = Phase::kGathering;
   if (was_up) down_since_ = Clock::now();
-  plans_->Close(Cancelled("epoch ", EpochText(name_.epoch), " has ended"));
+  plans_->Close(Cancelled("epoch ", name_.epoch, " has ended"));
   // At once, unless the last try failed too.
   assign_backoff_ = was_up ? Duration::zero() : NextBackoff(assign_backoff_);
   assign_at_ = Clock::now() + assign_backoff_;
@@ -480,7 +489,8 @@ void PipelineAssembler::Publish() {
        callbacks_.peer_lead ? callbacks_.peer_lead() : PeerLead::kNone},
       status);
   board_.Publish(std::move(status), now);
-  if (superseded && hello_.lease_ms() > 0) TellSuperseded(callbacks_);
+  if (superseded && options_.lease > Duration::zero())
+    TellSuperseded(callbacks_);
 }
 
 }  // namespace sluice

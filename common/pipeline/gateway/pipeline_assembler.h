@@ -20,6 +20,7 @@
 #include "common/pipeline/gateway/pipeline_status.h"
 #include "common/pipeline/gateway/plan_channel.h"
 #include "common/pipeline/gateway/stage_connection.h"
+#include "common/pipeline/gateway/stage_holds.h"
 #include "common/pipeline/gateway/stage_places.h"
 #include "common/pipeline/gateway/stage_resplit.h"
 #include "common/pipeline/gateway/status_board.h"
@@ -174,9 +175,9 @@ class PipelineAssembler {
   void Publish();
 
   const PipelineOptions options_;
-  const v1::Hello hello_;  // with the run's secret, for the stages alone
   PipelineCallbacks callbacks_;
   const std::shared_ptr<PipelineEvents> events_;
+  StageHolds holds_;
   StagePlaces places_;
   StageResplit resplit_;
   const StageConnections& stages_;  // places_.stages()
@@ -203,7 +204,6 @@ class PipelineAssembler {
   Duration last_recovery_{};             // of a pipeline that had been up
   TimePoint heartbeat_at_{};
   uint64_t heartbeats_ = 0;
-  uint64_t links_ = 0;
   std::string message_ = "connecting to the stages";
 };
 

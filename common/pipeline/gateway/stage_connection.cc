@@ -6,6 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/rpc/status.h"
+#include "common/wire/types.h"
 
 namespace sluice {
 namespace {
@@ -67,11 +68,12 @@ StageConnection::StageConnection(std::string address,
 }
 
 void StageConnection::Connect(
-    const v1::Hello& hello, uint64_t link_id,
+    const v1::Hello& hello, uint64_t term, uint64_t link_id,
     const std::shared_ptr<PipelineEvents>& events,
     std::function<void(const v1::ControlResponse&, int64_t)> on_message,
     std::function<void(const Status&)> on_end) {
   link_id_ = link_id;
+  welcomed_ = false;
   given_up_ = false;
   linked_at_ = Clock::now();
   load_sent_ = false;
@@ -101,6 +103,7 @@ void StageConnection::Connect(
   };
   v1::Hello counted = hello;
   counted.set_count(link_id);
+  counted.set_term(term);
   link_ = OpenControl(channel_, counted, std::move(on));
 }
 
@@ -140,7 +143,7 @@ Status StageConnection::OnMessage(const v1::ControlResponse& response,
       SLUICE_ASSIGN_OR_RETURN(facts_,
                               CheckWelcome(address_, response.welcome()));
       welcomed_ = true;
-      highest_epoch_ = Epoch(response.welcome().highest_epoch());
+      highest_epoch_ = HighestOf(response.welcome());
       // Assigned.kept is not enough: who says this gateway's bytes again at a
       // stage that has just started leaves them there as the gateway's.
       const std::string& run = response.welcome().run();
@@ -204,7 +207,7 @@ void StageConnection::SendAssign(const wire::PipelineName& name,
   v1::ControlRequest request;
   v1::Assign* assign = request.mutable_assign();
   assign->set_replica(name.replica.value());
-  assign->set_epoch(name.epoch.value());
+  wire::SetEpoch(name.epoch, assign);
   assign->set_secret(name.secret);
   assign->set_first_layer(facts_.first_layer);
   assign->set_last_layer(facts_.last_layer);
@@ -215,13 +218,14 @@ void StageConnection::SendAssign(const wire::PipelineName& name,
     assign->set_next_first_layer(next->facts_.first_layer);
   }
   if (last != nullptr) assign->set_last_address(last->address_);
-  assign->set_keep_epoch(kv_epoch_.value());
+  assign->set_keep_term(kv_epoch_.term());
+  assign->set_keep_epoch(kv_epoch_.count());
   assigned_epoch_ = name.epoch;
   Send(std::move(request));
 }
 
 void StageConnection::OnAssigned(const v1::Assigned& assigned) {
-  const Epoch epoch(assigned.epoch());
+  const Epoch epoch = wire::EpochOf(assigned);
   if (epoch != assigned_epoch_) return;
   kv_epoch_ = assigned.kept() && kv_epoch_ != Epoch(0) ? epoch : Epoch(0);
 }
@@ -245,7 +249,7 @@ void StageConnection::SendLoad(const wire::PipelineName& name,
   v1::ControlRequest request;
   v1::Assign* assign = request.mutable_assign();
   assign->set_replica(name.replica.value());
-  assign->set_epoch(name.epoch.value());
+  wire::SetEpoch(name.epoch, assign);
   assign->set_first_layer(place.first_layer);
   assign->set_last_layer(place.last_layer);
   Send(std::move(request));

@@ -39,12 +39,13 @@ class StageConnection {
     index_ = index;
   }
 
-  // Opens Control with `hello`. `link_id` tells events of this stream from
+  // Opens Control with `hello`, in the place of an open stream, which the stage
+  // ends. `term`: Hello.term. `link_id` tells events of this stream from
   // those of an older one. `on_message` gets the stage's messages and when they
   // came (nanoseconds), `on_end` the stream's end, never OK. Both run on the
   // thread "pipeline".
   void Connect(
-      const v1::Hello& hello, uint64_t link_id,
+      const v1::Hello& hello, uint64_t term, uint64_t link_id,
       const std::shared_ptr<PipelineEvents>& events,
       std::function<void(const v1::ControlResponse&, int64_t)> on_message,
       std::function<void(const Status&)> on_end);

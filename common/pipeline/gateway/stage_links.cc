@@ -2,6 +2,7 @@
 
 #include "common/base/clock.h"
 #include "common/rpc/payload_frame.h"
+#include "common/wire/types.h"
 
 namespace sluice {
 
@@ -21,7 +22,7 @@ std::shared_ptr<ResultsLink> OpenResults(std::shared_ptr<grpc::Channel> channel,
                                             std::move(events));
   v1::ResultsRequest request;
   request.set_replica(pipeline.replica.value());
-  request.set_epoch(pipeline.epoch.value());
+  wire::SetEpoch(pipeline.epoch, &request);
   request.set_secret(pipeline.secret);
   link->Open(request.SerializeAsString());
   return link;

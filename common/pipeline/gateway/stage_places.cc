@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "common/base/log.h"
+#include "common/core/epochs.h"
 #include "common/pipeline/gateway/handshake.h"
+#include "common/pipeline/gateway/term_check.h"
 
 namespace sluice {
 
@@ -155,12 +157,18 @@ StatusOr<StageFacts> StagePlaces::Join(
     const std::optional<StageFacts>& before) {
   std::vector<StageFacts> welcomes;
   Status serve;
+  const uint64_t most = TermOfMost(stages_, own_term_);
   for (const auto& stage : holders()) {
     welcomes.push_back(stage->facts());
-    const Status serves = check_model_(stage->facts());
+    Status serves = check_model_(stage->facts());
+    std::string told = Message(serves);
+    if (serves.ok()) {
+      serves = CheckTerm(stage->facts(), most);
+      told = Cat(stage->Describe(), ": ", Message(serves));
+    }
     if (serves.ok()) continue;
-    stage->SetConflict(Message(serves));
-    if (serve.ok()) serve = serves;
+    stage->SetConflict(told);
+    if (serve.ok()) serve = MakeStatus(serves.code(), told);
   }
   SLUICE_RETURN_IF_ERROR(serve);
   size_t conflict = 0;
@@ -189,6 +197,7 @@ void StagePlaces::Refuse(StageConnection& spare, const std::string& why) {
 
 Status StagePlaces::CheckSpare(const StageFacts& spare) const {
   SLUICE_RETURN_IF_ERROR(check_model_(spare));
+  SLUICE_RETURN_IF_ERROR(CheckTerm(spare, TermOfMost(stages_, own_term_)));
   for (size_t i = 0; i < places_.size(); ++i) {
     const StageFacts& stage = stages_[i]->facts();
     const std::string& digest = stage.model_digest;
@@ -227,6 +236,7 @@ size_t StagePlaces::Slowest() const {
 
 LostStages StagePlaces::OnUp(Epoch epoch) {
   up_since_ = Clock::now();
+  own_term_ = epoch.term();
   CheckSpares();
   std::vector<int32_t> lost;
   bool feeds = false;  // the stage behind computes again
@@ -242,9 +252,12 @@ LostStages StagePlaces::OnUp(Epoch epoch) {
 }
 
 Epoch StagePlaces::NextEpoch(Epoch last) const {
-  Epoch highest = last;
+  Epoch highest;
   for (size_t i = 0; i < places_.size(); ++i) {
     highest = std::max(highest, stages_[i]->highest_epoch());
+  }
+  if (!IsAboveBy(last.term(), highest.term(), kMostTermsAbove)) {
+    highest = std::max(highest, last);
   }
   return ++highest;
 }

@@ -60,7 +60,8 @@ class StagePlaces {
   // Returns the place whose process has done the fewest steps of the epoch.
   size_t Slowest() const;
   // FAILED_PRECONDITION unless the spare serves the gateway's model and that of
-  // the stages, of those that are not refused themselves.
+  // the stages, of those that are not refused themselves, and its term is near
+  // the others'.
   Status CheckSpare(const StageFacts& spare) const;
   // The places become `layers`, one per element of `holders`, which are indices
   // of stages(), in order. All others are spares.
@@ -72,7 +73,8 @@ class StagePlaces {
   // compute again what the last pipeline had cached: those that lost their KV
   // cache, and those without a log whose successor needs what they hand on.
   LostStages OnUp(Epoch epoch);
-  // Returns the epoch after `last` and all that the places' stages know.
+  // Returns the epoch after `last` and all that the places' stages know. A
+  // term that is far above theirs counts no more: its stages are gone.
   Epoch NextEpoch(Epoch last) const;
   // Returns the first place whose process another gateway holds, if any.
   std::optional<size_t> first_held() const;
@@ -112,7 +114,8 @@ class StagePlaces {
   std::vector<StagePlace> places_;
   const bool are_given_;  // places_ come from the caller
   const std::function<Status(const StageFacts&)> check_model_;
-  TimePoint up_since_{};  // of the latest pipeline
+  TimePoint up_since_{};   // of the latest pipeline
+  uint64_t own_term_ = 0;  // of the latest pipeline; 0: there was none
   StreamBreaks breaks_;
   std::map<std::string, uint64_t> refused_;  // by address: see Refuse
 };

@@ -159,7 +159,7 @@ Status ReadChecked(const v1::RankStep& proto, Buffer hidden,
       into.hidden,
       wire::HiddenFromPayload(std::move(hidden), tokens, bounds.hidden_size));
   step.header = {ReplicaId(proto.header().replica()),
-                 Epoch(proto.header().epoch()),
+                 wire::EpochOf(proto.header()),
                  StepId(proto.header().step_id())};
   step.num_tokens = tokens;
   step.num_logits_rows = static_cast<int32_t>(rows.size());

@@ -17,7 +17,7 @@
 namespace sluice {
 
 // Of FollowerHello. Rises when older peers would misread a message.
-inline constexpr uint32_t kRanksVersion = 1;
+inline constexpr uint32_t kRanksVersion = 2;
 
 // Field number of LeadFrame.hidden_states, which travels beside the rest
 // (common/rpc/payload_frame.h).

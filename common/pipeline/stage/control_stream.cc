@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/rpc/hello.h"
+#include "common/wire/types.h"
 
 namespace sluice {
 namespace {
@@ -61,7 +62,7 @@ void ControlStream::OnEnd(const Status& status) {
 void ControlStream::SendAssigned(Epoch epoch, const Status& status, bool kept) {
   v1::ControlResponse response;
   v1::Assigned* assigned = response.mutable_assigned();
-  assigned->set_epoch(epoch.value());
+  wire::SetEpoch(epoch, assigned);
   assigned->set_status_code(static_cast<int>(status.code()));
   assigned->set_status_message(Message(status));
   assigned->set_kept(kept);
@@ -72,7 +73,7 @@ void ControlStream::SendFailure(Epoch epoch, v1::FailureSide side,
                                 const Status& status) {
   v1::ControlResponse response;
   v1::Failure* failure = response.mutable_failure();
-  failure->set_epoch(epoch.value());
+  wire::SetEpoch(epoch, failure);
   failure->set_side(side);
   failure->set_status_code(static_cast<int>(status.code()));
   failure->set_status_message(Message(status));

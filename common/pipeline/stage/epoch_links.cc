@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "common/base/log.h"
-#include "common/core/epochs.h"
 #include "common/pipeline/stage/results_stream.h"
 #include "common/pipeline/stage/stage_checks.h"
 #include "common/pipeline/stage/stage_metrics.h"
@@ -157,7 +156,8 @@ void EpochLinks::ConnectNext(const Assignment& assignment,
     rpc::TransportOptions transport = options_.transport;
     transport.max_message_bytes =
         wire::MaxFrameBytes(assignment.limits.plan, info_.hidden_size);
-    auto channel = rpc::Connect(assignment.next_address, transport);
+    auto channel =
+        rpc::Connect(assignment.next_address, transport, rpc::kStageRole);
     status = channel.status();
     if (status.ok()) {
       const size_t credits =
@@ -193,7 +193,7 @@ void EpochLinks::Fail(Epoch epoch, v1::FailureSide side, const Status& why) {
     drained = std::exchange(drain_asked_, false);
   }
   idle_changed_.NotifyAll();
-  LogWarning("epoch ", EpochText(epoch), " failed: ", Message(why));
+  LogWarning("epoch ", epoch, " failed: ", Message(why));
   events_.on_failure(epoch, side, why);
   if (drained) events_.on_drained();
 }
@@ -239,7 +239,7 @@ StatusOr<EpochLinks::InputTerms> EpochLinks::OnStepsHello(
   if (draining_) return Unavailable("this stage is shutting down");
   if (live_ == nullptr) {
     return FailedPrecondition("this stage has no epoch, the hello names ",
-                              hello.epoch());
+                              wire::EpochOf(hello));
   }
   const Assignment& place = live_->assignment;
   SLUICE_RETURN_IF_ERROR(CheckStepsHello(hello, place, info_));
@@ -291,7 +291,7 @@ void EpochLinks::OnNextAck(const v1::StepAck& ack) {
   std::shared_ptr<StepsStream> input;
   {
     MutexLock lock(mutex_);
-    EpochStreams* live = LiveOf(Epoch(ack.header().epoch()));
+    EpochStreams* live = LiveOf(wire::EpochOf(ack.header()));
     if (live == nullptr || live->sent_ns.empty()) return;
     const int64_t round_trip = MonotonicNanos() - live->sent_ns.front();
     live->sent_ns.pop_front();

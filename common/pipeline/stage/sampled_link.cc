@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/rpc/transport.h"
+#include "common/wire/types.h"
 
 namespace sluice {
 
@@ -10,12 +11,13 @@ StatusOr<std::shared_ptr<SampledLink>> SampledLink::Open(
     const std::string& address, const wire::PipelineName& pipeline,
     const PlanLimits& limits, rpc::TransportOptions transport, Events events) {
   transport.max_message_bytes = wire::MaxResultBytes(limits);
-  SLUICE_ASSIGN_OR_RETURN(auto channel, rpc::Connect(address, transport));
+  SLUICE_ASSIGN_OR_RETURN(auto channel,
+                          rpc::Connect(address, transport, rpc::kStageRole));
   auto link = std::make_shared<SampledLink>(std::move(channel), limits,
                                             std::move(events));
   v1::ResultsRequest request;
   request.set_replica(pipeline.replica.value());
-  request.set_epoch(pipeline.epoch.value());
+  wire::SetEpoch(pipeline.epoch, &request);
   request.set_secret(pipeline.secret);
   request.set_tokens_only(true);
   link->ClientStream::Open(request.SerializeAsString());

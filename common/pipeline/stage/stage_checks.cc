@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/base/random_bytes.h"
-#include "common/core/epochs.h"
+#include "common/wire/types.h"
 
 namespace sluice {
 namespace {
@@ -24,8 +24,7 @@ Status CheckFits(const char* what, int32_t stage, int32_t pipeline) {
 Status CheckEpochSecret(const wire::PipelineName& pipeline,
                         const std::string& secret) {
   if (EqualSecrets(pipeline.secret, secret)) return OkStatus();
-  return FailedPrecondition("the secret is not that of epoch ",
-                            EpochText(pipeline.epoch));
+  return FailedPrecondition("the secret is not that of epoch ", pipeline.epoch);
 }
 
 }  // namespace
@@ -116,15 +115,25 @@ Status CheckAssignment(const v1::Assign& assign, const PipelineLimits& limits,
                    assign.next_model_digest());
 }
 
+Status CheckLoadable(const StagePlace& place, int32_t num_layers) {
+  if (place.first_layer >= 0 && !place.empty() &&
+      place.last_layer <= num_layers) {
+    return OkStatus();
+  }
+  return FailedPrecondition("the place has layers ", place.first_layer, " to ",
+                            int64_t{place.last_layer} - 1,
+                            ", the model has layers 0 to ", num_layers - 1);
+}
+
 Status CheckStepsHello(const v1::StepsHello& hello,
                        const wire::PipelineName& pipeline,
                        const StageInfo& info) {
-  if (hello.epoch() != pipeline.epoch.value() ||
+  if (wire::EpochOf(hello) != pipeline.epoch ||
       hello.replica() != pipeline.replica.value()) {
-    return FailedPrecondition(
-        "this stage is in epoch ", EpochText(pipeline.epoch), " of replica ",
-        pipeline.replica, ", the hello names epoch ",
-        EpochText(Epoch(hello.epoch())), " of replica ", hello.replica());
+    return FailedPrecondition("this stage is in epoch ", pipeline.epoch,
+                              " of replica ", pipeline.replica,
+                              ", the hello names epoch ", wire::EpochOf(hello),
+                              " of replica ", hello.replica());
   }
   SLUICE_RETURN_IF_ERROR(CheckEpochSecret(pipeline, hello.secret()));
   SLUICE_RETURN_IF_ERROR(CheckVersion(hello.protocol_version()));
@@ -140,13 +149,13 @@ Status CheckStepsHello(const v1::StepsHello& hello,
 Status CheckResultsRequest(const v1::ResultsRequest& request,
                            const wire::PipelineName* pipeline,
                            const StageInfo& info) {
-  if (pipeline == nullptr || request.epoch() != pipeline->epoch.value() ||
+  if (pipeline == nullptr || wire::EpochOf(request) != pipeline->epoch ||
       request.replica() != pipeline->replica.value()) {
-    return FailedPrecondition(
-        "this stage is in epoch ",
-        EpochText(pipeline == nullptr ? Epoch(0) : pipeline->epoch),
-        ", results were asked for of epoch ", EpochText(Epoch(request.epoch())),
-        " of replica ", request.replica());
+    return FailedPrecondition("this stage is in epoch ",
+                              pipeline == nullptr ? Epoch(0) : pipeline->epoch,
+                              ", results were asked for of epoch ",
+                              wire::EpochOf(request), " of replica ",
+                              request.replica());
   }
   SLUICE_RETURN_IF_ERROR(CheckEpochSecret(*pipeline, request.secret()));
   if (info.is_last()) return OkStatus();

@@ -28,6 +28,10 @@ bool CountOn(const v1::Hello& hello, uint64_t& latest);
 Status CheckAssignment(const v1::Assign& assign, const PipelineLimits& limits,
                        const StageInfo& info, const PipelineLimits& own);
 
+// FAILED_PRECONDITION unless a stage of a model with `num_layers` can load the
+// layers of `place`.
+Status CheckLoadable(const StagePlace& place, int32_t num_layers);
+
 // FAILED_PRECONDITION unless the predecessor's hello names `pipeline`, and this
 // stage's model, first layer and sizes.
 Status CheckStepsHello(const v1::StepsHello& hello,

@@ -1,6 +1,7 @@
 #include "common/pipeline/stage/stage_metrics.h"
 
 #include "common/base/cat.h"
+#include "common/core/epochs.h"
 #include "common/metrics/metric_names.h"
 #include "common/metrics/rpc_metrics.h"
 
@@ -149,7 +150,7 @@ void StageMetrics::OnStats(const StageLoopStats& stats) {
   sequences_.Set(stats.sequences);
   kv_blocks_used_.Set(stats.kv_blocks_used);
   kv_blocks_peak_.Set(stats.kv_blocks_peak);
-  epoch_.Set(static_cast<double>(stats.epoch.value()));
+  epoch_.Set(EpochMetric(stats.epoch));
   steps_.AdvanceTo(static_cast<double>(stats.steps));
   steps_ahead_.AdvanceTo(static_cast<double>(stats.steps_ahead));
   tokens_.AdvanceTo(static_cast<double>(stats.tokens));

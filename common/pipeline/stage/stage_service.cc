@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/pipeline/stage/control_stream.h"
+#include "common/pipeline/stage/reset_stream.h"
 #include "common/pipeline/stage/results_stream.h"
 #include "common/pipeline/stage/steps_stream.h"
 #include "common/rpc/hello.h"
@@ -14,8 +15,8 @@ namespace {
 
 // Steps is raw: its frames are parsed without a protobuf object.
 using ServiceBase = v1::Stage::WithRawCallbackMethod_Steps<
-    v1::Stage::WithCallbackMethod_Control<
-        v1::Stage::WithCallbackMethod_Results<v1::Stage::Service>>>;
+    v1::Stage::WithCallbackMethod_Control<v1::Stage::WithCallbackMethod_Results<
+        v1::Stage::WithCallbackMethod_ResetTerm<v1::Stage::Service>>>>;
 
 // Answers that may wait for a slow reader; a stage's peers read all the time.
 constexpr size_t kMaxQueued = 1024;
@@ -49,6 +50,14 @@ class StageService : public ServiceBase {
     return stream.get();
   }
 
+  grpc::ServerBidiReactor<v1::ResetTermRequest, v1::ResetTermResponse>*
+  ResetTerm(grpc::CallbackServerContext* context) override {
+    auto stream = std::make_shared<ResetStream>(Named("ResetTerm"), session_,
+                                                rpc::PeerOf(*context));
+    stream->Open(rpc::HelloOf(*context));
+    return stream.get();
+  }
+
   rpc::ServerStreamOptions Named(std::string method) const {
     return {std::move(method), observer_, kMaxQueued};
   }
@@ -67,7 +76,8 @@ std::unique_ptr<grpc::Service> MakeStageService(
 rpc::MethodRoles StageMethodRoles() {
   return {{"/sluice.v1.Stage/Control", {"gateway"}},
           {"/sluice.v1.Stage/Steps", {"gateway", "stage"}},
-          {"/sluice.v1.Stage/Results", {"gateway", "stage"}}};
+          {"/sluice.v1.Stage/Results", {"gateway", "stage"}},
+          {"/sluice.v1.Stage/ResetTerm", {"gateway"}}};
 }
 
 }  // namespace sluice

@@ -16,9 +16,9 @@ namespace sluice {
 std::unique_ptr<grpc::Service> MakeStageService(
     std::shared_ptr<StageSession> session, rpc::RpcObserver* observer);
 
-// Returns who may call which of its RPCs: a gateway Control; the first stage
-// has steps from a gateway, others from a stage; results go to the gateway, and
-// sampled tokens to the first stage.
+// Returns who may call which of its RPCs: a gateway Control and ResetTerm; the
+// first stage has steps from a gateway, others from a stage; results go to the
+// gateway, and sampled tokens to the first stage.
 rpc::MethodRoles StageMethodRoles();
 
 }  // namespace sluice

@@ -5,11 +5,11 @@
 
 #include "common/base/log.h"
 #include "common/base/random_bytes.h"
-#include "common/core/epochs.h"
 #include "common/metrics/process_metrics.h"
 #include "common/pipeline/stage/control_stream.h"
 #include "common/pipeline/stage/stage_checks.h"
 #include "common/rpc/status.h"
+#include "common/wire/types.h"
 
 namespace sluice {
 namespace {
@@ -46,6 +46,12 @@ Status Taken(Duration silence) {
                  v1::Refusal::REASON_HELD);
 }
 
+Status ShuttingDown() { return Unavailable("this stage is shutting down"); }
+
+Epoch KeepOf(const v1::Assign& assign) {
+  return {assign.keep_term(), assign.keep_epoch()};
+}
+
 }  // namespace
 
 StageSession::StageSession(StageSessionOptions options)
@@ -59,9 +65,9 @@ EpochLinks::Events StageSession::LinkEvents() {
   EpochLinks::Events events;
   events.on_assigned = [this](Epoch epoch, const Status& status) {
     if (status.ok()) {
-      LogInfo("epoch ", EpochText(epoch), " assigned");
+      LogInfo("epoch ", epoch, " assigned");
     } else {
-      LogWarning("epoch ", EpochText(epoch), " refused: ", Message(status));
+      LogWarning("epoch ", epoch, " refused: ", Message(status));
     }
     std::shared_ptr<ControlStream> to;
     bool kept = false;
@@ -124,12 +130,16 @@ StatusOr<v1::Welcome> StageSession::OnHello(
   {
     MutexLock lock(mutex_);
     if (leaving_ || links_.draining()) {
-      return Unavailable("this stage is shutting down");
+      return ShuttingDown();
     }
     if (standing_) return Unavailable("this stage stands still");
     is_holder = EqualSecrets(holder_.secret, hello.secret()) &&
                 CountOn(hello, holder_.hellos);
-    SLUICE_RETURN_IF_ERROR(is_holder ? OkStatus() : CheckHold(now));
+    if (!is_holder) {
+      const Status free = holder_.CheckFree(control_ != nullptr, now);
+      if (!free.ok()) return Refused(free, v1::Refusal::REASON_HELD);
+      SLUICE_RETURN_IF_ERROR(terms_.CheckHold());
+    }
     if (!loaded_) {
       if (is_holder) holder_.heard = now;
       return Refused(Unavailable(loading_), v1::Refusal::REASON_LOADING);
@@ -141,10 +151,8 @@ StatusOr<v1::Welcome> StageSession::OnHello(
     }
     replaced = std::exchange(control_, std::move(control));
     if (replaced != nullptr) ended = links_.Release(/*draining=*/false);
-    if (!is_holder) {
-      highest_epoch_ = TermStart(TermOf(highest_epoch_) + 1);
-      kv_epoch_ = 0;
-    }
+    terms_.BeginHold(hello.term(), is_holder, now);
+    if (!is_holder) kv_epoch_ = Epoch();
     silence = now - holder_.heard;
     holder_ = {hello.gateway_id(),
                control_->peer(),
@@ -166,23 +174,13 @@ StatusOr<v1::Welcome> StageSession::OnHello(
   return welcome;
 }
 
-Status StageSession::CheckHold(TimePoint now) const {
-  if (control_ == nullptr && !holder_.awaited) return OkStatus();
-  if (now - holder_.heard >= holder_.lease) return OkStatus();
-  const std::string& peer = holder_.peer;
-  return Refused(FailedPrecondition(
-                     "this stage is held by another gateway",
-                     peer.empty() ? "" : Cat(", at ", peer), ", for ",
-                     static_cast<int64_t>(Seconds(now - holder_.since)), " s"),
-                 v1::Refusal::REASON_HELD);
-}
-
 v1::Welcome StageSession::MakeWelcome() const {
   v1::Welcome welcome;
   welcome.set_protocol_version(wire::kProtocolVersion);
   welcome.set_build(std::string(metrics::BuildVersion()));
   welcome.set_clock_ns(MonotonicNanos());
-  welcome.set_highest_epoch(highest_epoch_.value());
+  welcome.set_highest_term(terms_.highest().term());
+  welcome.set_highest_epoch(terms_.highest().count());
   welcome.set_run(run_);
   *welcome.mutable_identity() = wire::ToProto(info_);
   *welcome.mutable_limits() =
@@ -203,40 +201,18 @@ void StageSession::OnRefused(const std::string& peer, const Status& why,
 Status StageSession::CheckAssign(const v1::Assign& assign,
                                  const PipelineLimits& limits) const {
   if (leaving_ || links_.draining()) {
-    return Unavailable("this stage is shutting down");
+    return ShuttingDown();
   }
-  const Epoch epoch(assign.epoch());
-  if (epoch <= highest_epoch_) {
-    return FailedPrecondition("epoch ", EpochText(epoch), " is not above ",
-                              EpochText(highest_epoch_),
-                              ", which this stage has seen");
-  }
-  if (TermOf(epoch) > kMaxTerm) {
-    return FailedPrecondition("epoch ", EpochText(epoch), " has term ",
-                              TermOf(epoch), ", limit ", kMaxTerm);
-  }
+  SLUICE_RETURN_IF_ERROR(
+      terms_.CheckEpoch(wire::EpochOf(assign), Clock::now()));
   return CheckAssignment(assign, limits, info_,
                          LimitsOf(info_, options_.max_steps_in_flight));
-}
-
-Status StageSession::CheckPlace(const StagePlace& place) const {
-  if (leaving_ || links_.draining()) {
-    return Unavailable("this stage is shutting down");
-  }
-  if (place.first_layer >= 0 && !place.empty() &&
-      place.last_layer <= info_.num_layers) {
-    return OkStatus();
-  }
-  return FailedPrecondition("the place has layers ", place.first_layer, " to ",
-                            int64_t{place.last_layer} - 1,
-                            ", the model has layers 0 to ",
-                            info_.num_layers - 1);
 }
 
 std::shared_ptr<EpochStreams> StageSession::Unload(std::string told) {
   auto ended = links_.Release(/*draining=*/shutting_down_);
   runner_ = nullptr;
-  kv_epoch_ = 0;
+  kv_epoch_ = Epoch();
   loaded_ = false;
   loading_ = std::move(told);
   load_failure_.reset();
@@ -247,7 +223,7 @@ std::shared_ptr<EpochStreams> StageSession::Unload(std::string told) {
 
 void StageSession::OnAssign(const v1::Assign& assign,
                             const ControlStream* control) {
-  const Epoch epoch(assign.epoch());
+  const Epoch epoch = wire::EpochOf(assign);
   const StagePlace place = {assign.first_layer(), assign.last_layer()};
   const auto limits = wire::FromProto(assign.limits());
   Status status = limits.status();
@@ -271,14 +247,16 @@ void StageSession::OnAssign(const v1::Assign& assign,
     load = !stands && info_.assignable &&
            (runner_ == nullptr || info_.place() != place);
     if (load) {
-      status = CheckPlace(place);
+      status = leaving_ || links_.draining()
+                   ? ShuttingDown()
+                   : CheckLoadable(place, info_.num_layers);
       if (status.ok()) ended = Unload(Message(loads));
     } else if (!stands) {
       if (status.ok()) status = CheckAssign(assign, *limits);
       if (status.ok()) {
-        highest_epoch_ = epoch;
-        kept_ = kv_epoch_ != 0 && assign.keep_epoch() == kv_epoch_;
-        kv_epoch_ = assign.epoch();
+        terms_.BeginEpoch(epoch, Clock::now());
+        kept_ = kv_epoch_ != Epoch() && KeepOf(assign) == kv_epoch_;
+        kv_epoch_ = epoch;
         ended = links_.Begin(assignment);
       }
     }
@@ -286,9 +264,8 @@ void StageSession::OnAssign(const v1::Assign& assign,
   if (stands) OnControlEnd(control);
   if (stands) return asker->End(Unavailable("this stage stands still"));
   if (!status.ok()) {
-    LogWarning("epoch ", EpochText(epoch), " refused: ", Message(status));
-    asker->SendAssigned(epoch, status, /*kept=*/false);
-    return;
+    LogWarning("epoch ", epoch, " refused: ", Message(status));
+    return asker->SendAssigned(epoch, status, /*kept=*/false);
   }
   if (load) {
     LogInfo(Message(loads));
@@ -301,7 +278,7 @@ void StageSession::OnAssign(const v1::Assign& assign,
     return options_.load(place);
   }
   links_.EndStreams(std::move(ended),
-                    FailedPrecondition("epoch ", EpochText(epoch), " begins"));
+                    FailedPrecondition("epoch ", epoch, " begins"));
   links_.Connect(assignment, weak_from_this());
 }
 
@@ -320,7 +297,7 @@ v1::HeartbeatReply StageSession::OnHeartbeat(const v1::Heartbeat& heartbeat,
     runner = runner_;
   }
   const EpochLinks::Progress progress = links_.progress();
-  reply.set_epoch(progress.epoch.value());
+  wire::SetEpoch(progress.epoch, &reply);
   reply.set_steps_done(progress.steps_done);
   reply.set_hop_ns(progress.hop_ns);
   if (runner == nullptr) return reply;
@@ -363,6 +340,36 @@ void StageSession::OnControlEnd(const ControlStream* control) {
                     Cancelled("the gateway let go of this stage"));
 }
 
+StatusOr<uint64_t> StageSession::ResetTerm(const std::string& peer) {
+  uint64_t term = 0;
+  std::shared_ptr<ControlStream> to;
+  std::shared_ptr<EpochStreams> ended;
+  {
+    MutexLock lock(mutex_);
+    if (leaving_ || links_.draining()) {
+      return ShuttingDown();
+    }
+    if (const Epoch epoch = links_.progress().epoch; epoch != Epoch()) {
+      return FailedPrecondition("this stage serves in epoch ", epoch,
+                                ": its term is reset when no gateway uses it");
+    }
+    term = terms_.Reset();
+    kv_epoch_ = Epoch();
+    // A gateway for whose layers the stage loads keeps its hold.
+    if (!holder_.awaited) holder_ = {};
+    to = std::exchange(control_, nullptr);
+    if (to != nullptr) ended = links_.Release(/*draining=*/shutting_down_);
+  }
+  LogWarning("the term is reset from ", term,
+             peer.empty() ? "" : Cat(", by ", peer));
+  if (to == nullptr) return term;
+  released_.NotifyAll();
+  const Status why = Unavailable("the term of this stage was reset");
+  links_.EndStreams(std::move(ended), why);
+  to->End(why);
+  return term;
+}
+
 // Ends -----------------------------------------------------------------------
 
 void StageSession::Leave(TimePoint deadline) {
@@ -389,7 +396,7 @@ void StageSession::Drain(TimePoint deadline) {
 }
 
 void StageSession::Shutdown() {
-  const Status why = Unavailable("this stage is shutting down");
+  const Status why = ShuttingDown();
   std::shared_ptr<ControlStream> to;
   std::shared_ptr<EpochStreams> ended;
   {

@@ -9,6 +9,8 @@
 #include "common/base/log_limit.h"
 #include "common/base/mutex.h"
 #include "common/pipeline/stage/epoch_links.h"
+#include "common/pipeline/stage/stage_holder.h"
+#include "common/pipeline/stage/stage_terms.h"
 #include "common/stage/stage.h"
 #include "common/wire/stage.h"
 
@@ -63,6 +65,10 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   // stream ends; the next gateway is welcome.
   void OnDrain(const ControlStream* control);
   void OnControlEnd(const ControlStream* control);
+  // Forgets the term, and ends the stream of the gateway that holds the stage.
+  // Returns the term until now. `peer`: whose wish it is, for the log.
+  // FAILED_PRECONDITION, naming the epoch, if the gateway has begun one.
+  StatusOr<uint64_t> ResetTerm(const std::string& peer);
 
   // Announces to the gateway that this stage ends. Takes no other gateway and
   // no new epoch, and goes on with the present one. Returns when no gateway
@@ -80,25 +86,9 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   bool held() const;
 
  private:
-  // The gateway that holds the stage, or held it last.
-  struct Holder {
-    std::string id;    // for people
-    std::string peer;  // its address; may be empty
-    std::string secret;
-    uint64_t hellos = 0;  // the count of the latest one
-    TimePoint since{};
-    TimePoint heard{};
-    Duration lease{};      // silence after which the hold is over
-    bool awaited = false;  // holds it to come back for layers
-  };
-  // An error unless another gateway may have the stage.
-  Status CheckHold(TimePoint now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::Welcome MakeWelcome() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Status CheckAssign(const v1::Assign& assign,
                      const PipelineLimits& limits) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // An error unless the stage, with other layers, can load those of `place`.
-  Status CheckPlace(const StagePlace& place) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Drops the layers and the gateway's stream, which the caller ends, and holds
   // the stage for the gateway. `told`: the answer to hellos. Returns the epoch
@@ -128,11 +118,10 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   bool leaving_ ABSL_GUARDED_BY(mutex_) = false;        // for good; steps go on
   bool shutting_down_ ABSL_GUARDED_BY(mutex_) = false;  // draining for good
   std::shared_ptr<ControlStream> control_ ABSL_GUARDED_BY(mutex_);
-  Holder holder_ ABSL_GUARDED_BY(mutex_);
-  // Of all gateways; at a new hold the start of a higher term.
-  Epoch highest_epoch_ ABSL_GUARDED_BY(mutex_);
+  StageHolder holder_ ABSL_GUARDED_BY(mutex_);
+  StageTerms terms_ ABSL_GUARDED_BY(mutex_);
   // That gateway's epoch whose plans left the keys and values; 0: none.
-  uint64_t kv_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  Epoch kv_epoch_ ABSL_GUARDED_BY(mutex_);
   bool kept_ ABSL_GUARDED_BY(mutex_) = false;  // by the latest Assign
 };
 

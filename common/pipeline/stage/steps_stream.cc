@@ -51,7 +51,7 @@ Status StepsStream::OnHello(const std::string& bytes) {
       terms_, session_->links().OnStepsHello(hello, std::move(self)));
   v1::StepHeader header;
   header.set_replica(terms_->assignment.replica.value());
-  header.set_epoch(terms_->assignment.epoch.value());
+  wire::SetEpoch(terms_->assignment.epoch, &header);
   Send(AckFrame(std::move(header), MonotonicNanos(), StepTiming()));
   return OkStatus();
 }
@@ -60,7 +60,7 @@ Status StepsStream::OnStep(v1::Step step, Buffer payload,
                            const Arrival& arrival) {
   const Assignment& assignment = terms_->assignment;
   // Stale, or another pipeline's: dropped, as the protocol says.
-  if (step.header().epoch() != assignment.epoch.value() ||
+  if (wire::EpochOf(step.header()) != assignment.epoch ||
       step.header().replica() != assignment.replica.value()) {
     return OkStatus();
   }

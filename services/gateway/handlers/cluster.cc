@@ -4,7 +4,6 @@
 
 #include "common/base/clock.h"
 #include "common/base/json.h"
-#include "common/core/epochs.h"
 #include "common/metrics/process_metrics.h"
 #include "services/gateway/handlers/handlers.h"
 #include "services/gateway/served_model.h"
@@ -83,8 +82,8 @@ std::string ClusterJson(const ServedModel& model, const ClusterReading& reading,
             {"version", std::string(metrics::BuildVersion())},
             {"ready", reading.readiness.ready},
             {"why", open ? reading.readiness.open_why : reading.readiness.why},
-            {"epoch", reading.pipeline.epoch.value()},
-            {"term", TermOf(reading.pipeline.epoch)},
+            {"epoch", reading.pipeline.epoch.count()},
+            {"term", reading.pipeline.epoch.term()},
             {"role", ToString(reading.pipeline.role)},
             {"model", ModelPart(model, reading)},
             {"engine", EnginePart(reading.engine)},

@@ -13,13 +13,13 @@ std::string ReadinessJson(const GatewayReadiness& readiness,
   Json body{{"ready", readiness.ready},
             {"why", open ? readiness.open_why : readiness.why},
             {"not_ready", Json::array()},
-            {"epoch", readiness.epoch}};
+            {"epoch", readiness.epoch},
+            {"term", readiness.term}};
   if (readiness.missing_stages > 0) {
     body["missing_stages"] = readiness.missing_stages;
   }
   if (!readiness.role.empty()) {
     body["role"] = readiness.role;
-    body["term"] = readiness.term;
     if (!readiness.pipeline.empty()) body["pipeline"] = readiness.pipeline;
     if (!open && !readiness.leader.empty()) body["leader"] = readiness.leader;
   }

@@ -126,7 +126,7 @@ export class ClusterWatch {
           '–'],
       ['Steps', engine.steps],
       ['Tokens generated', engine.generation_tokens],
-      ['Epoch', cluster.epoch],
+      ['Epoch', `${cluster.term}.${cluster.epoch}`],
       ['Version', cluster.version],
     ];
     byId('facts').replaceChildren(...facts.flatMap(([name, value]) =>

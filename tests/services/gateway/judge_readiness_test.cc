@@ -115,11 +115,11 @@ TEST(JudgeReadinessTest, WhatAnybodyMayReadNamesStagesByTheirLayers) {
   EXPECT_EQ(open(),
             "{\"ready\":false,\"why\":\"stage 1 (layers 10 to 19): lost\","
             "\"not_ready\":[{\"name\":\"stage 1 (layers 10 to 19)\","
-            "\"why\":\"lost\"}],\"epoch\":0}");
+            "\"why\":\"lost\"}],\"epoch\":0,\"term\":0}");
   status.stages[1].state = StageState::kReady;  // and yet the whole is down
   EXPECT_EQ(open(),
             "{\"ready\":false,\"why\":\"the pipeline is not up\","
-            "\"not_ready\":[],\"epoch\":0}");
+            "\"not_ready\":[],\"epoch\":0,\"term\":0}");
 }
 
 TEST(JudgeReadinessTest, AWedgedStageIsToldToAnybodyByItsIndex) {

@@ -21,12 +21,15 @@ class Stage {
         grpc::CallbackServerContext* context) = 0;
     virtual grpc::ServerBidiReactor<ResultsRequest, StepResult>* Results(
         grpc::CallbackServerContext* context) = 0;
+    virtual grpc::ServerBidiReactor<ResetTermRequest, ResetTermResponse>*
+    ResetTerm(grpc::CallbackServerContext* context) = 0;
 
     simulation::Reactor* Handle(const std::string& method,
                                 grpc::CallbackServerContext* context) override {
       if (method == "/sluice.v1.Stage/Control") return Control(context);
       if (method == "/sluice.v1.Stage/Steps") return Steps(context);
       if (method == "/sluice.v1.Stage/Results") return Results(context);
+      if (method == "/sluice.v1.Stage/ResetTerm") return ResetTerm(context);
       return nullptr;
     }
   };
@@ -36,6 +39,8 @@ class Stage {
   using WithCallbackMethod_Control = Base;
   template <typename Base>
   using WithCallbackMethod_Results = Base;
+  template <typename Base>
+  using WithCallbackMethod_ResetTerm = Base;
 };
 
 }  // namespace sluice::v1
