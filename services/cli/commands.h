@@ -23,6 +23,7 @@ void AddPacked(CommandLine& sluice);
 void AddPlan(CommandLine& sluice);
 void AddDoctor(CommandLine& sluice);
 void AddProbe(CommandLine& sluice);
+void AddResetTerm(CommandLine& sluice);
 void AddCompletion(CommandLine& sluice);
 void AddCommands(CommandLine& sluice);
 

@@ -132,6 +132,7 @@ void AddCommands(CommandLine& sluice) {
   AddPlan(sluice);
   AddDoctor(sluice);
   AddProbe(sluice);
+  AddResetTerm(sluice);
   AddCompletion(sluice);
 }
 

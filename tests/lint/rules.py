@@ -119,7 +119,8 @@ ROOMS = {
         "common/model_config", "common/metrics", "common/device",
         "common/stage", "common/importance", "common/measure",
         "common/convert", "common/hub", "common/plan", "common/doctor",
-        "common/load", "common/eval"}, _PLAIN | {"cli11"}),
+        "common/load", "common/eval", "common/rpc",
+        "common/pipeline/gateway"}, _PLAIN | {"cli11"}),
     "tests": (None, None),  # anything
 }
 
