@@ -90,6 +90,8 @@ struct TokenEvent {
   // floats, with the position of the first row.
   std::vector<float> logits;
   int32_t logits_position = 0;
+  // As in SequenceStats; nothing: this event does not tell.
+  std::optional<int32_t> cached_tokens;
 };
 
 // Timings and counts of a finished sequence.

@@ -136,7 +136,7 @@ void Scheduler::Deliver(const PlannedChunk& chunk, Sequence& sequence,
                         SequenceResult& result, TimePoint now,
                         SequenceEvents& events) {
   const GenerateRequest& request = sequence.request;
-  TokenEvent event;
+  TokenEvent event{.cached_tokens = sequence.stats.cached_tokens};
   if (chunk.logits != LogitsWanted::kNone) {
     if (request.sampling.prompt_logprobs >= 0 &&
         chunk.logits == LogitsWanted::kAll) {

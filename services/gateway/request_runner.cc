@@ -255,6 +255,7 @@ void RequestRunner::OnTokens(Choice& choice, size_t index,
                              const TokenEvent& event,
                              const std::vector<openai::PromptResults>& prompt,
                              TimePoint when) {
+  if (event.cached_tokens) CountCached(choice.prompt, *event.cached_tokens);
   if (!event.tokens.empty()) {
     const int count = static_cast<int>(event.tokens.size());
     if (choice.last_token) {

@@ -59,7 +59,7 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   };
   // The shared state of a prompt's choices.
   struct Prompt {
-    std::optional<int64_t> cached_tokens;  // the least of ended choices
+    std::optional<int64_t> cached_tokens;  // the least of its choices so far
     int choices = 0;
     int ended = 0;  // without error
     int most_tokens = 0;

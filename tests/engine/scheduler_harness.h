@@ -27,8 +27,9 @@ struct Outcome {
   std::vector<TokenId> tokens;
   std::vector<TokenResult> prompt;
   std::vector<float> logits;
-  std::vector<FinalEvent> ends;  // exactly one, in the end
-  int waits = 0;                 // for parts of the pipeline
+  std::vector<FinalEvent> ends;          // exactly one, in the end
+  int waits = 0;                         // for parts of the pipeline
+  std::optional<int32_t> cached_tokens;  // as the tokens' events told
   Expected result() const { return {tokens, ends.at(0).reason}; }
 };
 
@@ -219,6 +220,9 @@ class SchedulerHarness {
       Outcome& outcome = outcomes_.at(event.sequence);
       EXPECT_TRUE(outcome.ends.empty()) << "an event after the end";
       if (auto* end = std::get_if<FinalEvent>(&event.what)) {
+        const auto told =
+            outcome.cached_tokens.value_or(end->stats.cached_tokens);
+        EXPECT_EQ(told, end->stats.cached_tokens);
         outcome.ends.push_back(*end);
         continue;
       }
@@ -227,6 +231,8 @@ class SchedulerHarness {
         continue;
       }
       TokenEvent& tokens = std::get<TokenEvent>(event.what);
+      outcome.cached_tokens = tokens.cached_tokens;
+      EXPECT_TRUE(outcome.cached_tokens.has_value());
       for (TokenResult& token : tokens.prompt) {
         EXPECT_TRUE(outcome.tokens.empty()) << "prompt after tokens";
         outcome.prompt.push_back(std::move(token));
