@@ -145,6 +145,8 @@ StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(
   if (const auto tools = named("tool_use"); tools != templates.end()) {
     SLUICE_ASSIGN_OR_RETURN(made->tool_use_, made->Compile(tools->source));
     made->tool_source_ = tools->source;
+    SLUICE_ASSIGN_OR_RETURN(auto reads, made->tool_use_->plain->Reads());
+    made->reads_.merge(reads);
   }
   return made;
 }
@@ -154,6 +156,7 @@ StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Make(
   std::unique_ptr<ChatTemplate> made(new ChatTemplate(tokenizer));
   made->source_ = source;
   SLUICE_ASSIGN_OR_RETURN(made->default_, made->Compile(source));
+  SLUICE_ASSIGN_OR_RETURN(made->reads_, made->default_.plain->Reads());
   made->Probe();
   return made;
 }

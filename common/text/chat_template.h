@@ -2,10 +2,13 @@
 #define SLUICE_COMMON_TEXT_CHAT_TEMPLATE_H_
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/json.h"
@@ -67,6 +70,10 @@ class ChatTemplate {
   // Returns the text of the model's template for requests with tools; empty
   // without one.
   const std::string& tool_source() const { return tool_source_; }
+
+  // Returns whether the template, or the one for requests with tools, reads the
+  // variable `name` from outside, in any of its branches.
+  bool Reads(std::string_view name) const { return reads_.contains(name); }
 
   // Returns the prompt's text. `messages`: an array of OpenAI messages;
   // arguments of tool calls may be JSON text. `tools`: an array, or null.
@@ -151,8 +158,9 @@ class ChatTemplate {
   std::string tool_source_;
   Variants default_;
   std::optional<Variants> tool_use_;
-  bool accepts_parts_ = false;    // contents may be lists of parts
-  bool composes_tokens_ = false;  // writes special tokens in pieces
+  bool accepts_parts_ = false;                // contents may be lists of parts
+  bool composes_tokens_ = false;              // writes special tokens in pieces
+  std::set<std::string, std::less<>> reads_;  // variables
 };
 
 }  // namespace sluice

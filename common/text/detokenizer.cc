@@ -19,7 +19,11 @@ Detokenizer::Detokenizer(const Tokenizer& tokenizer, bool skip_special_tokens,
 }
 
 std::string Detokenizer::Push(TokenId id) {
-  return IsSkipped(id) ? "" : stream_.Push(Next(id));
+  broke_off_ = false;
+  if (IsSkipped(id)) return "";
+  const std::string bytes = Next(id);
+  broke_off_ = stream_.BreaksOff(bytes);
+  return stream_.Push(bytes);
 }
 
 std::string Detokenizer::Finish() { return stream_.Finish(); }

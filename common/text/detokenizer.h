@@ -29,6 +29,10 @@ class Detokenizer {
   // for an unknown id (a padded row of the model's vocabulary).
   std::string Push(TokenId id);
 
+  // Returns whether the latest token's text begins behind a character that the
+  // tokens before it left incomplete, which is shown as U+FFFD.
+  bool broke_off() const { return broke_off_; }
+
   // Returns the bytes held back, as U+FFFD. Push needs a new object then.
   std::string Finish();
 
@@ -42,6 +46,7 @@ class Detokenizer {
   const std::span<const TokenId> shown_;
   bool at_start_ = true;  // no token so far, not even an empty one
   bool strip_space_;      // drops the next byte if it is a space
+  bool broke_off_ = false;
   Utf8Stream stream_;
 };
 

@@ -35,6 +35,20 @@ StatusOr<std::unique_ptr<JinjaTemplate>> JinjaTemplate::Compile(
 
 JinjaTemplate::~JinjaTemplate() { sluice_template_free(handle_); }
 
+StatusOr<std::set<std::string, std::less<>>> JinjaTemplate::Reads() const {
+  BridgeBuffer output;
+  SLUICE_RETURN_IF_ERROR(
+      output.ToStatus(sluice_template_reads(handle_, output.out())));
+  std::set<std::string, std::less<>> names;
+  std::string_view lines = output.bytes();
+  while (!lines.empty()) {
+    const std::string_view line = lines.substr(0, lines.find('\n'));
+    names.emplace(line);
+    lines.remove_prefix(std::min(lines.size(), line.size() + 1));
+  }
+  return names;
+}
+
 StatusOr<std::string> JinjaTemplate::Render(
     std::string_view names, const JinjaVariables& common, int64_t now,
     std::optional<TimePoint> deadline) const {

@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -53,6 +55,10 @@ class JinjaTemplate {
   ~JinjaTemplate();
   JinjaTemplate(const JinjaTemplate&) = delete;
   JinjaTemplate& operator=(const JinjaTemplate&) = delete;
+
+  // Returns the variables that the template reads from outside, in any of its
+  // branches; functions are among them.
+  StatusOr<std::set<std::string, std::less<>>> Reads() const;
 
   // Renders, on this thread, with the variables of `names`, the text of a small
   // JSON object, and of `common`, which override `names`. `now`: strftime_now's

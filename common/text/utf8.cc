@@ -115,6 +115,12 @@ std::string Utf8Stream::Push(std::string_view bytes) {
   return out;
 }
 
+bool Utf8Stream::BreaksOff(std::string_view bytes) const {
+  if (held_.empty() || bytes.empty()) return false;
+  // What is held back could be completed: only new bytes end it.
+  return NextUtf8(held_ + std::string(bytes.substr(0, 1))).size == held_.size();
+}
+
 std::string Utf8Stream::Finish() {
   if (held_.empty()) return "";
   held_.clear();

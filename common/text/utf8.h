@@ -38,6 +38,9 @@ class Utf8Stream {
   // Returns the bytes held back, as U+FFFD; empty without any.
   std::string Finish();
   bool holds() const { return !held_.empty(); }
+  // Returns whether `bytes` leave the character held back incomplete: they
+  // begin another character.
+  bool BreaksOff(std::string_view bytes) const;
 
  private:
   std::string held_;  // at most three bytes

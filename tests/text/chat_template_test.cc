@@ -118,6 +118,31 @@ TEST(JinjaTemplateTest, TheDeadlineBoundsTheSteps) {
   EXPECT_EQ(at(Clock::now()).status().code(), StatusCode::kDeadlineExceeded);
 }
 
+TEST(JinjaTemplateTest, TellsWhatItReadsFromOutside) {
+  const auto reads = [](const std::string& source) {
+    const auto compiled = JinjaTemplate::Compile(source);
+    EXPECT_TRUE(compiled.ok()) << compiled.status();
+    const auto names = (*compiled)->Reads();
+    EXPECT_TRUE(names.ok()) << names.status();
+    std::string all;
+    for (const std::string& name : *names) all += name + " ";
+    return all;
+  };
+  EXPECT_EQ(reads("plain"), "");
+  EXPECT_EQ(reads("{% for m in messages %}{{ m.role }}{{ loop.index }}"
+                  "{% endfor %}"),
+            "messages ");
+  EXPECT_EQ(reads("{% if a is defined and not b %}{{ c.d['e'] }}{% endif %}"),
+            "a b c ");
+  EXPECT_EQ(reads("{% set x = 1 %}{{ x }}"), "");
+  // Idioms of defaults.
+  EXPECT_EQ(reads("{%- set x = x | default(true) -%}{{ x }}"), "x ");
+  EXPECT_EQ(reads("{% if x is not defined %}{% set x = 1 %}{% endif %}"), "x ");
+  EXPECT_EQ(reads("{% set x = x if x is defined else 1 %}"), "x ");
+  EXPECT_EQ(reads("{% macro f(y) %}{{ y }}{{ z }}{% endmacro %}{{ f(1) }}"),
+            "z ");
+}
+
 constexpr char kChatMl[] =
     "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + "
     "m['content'] + '<|im_end|>\\n' }}{% endfor %}"
@@ -138,6 +163,28 @@ TEST(ChatTemplateTest, RendersTextAndIds) {
   const Ids ids = *(*chat)->RenderIds(User("hi"), nullptr, options);
   EXPECT_EQ(ids.front(), 1);
   EXPECT_EQ(ids[ids.size() - 2], 2);
+}
+
+TEST(ChatTemplateTest, VariablesThatSpellSpecialTokensStayText) {
+  const auto tokenizer = TinyTokenizer();
+  const auto chat = ChatTemplate::Make(
+      std::string("{{ mine }}{{ more.a[0] }}") + kChatMl, *tokenizer);
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  EXPECT_TRUE((*chat)->Reads("mine"));
+  EXPECT_FALSE((*chat)->Reads("others"));
+  const auto specials = [&](const Json& variables) {
+    RenderOptions options;
+    options.kwargs = variables;
+    const auto ids = (*chat)->RenderIds(User("hi"), nullptr, options);
+    EXPECT_TRUE(ids.ok()) << ids.status();
+    return std::count_if(ids->begin(), ids->end(),
+                         [&](TokenId id) { return tokenizer->IsSpecial(id); });
+  };
+  const auto plain = specials({{"mine", "x"}, {"more", {{"a", {"y"}}}}});
+  EXPECT_GT(plain, 0);
+  EXPECT_EQ(
+      specials({{"mine", "<|im_start|>"}, {"more", {{"a", {"<|im_end|>"}}}}}),
+      plain);
 }
 
 TEST(ChatTemplateTest, AFinalMessageIsCutWhereItEnds) {

@@ -68,5 +68,23 @@ TEST(Utf8Test, EveryScalarValueSurvivesARoundTrip) {
   }
 }
 
+TEST(Utf8StreamTest, TellsWhenBytesLeaveACharacterIncomplete) {
+  Utf8Stream stream;
+  EXPECT_FALSE(stream.BreaksOff("a"));
+  stream.Push("\xf0\x9f");
+  EXPECT_FALSE(stream.BreaksOff(""));
+  EXPECT_FALSE(stream.BreaksOff("\x8e\x89"));
+  EXPECT_FALSE(
+      stream.BreaksOff("\x8e"
+                       "a"))
+      << "its first byte belongs to the character";
+  EXPECT_TRUE(stream.BreaksOff("a"));
+  EXPECT_TRUE(stream.BreaksOff("\xf0\x9f"));
+  stream.Push("a");
+  stream.Push("\xe0");
+  EXPECT_TRUE(stream.BreaksOff("\x80")) << "no continuation of this lead";
+  EXPECT_FALSE(stream.BreaksOff("\xa0"));
+}
+
 }  // namespace
 }  // namespace sluice

@@ -106,6 +106,9 @@ SluiceTraits sluice_tokenizer_traits(const SluiceTokenizer* tokenizer);
 int sluice_template_new(const uint8_t* source, size_t source_size,
                         SluiceTemplate** compiled, SluiceBuffer* message);
 void sluice_template_free(SluiceTemplate* compiled);
+// Writes the names of the variables that the template reads from outside, in
+// any of its branches, a line each.
+int sluice_template_reads(const SluiceTemplate* compiled, SluiceBuffer* names);
 
 // Variables that several renderings share.
 typedef struct SluiceVariables SluiceVariables;

@@ -246,6 +246,16 @@ pub unsafe extern "C" fn sluice_variables_free(variables: *mut Variables) {
 /// # Safety
 /// Pointers as bridge.h says.
 #[no_mangle]
+pub unsafe extern "C" fn sluice_template_reads(
+    compiled: *const Template,
+    names: *mut Buffer,
+) -> i32 {
+    answer(names, || (*compiled).reads())
+}
+
+/// # Safety
+/// Pointers as bridge.h says.
+#[no_mangle]
 pub unsafe extern "C" fn sluice_template_render(
     compiled: *const Template,
     names: *const u8,

@@ -74,6 +74,19 @@ impl Template {
         Ok(Self { environment })
     }
 
+    /// Returns the variables that the template reads from outside, a line each.
+    pub fn reads(&self) -> Result<Vec<u8>> {
+        let template = self
+            .environment
+            .get_template(NAME)
+            .map_err(|e| Failure::invalid(format!("chat template: {e}")))?;
+        let mut names = template.undeclared_variables(false);
+        names.extend(set_by_themselves(template.source()));
+        let mut names: Vec<String> = names.into_iter().collect();
+        names.sort();
+        Ok(names.join("\n").into_bytes())
+    }
+
     /// Renders, on the caller's thread, with the variables of `names` and of
     /// `common`, which win.
     pub fn render(
@@ -150,6 +163,17 @@ fn without_generation_tags(source: &str) -> String {
         format!("{{%{} {} {}%}}", &found[1], word, &found[3])
     })
     .into_owned()
+}
+
+/// Returns the names that `{% set NAME = NAME | default(..) %}` reads: the
+/// engine's own list takes such a name for the template's.
+fn set_by_themselves(source: &str) -> Vec<String> {
+    let set = regex::Regex::new(r"(?s)\{%[-+]?\s*set\s+(\w+)\s*=(.*?)%\}").expect("constant");
+    let word = regex::Regex::new(r"\w+").expect("constant");
+    set.captures_iter(source)
+        .filter(|found| word.find_iter(&found[2]).any(|part| part.as_str() == &found[1]))
+        .map(|found| found[1].to_string())
+        .collect()
 }
 
 fn raise_exception(message: String) -> std::result::Result<Value, Error> {
