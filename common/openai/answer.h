@@ -14,6 +14,7 @@
 #include "common/openai/event_id.h"
 #include "common/openai/json_pieces.h"
 #include "common/openai/model_text.h"
+#include "common/openai/text_offsets.h"
 
 namespace sluice::openai {
 
@@ -43,6 +44,9 @@ struct AnswerInfo {
   // Only with return_token_ids.
   std::vector<std::vector<TokenId>> prompts;
   std::string event_head;  // of the events' ids (EventIdHead); empty: none
+  // Of completions with logprobs, by prompt: the offsets of a choice's tokens.
+  // None: a choice's text is its tokens' alone.
+  std::vector<std::shared_ptr<const TextOffsets>> offsets;
   // What the client has of the stream; no choices: nothing.
   StreamProgress told;
 };

@@ -34,7 +34,8 @@ void Delta::Append(Delta other) {
                   std::make_move_iterator(other.logprobs.begin()),
                   std::make_move_iterator(other.logprobs.end()));
   AddPrompt(other.prompt);
-  cut_characters += other.cut_characters;
+  cut_tokens.insert(cut_tokens.end(), other.cut_tokens.begin(),
+                    other.cut_tokens.end());
   if (other.echo_begin) echo_begin = other.echo_begin;
   echoes_prompt = echoes_prompt || other.echoes_prompt;
   num_echo_tops = std::max(num_echo_tops, other.num_echo_tops);

@@ -53,8 +53,8 @@ struct Delta {
   std::optional<TokenId> echo_begin;
   bool echoes_prompt = false;
   size_t num_echo_tops = 0;
-  // Characters of the shown entries that a DeltaCut took off before these.
-  int64_t cut_characters = 0;
+  // Tokens of the shown entries that a DeltaCut took off before these.
+  std::vector<TokenId> cut_tokens;
   std::optional<FinishReason> finish;
   bool called = false;  // with `finish`: all tool calls are complete
   // With `finish`: the stop string or the client's stop token at the end.

@@ -1,19 +1,44 @@
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/base/json.h"
 #include "common/openai/answer.h"
-#include "common/openai/delta_cut.h"
+#include "common/openai/text_offsets.h"
+#include "common/text/utf8.h"
 
 namespace sluice::openai {
 namespace {
 
+// Returns "bytes:" and `bytes`, those that are no printable ASCII as "\xf0".
+std::string BytesName(std::string_view bytes) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string name = "bytes:";
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= ' ' && byte < 0x7f && byte != '\\') {
+      name += c;
+      continue;
+    }
+    name += "\\x";
+    name += kHex[byte >> 4];
+    name += kHex[byte & 15];
+  }
+  return name;
+}
+
 class CompletionFormat : public AnswerFormat {
  public:
   CompletionFormat(const ModelText& text, AnswerInfo info)
-      : AnswerFormat(info),
-        text_(text),
-        info_(std::move(info)),
-        offsets_(info_.num_choices) {}
+      : AnswerFormat(info), text_(text), info_(std::move(info)) {
+    if (!info_.logprobs) return;
+    const TextOffsets alone(text, {}, /*skip_special=*/true);
+    for (size_t i = 0; i < info_.num_choices; ++i) {
+      offsets_.push_back(
+          info_.offsets.empty() ? alone : *info_.offsets.at(PromptIndex(i)));
+    }
+  }
 
   std::vector<EventValue> ChunkValues(int index, const Delta& delta,
                                       const Usage& usage,
@@ -58,9 +83,8 @@ class CompletionFormat : public AnswerFormat {
  private:
   Json Head() const { return AnswerHead(info_, "text_completion"); }
 
-  const std::vector<TokenId>& PromptOf(int index) const {
-    return info_.prompts.at(
-        static_cast<size_t>(index / info_.choices_per_prompt));
+  size_t PromptIndex(size_t choice) const {
+    return choice / static_cast<size_t>(info_.choices_per_prompt);
   }
 
   Json Choice(int index, const Delta& delta, JsonPieces& pieces) {
@@ -73,7 +97,10 @@ class CompletionFormat : public AnswerFormat {
       choice["prompt_logprobs"] = PromptLogprobsJson(text_, delta, pieces);
     }
     if (!info_.return_token_ids) return choice;
-    if (is_first(index)) choice["prompt_token_ids"] = PromptOf(index);
+    if (is_first(index)) {
+      choice["prompt_token_ids"] =
+          info_.prompts.at(PromptIndex(static_cast<size_t>(index)));
+    }
     choice["token_ids"] = delta.token_ids;
     return choice;
   }
@@ -82,12 +109,10 @@ class CompletionFormat : public AnswerFormat {
   Json Logprobs(int index, const Delta& delta, JsonPieces& pieces) {
     if (!info_.logprobs) return nullptr;
     const size_t size = delta.num_shown();
-    int64_t& next = offsets_.at(static_cast<size_t>(index));
-    next += delta.cut_characters;
-    Json offsets = pieces.List(size, [this, &delta, &next](size_t i) {
-      const int64_t offset = next;
-      next += CountCharacters(text_.TokenText(delta.shown(i).token));
-      return Json(offset);
+    TextOffsets& next = offsets_.at(static_cast<size_t>(index));
+    for (const TokenId token : delta.cut_tokens) next.Next(token);
+    Json offsets = pieces.List(size, [&delta, &next](size_t i) {
+      return Json(next.Next(delta.shown(i).token));
     });
     Json logprobs = pieces.List(size, [&delta](size_t i) {
       const TokenLogprob* logprob = delta.shown(i).logprob;
@@ -95,7 +120,7 @@ class CompletionFormat : public AnswerFormat {
                                 : Json(LogprobNumber(logprob->logprob));
     });
     Json tokens = pieces.List(size, [this, &delta](size_t i) {
-      return Json(TokenName(text_, info_, delta.shown(i).token));
+      return Json(Name(delta.shown(i).token));
     });
     Json tops = pieces.List(size, [this, &delta](size_t i) {
       const ShownLogprob shown = delta.shown(i);
@@ -107,19 +132,26 @@ class CompletionFormat : public AnswerFormat {
             {"top_logprobs", std::move(tops)}};
   }
 
-  // Returns the most likely tokens and the token itself. Of two tokens with one
-  // text the likelier one stands.
+  // Returns OpenAI's name of a token: a text, or bytes that are a part of a
+  // character as "bytes:\xf0\x9f".
+  std::string Name(TokenId token) const {
+    if (info_.tokens_as_token_ids) return TokenName(text_, info_, token);
+    const std::string bytes = text_.TokenBytes(token);
+    return FirstInvalidUtf8(bytes) == bytes.npos ? bytes : BytesName(bytes);
+  }
+
+  // Returns the most likely tokens and the token itself, which has its name for
+  // itself. Of other tokens with one name the likeliest one has it, and the
+  // others are told by their ids.
   Json TopLogprobs(const ShownLogprob& token) const {
+    const std::string own = Name(token.token);
     Json top = Json::object();
     const auto add = [&](const TokenLogprob& entry) {
-      const std::string name = TokenName(text_, info_, entry.token);
-      const double logprob = LogprobNumber(entry.logprob);
-      const auto found = top.find(name);
-      if (found == top.end()) {
-        top[name] = logprob;
-      } else if (found->get<double>() < logprob) {
-        *found = logprob;
-      }
+      std::string name = entry.token == token.token ? own : Name(entry.token);
+      const bool is_taken =
+          entry.token != token.token && (name == own || top.contains(name));
+      if (is_taken) name = Cat("token_id:", entry.token);
+      top[name] = LogprobNumber(entry.logprob);
     };
     for (const TokenLogprob& entry : token.tops) add(entry);
     add(*token.logprob);
@@ -128,8 +160,7 @@ class CompletionFormat : public AnswerFormat {
 
   const ModelText& text_;
   const AnswerInfo info_;
-  // By choice: the characters of the tokens so far.
-  std::vector<int64_t> offsets_;
+  std::vector<TextOffsets> offsets_;  // by choice; of its next token
 };
 
 }  // namespace

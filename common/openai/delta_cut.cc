@@ -6,12 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/openai/text_offsets.h"
+
 namespace sluice::openai {
 namespace {
-
-bool ContinuesCharacter(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xc0) == 0x80;
-}
 
 // Takes up to `left` bytes off the front of `text`. INVALID_ARGUMENT if that
 // would cut a character in two.
@@ -51,12 +49,7 @@ void CutPrompt(size_t count, Delta& delta) {
 
 }  // namespace
 
-int64_t CountCharacters(std::string_view utf8) {
-  return std::count_if(utf8.begin(), utf8.end(),
-                       [](char byte) { return !ContinuesCharacter(byte); });
-}
-
-Status DeltaCut::Apply(const ModelText& text, Delta& delta) {
+Status DeltaCut::Apply(Delta& delta) {
   if (left_.ended) {
     delta = Delta();
     return OkStatus();
@@ -64,21 +57,19 @@ Status DeltaCut::Apply(const ModelText& text, Delta& delta) {
   SLUICE_RETURN_IF_ERROR(CutText(left_.content, delta.text));
   SLUICE_RETURN_IF_ERROR(CutText(left_.reasoning, delta.reasoning));
   SLUICE_RETURN_IF_ERROR(CutCalls(delta));
-  CutEntries(text, delta);
-  if (delta.num_shown() > 0) {
-    delta.cut_characters = std::exchange(characters_, 0);
-  }
+  CutEntries(delta);
+  if (delta.num_shown() > 0) delta.cut_tokens = std::exchange(cut_tokens_, {});
   return delta.finish ? CheckEnd() : OkStatus();
 }
 
-void DeltaCut::CutEntries(const ModelText& text, Delta& delta) {
+void DeltaCut::CutEntries(Delta& delta) {
   auto cut = static_cast<size_t>(
       std::min<uint64_t>(left_.entries, delta.num_entries()));
   if (cut == 0) return;
   left_.entries -= cut;
   const size_t shown = std::min(cut, delta.num_shown());
   for (size_t i = 0; i < shown; ++i) {
-    characters_ += CountCharacters(text.TokenText(delta.shown(i).token));
+    cut_tokens_.push_back(delta.shown(i).token);
   }
   if (delta.echo_begin) {
     delta.echo_begin.reset();

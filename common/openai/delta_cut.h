@@ -1,20 +1,15 @@
 #ifndef SLUICE_COMMON_OPENAI_DELTA_CUT_H_
 #define SLUICE_COMMON_OPENAI_DELTA_CUT_H_
 
-#include <cstddef>
 #include <cstdint>
-#include <string>
-#include <string_view>
+#include <vector>
 
 #include "common/base/status.h"
+#include "common/core/ids.h"
 #include "common/openai/choice_text.h"
 #include "common/openai/event_id.h"
-#include "common/openai/model_text.h"
 
 namespace sluice::openai {
-
-// Returns the number of characters of a UTF-8 text.
-int64_t CountCharacters(std::string_view utf8);
 
 // Takes off the front of one choice's deltas what a client has of them, so that
 // the rest is the rest of the answer, wherever the deltas of an earlier stream
@@ -27,10 +22,10 @@ class DeltaCut {
   // Cuts the choice's next delta; of a choice that the client has whole nothing
   // is left. INVALID_ARGUMENT, about Last-Event-ID, if the answer has no such
   // place: it ends before, or a character is in the way.
-  Status Apply(const ModelText& text, Delta& delta);
+  Status Apply(Delta& delta);
 
  private:
-  void CutEntries(const ModelText& text, Delta& delta);
+  void CutEntries(Delta& delta);
   Status CutCalls(Delta& delta);
   Status CheckEnd() const;
 
@@ -38,7 +33,7 @@ class DeltaCut {
   // is the last of `calls`, which counts from the choice's begin.
   ChoiceProgress left_;
   uint64_t calls_seen_ = 0;
-  int64_t characters_ = 0;  // of entries cut, which no delta tells yet
+  std::vector<TokenId> cut_tokens_;  // which no delta tells yet
 };
 
 }  // namespace sluice::openai

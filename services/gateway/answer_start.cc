@@ -22,7 +22,7 @@ constexpr uint64_t kFingerprintMask =
 
 // Rises with a release whose sampling, parsing or writing of answers gives
 // another answer to the same request and seed.
-constexpr uint64_t kAnswersVersion = 1;
+constexpr uint64_t kAnswersVersion = 2;
 
 // The model and its arithmetic, the body's members, and what the server's
 // settings and the model's folder make of them. Without max_tokens, whose

@@ -78,7 +78,7 @@ void RequestAnswer::Add(size_t index, openai::Delta delta,
     return;
   }
   if (!cuts_.empty()) {
-    const Status cut = cuts_[index].Apply(*context_.model.text, delta);
+    const Status cut = cuts_[index].Apply(delta);
     if (!cut.ok()) return Fail(cut);
   }
   const int choice = static_cast<int>(index);

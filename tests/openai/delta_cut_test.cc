@@ -170,8 +170,7 @@ class DeltaCutTest : public ::testing::TestWithParam<bool> {
       }
       if (!entries_) delta.logprobs.clear();
       if (!cuts.empty()) {
-        const Status cut =
-            cuts[static_cast<size_t>(choice)].Apply(text_, delta);
+        const Status cut = cuts[static_cast<size_t>(choice)].Apply(delta);
         EXPECT_TRUE(cut.ok()) << cut;
       }
       for (Event& event : format->Chunks(choice, delta, {})) {
@@ -245,7 +244,7 @@ TEST(DeltaCutPlaceTest, NoCharacterIsCutInTwo) {
   const FakeText text;
   DeltaCut cut({true, false, 2});
   Delta delta = Text("a\xc3\xa9");
-  EXPECT_THAT(Message(cut.Apply(text, delta)),
+  EXPECT_THAT(Message(cut.Apply(delta)),
               HasSubstr("within a character of the answer"));
 }
 
@@ -258,7 +257,7 @@ TEST(DeltaCutPlaceTest, APlaceBeyondTheEndIsRefused) {
     DeltaCut cut(told);
     Delta delta = Text("abc");
     delta.finish = FinishReason::kStop;
-    EXPECT_THAT(Message(cut.Apply(text, delta)),
+    EXPECT_THAT(Message(cut.Apply(delta)),
                 HasSubstr("beyond the end of the answer"));
   }
 }

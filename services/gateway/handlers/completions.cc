@@ -1,8 +1,15 @@
 #include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
 #include <utility>
+#include <variant>
 
 #include "common/openai/error.h"
 #include "common/openai/parse.h"
+#include "common/openai/text_offsets.h"
 #include "services/gateway/handlers/handlers.h"
 #include "services/gateway/handlers/prepare.h"
 #include "services/gateway/served_model.h"
@@ -29,6 +36,22 @@ StatusOr<std::vector<TokenId>> EncodePrompt(
 
 // `text` has the options that all prompts share.
 StatusOr<PreparedRequest::Choice> PrepareChoice(
+// Returns the offsets of a choice's tokens in its text.
+std::shared_ptr<const openai::TextOffsets> MakeOffsets(
+    const HandlerContext& context, const openai::CompletionRequest& request,
+    const openai::Prompt& prompt, const PreparedRequest::Choice& choice) {
+  std::optional<openai::TextOffsets::Echo> echo;
+  const auto& tokens = choice.generate.prompt_tokens;
+  if (request.echo) {
+    const auto* words = std::get_if<std::string>(&prompt);
+    const bool as_given = words != nullptr && choice.text.echo_text == *words;
+    echo = {choice.text.echo_text, tokens.size(), as_given};
+  }
+  return std::make_shared<const openai::TextOffsets>(
+      *context.model.text, tokens, request.fields.skip_special,
+      std::move(echo));
+}
+
     const HandlerContext& context, const openai::CompletionRequest& request,
     const openai::Prompt& prompt, const openai::ChoiceTextOptions& text) {
   const openai::GenerationFields& fields = request.fields;
@@ -99,6 +122,9 @@ StatusOr<PreparedRequest> PrepareCompletion(const HandlerContext& context,
   }
   // The first choice of a prompt computes its logprobs.
   for (PreparedRequest::Choice& choice : prepared.choices) {
+    if (fields.logprobs) {
+      info.offsets.push_back(MakeOffsets(context, request, prompt, choice));
+    }
     SamplingParams& sampling = choice.generate.sampling;
     choice.follows = sampling.choice > 0 && sampling.prompt_logprobs >= 0;
     if (choice.follows) sampling.prompt_logprobs = -1;

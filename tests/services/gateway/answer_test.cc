@@ -220,7 +220,7 @@ TEST_F(GatewayAnswerTest, EchoKeepsTheNewTokensLogprobLast) {
   EXPECT_EQ(DumpJson(choice["logprobs"]["token_logprobs"]), "[null,-1.5,-2.0]");
 }
 
-TEST_F(GatewayAnswerTest, EqualTextsKeepTheLikelierLogprob) {
+TEST_F(GatewayAnswerTest, PartsOfCharactersKeepTheirOwnLogprob) {
   const auto on = Complete("\"prompt\":\"x\",\"logprobs\":2");
   TokenEvent event;
   event.tokens = {
@@ -228,7 +228,7 @@ TEST_F(GatewayAnswerTest, EqualTextsKeepTheLikelierLogprob) {
   engine_.Tokens(0, event);
   engine_.End(0, FinishReason::kLength);
   EXPECT_EQ(DumpJson(on->Body()["choices"][0]["logprobs"]["top_logprobs"]),
-            "[{\"\xef\xbf\xbd\":-0.5}]");
+            "[{\"bytes:\\\\x81\":-0.5,\"bytes:\\\\x80\":-3.0}]");
 }
 
 TEST_F(GatewayAnswerTest, TokensMayBeNamedByTheirIds) {

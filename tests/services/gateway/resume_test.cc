@@ -321,7 +321,7 @@ TEST(ResumeTest, AnIdIsTheSameInEveryRelease) {
   gateway.Run(on);
   std::string id = IdOf(on->chunks[0]);
   EXPECT_EQ(id.replace(1, 6, "TIME.."),
-            "bTIME..AAAAAAAAAAHxjhDetmagolden~0e2.");
+            "bTIME..AAAAAAAAAAHrUDKzX8Egolden~0e2.");
 }
 
 // Keeps the times that its templates are rendered for.
