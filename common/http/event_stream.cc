@@ -10,8 +10,10 @@
 namespace sluice::http {
 
 EventStream::EventStream(std::shared_ptr<Exchange> exchange,
-                         const EventStreamTimes& times)
-    : exchange_(std::move(exchange)), times_(times) {}
+                         const EventStreamTimes& times, HttpHeaders headers)
+    : exchange_(std::move(exchange)),
+      times_(times),
+      headers_(std::move(headers)) {}
 
 void EventStream::Await() {
   const Duration waited = Clock::now() - exchange_->request().arrival;
@@ -20,7 +22,9 @@ void EventStream::Await() {
 
 void EventStream::Open() {
   if (std::exchange(open_, true)) return;
-  exchange_->BeginStream(SseHead());
+  HttpResponse head = SseHead();
+  head.headers.insert(head.headers.end(), headers_.begin(), headers_.end());
+  exchange_->BeginStream(std::move(head));
   last_sent_ = Clock::now();
   if (times_.ping_interval > Duration::zero()) WaitFor(times_.ping_interval);
 }

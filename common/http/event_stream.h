@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/http/exchange.h"
+#include "common/http/message.h"
 
 namespace sluice::http {
 
@@ -24,8 +25,9 @@ struct EventStreamTimes {
 // loop; work that it posts to the exchange holds no reference to it.
 class EventStream : public std::enable_shared_from_this<EventStream> {
  public:
-  EventStream(std::shared_ptr<Exchange> exchange,
-              const EventStreamTimes& times);
+  // `headers` come behind those of every stream.
+  EventStream(std::shared_ptr<Exchange> exchange, const EventStreamTimes& times,
+              HttpHeaders headers = {});
 
   // Begins to wait for `head_after`. Another answer may still come before the
   // stream opens.
@@ -52,6 +54,7 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
 
   const std::shared_ptr<Exchange> exchange_;
   const EventStreamTimes times_;
+  const HttpHeaders headers_;
   bool open_ = false;
   bool within_event_ = false;
   TimePoint last_sent_{};

@@ -37,16 +37,17 @@ struct AnswerInfo {
   bool return_token_ids = false;
   bool tokens_as_token_ids = false;
   bool prompt_logprobs = false;
-  bool is_parsed = false;   // reasoning and calls are parsed
-  std::string fingerprint;  // equal for equal tokens; empty: unknown
+  bool is_parsed = false;     // reasoning and calls are parsed
+  bool as_functions = false;  // a call is told as the older function_call
+  std::string fingerprint;    // equal for equal tokens; empty: unknown
   int choices_per_prompt = 1;
   size_t num_choices = 1;  // over all prompts
   // Only with return_token_ids.
   std::vector<std::vector<TokenId>> prompts;
-  std::string event_head;  // of the events' ids (EventIdHead); empty: none
   // Of completions with logprobs, by prompt: the offsets of a choice's tokens.
   // None: a choice's text is its tokens' alone.
   std::vector<std::shared_ptr<const TextOffsets>> offsets;
+  std::string event_head;  // of the events' ids (EventIdHead); empty: none
   // What the client has of the stream; no choices: nothing.
   StreamProgress told;
 };

@@ -19,8 +19,9 @@ constexpr std::string_view kSilentFields[] = {"model", "sse_ping_interval",
 
 // Fields in whose objects the order of members changes nothing, or the prompt's
 // tokens alone. An answer has the members of its schema in the schema's order.
-constexpr std::string_view kUnorderedFields[] = {"messages", "stream_options",
-                                                 "logit_bias", "tool_choice"};
+constexpr std::string_view kUnorderedFields[] = {
+    "messages",      "stream_options", "logit_bias", "tool_choice",
+    "function_call", "thinking",       "reasoning"};
 
 template <size_t N>
 bool IsAmong(const std::string_view (&names)[N], std::string_view name) {

@@ -48,7 +48,7 @@ class ChatFormat : public AnswerFormat {
           {IdAfter(index, shown), WithUsage(std::move(chunk), usage)});
     }
     if (delta.finish) {
-      Json last = Choice(index, Json::object(), FinishJson(delta));
+      Json last = Choice(index, Json::object(), Finish(delta));
       last["stop_reason"] = StopReasonJson(delta);
       ChoiceProgress end;
       end.ended = true;
@@ -68,7 +68,7 @@ class ChatFormat : public AnswerFormat {
           Json choice{{"index", i},
                       {"message", Message(delta)},
                       {"logprobs", Logprobs(delta, pieces)},
-                      {"finish_reason", FinishJson(delta)},
+                      {"finish_reason", Finish(delta)},
                       {"stop_reason", StopReasonJson(delta)}};
           if (info_.return_token_ids) choice["token_ids"] = delta.token_ids;
           return choice;
@@ -101,7 +101,7 @@ class ChatFormat : public AnswerFormat {
   };
 
   // A whole message. Its content is null, not empty, beside reasoning or calls.
-  static Json Message(const Delta& delta) {
+  Json Message(const Delta& delta) const {
     const bool only_others = delta.text.empty() &&
                              (!delta.reasoning.empty() || !delta.calls.empty());
     Json message{{"role", "assistant"},
@@ -111,6 +111,11 @@ class ChatFormat : public AnswerFormat {
       message.update(Reasoning(delta));
     }
     for (const CallDelta& call : delta.calls) {
+      if (info_.as_functions) {
+        message["function_call"] = {{"name", call.name},
+                                    {"arguments", call.arguments}};
+        break;  // the request allows one call
+      }
       message["tool_calls"].push_back(
           {{"id", call.id},
            {"type", "function"},
@@ -126,7 +131,7 @@ class ChatFormat : public AnswerFormat {
   }
 
   // Returns the members of a chunk's `delta`, one kind each.
-  static std::vector<Part> Parts(const Delta& delta) {
+  std::vector<Part> Parts(const Delta& delta) const {
     std::vector<Part> parts;
     if (!delta.reasoning.empty()) {
       parts.push_back({Reasoning(delta), {}});
@@ -137,18 +142,32 @@ class ChatFormat : public AnswerFormat {
       parts.back().shown.content = delta.text.size();
     }
     for (const CallDelta& call : delta.calls) {
-      Json piece{{"index", call.index}};
-      if (!call.name.empty()) {
-        piece["id"] = call.id;
-        piece["type"] = "function";
-        piece["function"]["name"] = call.name;
-      }
-      piece["function"]["arguments"] = call.arguments;
-      parts.push_back({{{"tool_calls", Json::array({std::move(piece)})}}, {}});
+      parts.push_back({CallPiece(call), {}});
       parts.back().shown.calls = call.name.empty() ? 0 : 1;
       parts.back().shown.arguments = call.arguments.size();
     }
     return parts;
+  }
+
+  Json CallPiece(const CallDelta& call) const {
+    Json function = Json::object();
+    if (!call.name.empty()) function["name"] = call.name;
+    function["arguments"] = call.arguments;
+    if (info_.as_functions) return {{"function_call", std::move(function)}};
+    Json piece{{"index", call.index}};
+    if (!call.name.empty()) {
+      piece["id"] = call.id;
+      piece["type"] = "function";
+    }
+    piece["function"] = std::move(function);
+    return {{"tool_calls", Json::array({std::move(piece)})}};
+  }
+
+  // Returns the finish reason; null before the finish.
+  Json Finish(const Delta& delta) const {
+    Json finish = FinishJson(delta);
+    if (info_.as_functions && finish == "tool_calls") return "function_call";
+    return finish;
   }
 
   // Returns a chunk without text: the first one, or one with logprobs.

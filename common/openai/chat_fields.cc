@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "common/base/json.h"
+#include "common/openai/reasoning_fields.h"
 
 namespace sluice::openai {
 namespace {
-
-// Templates compare or print short words, which hold no special token.
-constexpr size_t kMaxWordBytes = 32;
 
 enum class ArgumentType { kBool, kWord };
 
@@ -30,39 +29,28 @@ constexpr Argument kArguments[] = {
     {"model_identity", ArgumentType::kWord},     // gpt-oss
 };
 
-bool IsWord(const Json& value) {
-  if (!value.is_string()) return false;
-  const auto& text = value.get_ref<const std::string&>();
-  const auto plain = [](unsigned char c) {
-    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
-           (c >= 'a' && c <= 'z') || c == ' ' || c == '-' || c == '_';
-  };
-  return !text.empty() && text.size() <= kMaxWordBytes &&
-         std::all_of(text.begin(), text.end(), plain);
+bool IsOwnName(std::string_view name) {
+  return std::find(std::begin(kOwnNames), std::end(kOwnNames), name) !=
+         std::end(kOwnNames);
 }
 
-std::string Names() {
-  std::string names = "add_generation_prompt, continue_final_message";
-  for (const Argument& argument : kArguments) {
-    names += Cat(", ", argument.name);
-  }
-  return names;
+bool Fits(const Json& value, ArgumentType type) {
+  if (type == ArgumentType::kBool) return value.is_boolean();
+  return value.is_string() && IsWord(value.get_ref<const std::string&>());
 }
 
-// Reads one member of chat_template_kwargs that has no field of its own.
+// Reads one member of chat_template_kwargs.
 void ReadArgument(FieldReader& in, const std::string& name, const Json& value,
                   Json& out) {
+  if (IsOwnName(name)) {
+    in.Refuse("chat_template_kwargs", "\"", name,
+              "\" is the server's own variable, which a request's fields set");
+    return;
+  }
   const auto found = std::find_if(
       std::begin(kArguments), std::end(kArguments),
       [&](const Argument& argument) { return argument.name == name; });
-  if (found == std::end(kArguments)) {
-    in.Refuse("chat_template_kwargs", "\"", name.substr(0, 64),
-              "\" is not allowed; allowed are ", Names());
-    return;
-  }
-  const bool fits =
-      found->type == ArgumentType::kBool ? value.is_boolean() : IsWord(value);
-  if (!fits) {
+  if (found != std::end(kArguments) && !Fits(value, found->type)) {
     in.Refuse("chat_template_kwargs", name, " must be ",
               found->type == ArgumentType::kBool
                   ? std::string("true or false")
@@ -70,16 +58,10 @@ void ReadArgument(FieldReader& in, const std::string& name, const Json& value,
               ", got ", Describe(value));
     return;
   }
-  out[name] = value;
-}
-
-// Turns thinking off by the template's own variable, unless the client set that
-// variable.
-void ObeyNoEffort(Json& arguments) {
-  const auto effort = arguments.find("reasoning_effort");
-  if (effort == arguments.end() || *effort != "none") return;
-  for (const char* name : {"enable_thinking", "thinking"}) {
-    if (!arguments.contains(name)) arguments[name] = false;
+  if (name != "reasoning_effort" || !out.contains(name)) {
+    AppendMember(out, name, value);  // keys of an object differ
+  } else if (out[name] != value) {
+    in.Refuse("chat_template_kwargs", name, " contradicts the field ", name);
   }
 }
 
@@ -87,13 +69,10 @@ void ObeyNoEffort(Json& arguments) {
 
 RenderOptions ReadTemplateFields(FieldReader& in) {
   RenderOptions out;
-  std::optional<bool> opens = in.Bool("add_generation_prompt");
-  std::optional<bool> goes_on = in.Bool("continue_final_message");
+  const std::optional<bool> opens = in.Bool("add_generation_prompt");
+  const std::optional<bool> goes_on = in.Bool("continue_final_message");
   out.add_special_tokens = in.Bool("add_special_tokens").value_or(false);
   if (const auto effort = in.String("reasoning_effort")) {
-    if (!IsWord(*effort)) {
-      in.Refuse("reasoning_effort", "must be a word like \"low\"");
-    }
     out.kwargs["reasoning_effort"] = *effort;
   }
   if (const Json* arguments = in.Find("chat_template_kwargs")) {
@@ -102,19 +81,11 @@ RenderOptions ReadTemplateFields(FieldReader& in) {
                 Describe(*arguments));
       return out;
     }
-    FieldReader sub(*arguments, "chat_template_kwargs.");
-    if (const auto value = sub.Bool("add_generation_prompt")) opens = value;
-    if (const auto value = sub.Bool("continue_final_message")) goes_on = value;
-    if (!sub.status().ok()) {
-      in.Refuse("chat_template_kwargs", Message(sub.status()));
-    }
     for (const auto& [name, value] : arguments->items()) {
-      if (name == "add_generation_prompt") continue;
-      if (name == "continue_final_message" || value.is_null()) continue;
-      ReadArgument(in, name, value, out.kwargs);
+      if (!value.is_null()) ReadArgument(in, name, value, out.kwargs);
     }
   }
-  ObeyNoEffort(out.kwargs);
+  ReadThinking(in, out.kwargs);
   out.continue_final_message = goes_on.value_or(false);
   if (out.continue_final_message && opens.value_or(false)) {
     in.Refuse("continue_final_message",
@@ -122,6 +93,16 @@ RenderOptions ReadTemplateFields(FieldReader& in) {
   }
   out.add_generation_prompt = opens.value_or(!out.continue_final_message);
   return out;
+}
+
+std::vector<std::string> ReadArgumentNames(FieldReader& in) {
+  std::vector<std::string> names;
+  const Json* arguments = in.Find("chat_template_kwargs");
+  if (arguments == nullptr || !arguments->is_object()) return names;
+  for (const auto& [name, value] : arguments->items()) {
+    if (!value.is_null()) names.push_back(name);
+  }
+  return names;
 }
 
 }  // namespace sluice::openai

@@ -158,7 +158,7 @@ void ChoiceText::TakeEvents(OutputEvents events, Delta& delta) {
         TakeContent(event.text, delta);
         break;
       case OutputEvent::Kind::kReasoning:
-        delta.reasoning += event.text;
+        if (!options_.hides_reasoning) delta.reasoning += event.text;
         reasons = true;
         break;
       case OutputEvent::Kind::kCallBegin:

@@ -98,8 +98,9 @@ struct ChoiceTextOptions {
   std::shared_ptr<OutputParser> parser;
   // The model's own end tokens: an output that ends otherwise was cut short.
   std::vector<TokenId> eos_ids;
-  std::string call_ids;        // a call's id is this and the call's index
-  bool parallel_calls = true;  // false: the first call ends the choice
+  std::string call_ids;          // a call's id is this and the call's index
+  bool parallel_calls = true;    // false: the first call ends the choice
+  bool hides_reasoning = false;  // deltas leave it out
 };
 
 // Turns the tokens of one choice into deltas: detokenizes, parses reasoning and

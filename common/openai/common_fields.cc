@@ -94,10 +94,49 @@ std::optional<double> ReadRepetitionPenalty(FieldReader& in) {
   return penalty ? penalty : alias;
 }
 
+// Reads the limit of an answer's length by all its names. -1 counts as absent,
+// but as llama.cpp's n_predict it is a limit: what the context leaves.
+void ReadMaxTokens(FieldReader& in, GenerationFields& out) {
+  constexpr std::string_view kFillsContext = "n_predict";
+  std::optional<int64_t> limit;
+  for (const std::string_view name :
+       {std::string_view("max_tokens"),
+        std::string_view("max_completion_tokens"),
+        std::string_view("max_output_tokens"),
+        std::string_view("max_new_tokens"), kFillsContext}) {
+    const auto value = in.Int(name, -1, kMaxInt32);
+    if (!value || (*value == -1 && name != kFillsContext)) continue;
+    if (limit && *limit != *value) {
+      in.Refuse(name, "is another name of ", out.max_tokens_field,
+                ", which is ", *limit, "; got ", *value);
+      return;
+    }
+    if (!limit) out.max_tokens_field = name;
+    limit = value;
+  }
+  out.fills_context = limit == -1;
+  if (limit && !out.fills_context) out.max_tokens = limit;
+}
+
+// llama.cpp's number of tokens that penalties look at; here all of them.
+void ReadPenaltyWindow(FieldReader& in, const GenerationFields& fields) {
+  const auto tokens = in.Int("repeat_last_n", -1, kMaxInt32);
+  const bool penalizes = fields.repetition_penalty.value_or(1) != 1 ||
+                         fields.frequency_penalty.value_or(0) != 0 ||
+                         fields.presence_penalty.value_or(0) != 0;
+  if (!tokens || *tokens == -1 || !penalizes) return;
+  in.Refuse("repeat_last_n", "must be -1 beside a penalty: penalties look at ",
+            "the whole prompt and completion, got ", *tokens);
+}
+
 void ReadSampling(FieldReader& in, int vocab_size, GenerationFields& out) {
   out.temperature = in.Number("temperature", 0, 2);
   out.top_p = in.Number("top_p", 0, 1);
-  if (out.top_p == 0.0) in.Refuse("top_p", "must be above 0, got 0");
+  // No probability at all is the likeliest token's alone.
+  if (out.top_p && static_cast<float>(*out.top_p) == 0.0f) {
+    out.temperature = 0;
+    out.top_p = 1;
+  }
   out.top_k = in.Int("top_k", -1, kMaxInt32);
   if (out.top_k == -1) out.top_k = 0;
   out.min_p = in.Number("min_p", 0, 1);
@@ -109,6 +148,7 @@ void ReadSampling(FieldReader& in, int vocab_size, GenerationFields& out) {
   out.presence_penalty =
       in.Number("presence_penalty", -kMaxPenalty, kMaxPenalty);
   out.repetition_penalty = ReadRepetitionPenalty(in);
+  ReadPenaltyWindow(in, out);
   out.logit_bias = ReadLogitBias(in, vocab_size);
 }
 
@@ -142,15 +182,10 @@ void ReadChoices(FieldReader& in, GenerationFields& out) {
 
 }  // namespace
 
-std::optional<int64_t> ReadMaxTokens(FieldReader& in, std::string_view name) {
-  const auto max = in.Int(name, -1, kMaxInt32);
-  return max == -1 ? std::nullopt : max;
-}
-
 GenerationFields ReadCommonFields(FieldReader& in, int vocab_size) {
   GenerationFields out;
   out.model = in.String("model").value_or("");
-  out.max_tokens = ReadMaxTokens(in, "max_tokens");
+  ReadMaxTokens(in, out);
   ReadSampling(in, vocab_size, out);
   ReadStops(in, vocab_size, out);
   ReadChoices(in, out);

@@ -1,9 +1,7 @@
 #ifndef SLUICE_COMMON_OPENAI_COMMON_FIELDS_H_
 #define SLUICE_COMMON_OPENAI_COMMON_FIELDS_H_
 
-#include <cstdint>
-#include <optional>
-#include <string_view>
+#include <cstddef>
 
 #include "common/openai/fields.h"
 #include "common/openai/request.h"
@@ -13,9 +11,6 @@ namespace sluice::openai {
 // Reads the fields that chat and completions share. Errors stay in `in`; token
 // ids are below `vocab_size`.
 GenerationFields ReadCommonFields(FieldReader& in, int vocab_size);
-
-// Reads field `name`, a number of tokens; -1 counts as absent.
-std::optional<int64_t> ReadMaxTokens(FieldReader& in, std::string_view name);
 
 // Checks fields against one another, after all are read. Errors stay in `in`.
 // `num_prompts` is the request's.

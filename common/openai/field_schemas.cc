@@ -7,6 +7,7 @@
 
 #include "common/base/json.h"
 #include "common/core/sampling_params.h"
+#include "common/openai/chat_fields.h"
 #include "common/openai/fields.h"
 #include "common/openai/known_fields.h"
 #include "common/openai/parse.h"
@@ -55,10 +56,7 @@ Json TokenLimit(int64_t low) {
 
 void AddSampling(Schemas& out) {
   out["temperature"] = WithDefault(Numbers(0, 2), 1);
-  out["top_p"] = {{"type", "number"},
-                  {"exclusiveMinimum", 0},
-                  {"maximum", 1},
-                  {"default", 1}};
+  out["top_p"] = WithDefault(Numbers(0, 1), 1);
   out["top_k"] = WithDefault(Integers(-1, kMaxInt32), 0);
   out["min_p"] = WithDefault(Numbers(0, 1), 0);
   out["seed"] = Integers(INT64_MIN, INT64_MAX);
@@ -71,6 +69,7 @@ void AddSampling(Schemas& out) {
   out["repetition_penalty"] =
       WithDefault(Numbers(kLeast, kMaxRepetitionPenalty), 1);
   out["repeat_penalty"] = out["repetition_penalty"];
+  out["repeat_last_n"] = WithDefault(Integers(-1, kMaxInt32), -1);
   out["logit_bias"] = {
       {"type", "object"},
       {"propertyNames", {{"pattern", "^(0|[1-9][0-9]*)$"}}},
@@ -85,7 +84,11 @@ void AddGenerated(const FieldSchemaOptions& options, Schemas& out) {
   out["best_of"] = Integers(1, kMaxInt32);
   out["max_tokens"] = options.chat ? WithDefault(TokenLimit(1), -1)
                                    : WithDefault(TokenLimit(0), 16);
-  out["max_completion_tokens"] = WithDefault(TokenLimit(1), -1);
+  for (const char* name :
+       {"max_completion_tokens", "max_output_tokens", "max_new_tokens"}) {
+    out[name] = WithDefault(TokenLimit(options.chat ? 1 : 0), -1);
+  }
+  out["n_predict"] = TokenLimit(options.chat ? 1 : 0);
   out["min_tokens"] = WithDefault(Integers(0, kMaxInt32), 0);
   out["truncate_prompt_tokens"] = TokenLimit(1);
   out["add_special_tokens"] = Flag(!options.chat);
@@ -137,15 +140,11 @@ void AddPrompts(Schemas& out) {
   out["prompt"] = {{"anyOf", {{{"type", "string"}}, ids, several}}};
 }
 
-void AddTemplateAndTools(Schemas& out) {
-  const Json word = {{"type", "string"}, {"pattern", "^[A-Za-z0-9 _-]{1,32}$"}};
-  out["add_generation_prompt"] = Flag(true);
-  out["continue_final_message"] = Flag(false);
-  out["reasoning_effort"] = word;
+// The members of chat_template_kwargs; others may have any value.
+Json ArgumentSchemas(const Json& word) {
   Json arguments = Json::object();
   for (const char* flag :
-       {"add_generation_prompt", "continue_final_message", "enable_thinking",
-        "thinking", "clear_thinking", "preserve_thinking"}) {
+       {"enable_thinking", "thinking", "clear_thinking", "preserve_thinking"}) {
     arguments[flag] = FlagOrNull();
     arguments[flag].erase("default");  // the template's
   }
@@ -154,9 +153,55 @@ void AddTemplateAndTools(Schemas& out) {
     arguments[text] = word;
     arguments[text]["type"] = {"string", "null"};
   }
+  for (const std::string_view name : kOwnNames) {
+    arguments[std::string(name)] = {{"type", "null"}};
+  }
+  return arguments;
+}
+
+void AddThinking(const FieldSchemaOptions& options, const Json& word,
+                 Schemas& out) {
+  const Json flag = {{"type", "boolean"}};
+  const Json flag_or_null = {{"type", {"boolean", "null"}}};
+  Json effort = word;
+  effort["type"] = {"string", "null"};
+  out["reasoning_effort"] = word;
+  out["enable_thinking"] = flag;
+  out["think"] = {{"anyOf", {flag, word}}};
+  out["thinking"] = {
+      {"anyOf",
+       {flag,
+        {{"type", "object"},
+         {"properties",
+          {{"type",
+            {{"type", "string"},
+             {"enum", {"enabled", "disabled", "auto", "adaptive"}}}},
+           {"clear_thinking", flag_or_null}}},
+         {"required", Json::array({"type"})},
+         {"additionalProperties", {{"type", "null"}}}}}}};
+  out["reasoning"] = {{"type", "object"},
+                      {"properties",
+                       {{"effort", effort},
+                        {"enabled", flag_or_null},
+                        {"exclude", flag_or_null},
+                        {"max_tokens", {{"enum", {0, nullptr}}}},
+                        {"summary", Json::object()},
+                        {"generate_summary", Json::object()}}},
+                      {"additionalProperties", {{"type", "null"}}}};
+  out["include_reasoning"] = Flag(true);
+  for (const char* name :
+       {"reasoning_budget", "thinking_token_budget", "thinking_budget"}) {
+    out[name] = WithDefault(Integers(-1, options.chat ? 0 : -1), -1);
+  }
+}
+
+void AddTemplateAndTools(const FieldSchemaOptions& options, Schemas& out) {
+  const Json word = {{"type", "string"}, {"pattern", "^[A-Za-z0-9 _-]{1,32}$"}};
+  out["add_generation_prompt"] = Flag(true);
+  out["continue_final_message"] = Flag(false);
+  AddThinking(options, word, out);
   out["chat_template_kwargs"] = {{"type", "object"},
-                                 {"properties", arguments},
-                                 {"additionalProperties", {{"type", "null"}}}};
+                                 {"properties", ArgumentSchemas(word)}};
   out["tools"] = {{"type", "array"},
                   {"items", {{"$ref", "#/components/schemas/Tool"}}},
                   {"maxItems", kMaxTools}};
@@ -166,6 +211,14 @@ void AddTemplateAndTools(Schemas& out) {
         {{"type", "object"}}}},
       {"default", "auto"}};
   out["parallel_tool_calls"] = Flag(true);
+  out["functions"] = {{"type", "array"},
+                      {"items", {{"type", "object"}}},
+                      {"maxItems", kMaxTools}};
+  out["function_call"] = {
+      {"anyOf",
+       {{{"type", "string"}, {"enum", {"auto", "none"}}},
+        {{"type", "object"}, {"required", Json::array({"name"})}}}},
+      {"default", "auto"}};
 }
 
 void AddGrammars(Schemas& out) {
@@ -210,11 +263,6 @@ void AddGrammars(Schemas& out) {
 // The values that change nothing.
 Json NeutralValues(const KnownField& field) {
   const Json values = FromText(field.neutral);
-  if (values.size() == 1 && values[0].is_object() && !values[0].empty()) {
-    return {{"type", "object"},
-            {"properties", {{"type", {{"const", values[0]["type"]}}}}},
-            {"required", Json::array({"type"})}};
-  }
   Json schema{{"enum", values}};
   if (values.size() == 1) schema["default"] = values[0];
   return schema;
@@ -241,7 +289,7 @@ Json BodySchema(const FieldSchemaOptions& options) {
   AddSampling(built);
   AddShown(options, built);
   AddPrompts(built);
-  AddTemplateAndTools(built);
+  AddTemplateAndTools(options, built);
   AddGrammars(built);
   const std::string_view required = options.chat ? "messages" : "prompt";
   Json properties = Json::object();

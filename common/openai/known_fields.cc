@@ -16,20 +16,20 @@ constexpr size_t kMaxShownName = 64;
 // The values with which a field that is not built changes nothing.
 struct Neutral {
   std::string_view words;   // for people
-  std::string_view values;  // a JSON array; an object's "type" alone counts
+  std::string_view values;  // a JSON array
 };
 constexpr Neutral kZero{"0", "[0]"};
 constexpr Neutral kOne{"1", "[1]"};
-constexpr Neutral kMinusOne{"-1", "[-1]"};
 constexpr Neutral kFalse{"false", "[false]"};
 constexpr Neutral kTrue{"true", "[true]"};
 constexpr Neutral kEmpty{"empty", R"(["", [], {}])"};
-constexpr Neutral kNoTools{R"("none" or "auto")", R"(["none", "auto"])"};
+// Of what other servers read as a text, a list, an object or a flag.
+constexpr Neutral kNothing{"false or empty", R"([false, "", [], {}])"};
+constexpr Neutral kOff{"0 or -1", "[0, -1]"};
+constexpr Neutral kZeroOrOne{"0 or 1", "[0, 1]"};
 constexpr Neutral kTextOutput{R"(["text"])", R"([["text"]])"};
 constexpr Neutral kLeft{R"("left")", R"(["left"])"};
 constexpr Neutral kApart{R"("auto")", R"(["auto", "deepseek"])"};
-constexpr Neutral kEnabled{R"({"type": "enabled"})",
-                           R"([{"type": "enabled"}])"};
 constexpr Neutral kNever{"null", "[]"};
 
 struct UnbuiltField {
@@ -37,7 +37,7 @@ struct UnbuiltField {
   const Neutral& neutral;
   bool chat = true;
   bool completions = true;
-  std::string_view successor = {};  // OpenAI's name for a deprecated field
+  std::string_view successor = {};  // the field that has the meaning here
 };
 
 constexpr KnownField kBuiltFields[] = {
@@ -45,7 +45,10 @@ constexpr KnownField kBuiltFields[] = {
     {"messages", true, false},
     {"prompt", false, true},
     {"max_tokens"},
-    {"max_completion_tokens", true, false},
+    {"max_completion_tokens"},
+    {"max_output_tokens"},
+    {"max_new_tokens"},
+    {"n_predict"},
     {"temperature"},
     {"top_p"},
     {"top_k"},
@@ -55,6 +58,7 @@ constexpr KnownField kBuiltFields[] = {
     {"presence_penalty"},
     {"repetition_penalty"},
     {"repeat_penalty"},
+    {"repeat_last_n"},
     {"logit_bias"},
     {"n"},
     {"best_of"},
@@ -80,8 +84,18 @@ constexpr KnownField kBuiltFields[] = {
     {"continue_final_message", true, false},
     {"chat_template_kwargs", true, false},
     {"reasoning_effort", true, false},
+    {"enable_thinking", true, false},
+    {"think", true, false},
+    {"thinking", true, false},
+    {"reasoning", true, false},
+    {"include_reasoning", true, false},
+    {"reasoning_budget"},
+    {"thinking_token_budget"},
+    {"thinking_budget"},
     {"tools", true, false},
     {"tool_choice", true, false},
+    {"functions", true, false},
+    {"function_call", true, false},
     {"parallel_tool_calls", true, false},
     {"response_format"},
     {"structured_outputs"},
@@ -132,15 +146,55 @@ constexpr UnbuiltField kUnbuiltFields[] = {
     {"dry_multiplier", kZero},
     {"xtc_probability", kZero},
     {"dynatemp_range", kZero},
-    {"thinking_token_budget", kMinusOne},
-    {"reasoning_budget", kMinusOne},
-    {"thinking", kEnabled, true, false},
-    {"include_reasoning", kTrue, true, false},
     {"separate_reasoning", kTrue, true, false},
     {"reasoning_format", kApart, true, false},
+    {"top_n_sigma", kOff},
+    {"min_keep", kZeroOrOne},
+    {"n_keep", kOff},
+    {"t_max_predict_ms", kOff},
+    {"n_probs", kZero, true, true, "logprobs"},
+    {"post_sampling_probs", kFalse},
+    {"parse_tool_calls", kTrue, true, false},
+    // Pictures, adapters and other models' parts.
+    {"images", kNothing},
+    {"lora", kNothing},
+    {"lora_path", kNothing},
+    {"adapter_id", kNothing},
+    {"mm_processor_kwargs", kNothing},
+    {"prompt_embeds", kNothing},
+    {"input_embeds", kNothing},
+    {"input_ids", kNothing},
+    // Code and state of other servers.
+    {"custom_logit_processor", kNothing},
+    {"custom_params", kNothing},
+    {"logits_processors", kNothing},
+    {"return_hidden_states", kNothing},
+    {"vllm_xargs", kNothing},
+    {"kv_transfer_params", kNothing},
+    {"session_params", kNothing},
+    {"context", kNothing},
+    // Other servers' names and forms of what is built here.
+    {"format", kNothing, true, true, "response_format"},
+    {"options", kNothing, true, true, "each of them as a field"},
+    {"system", kNothing, true, true, "a message of role system"},
+    {"instructions", kNothing, true, true, "a message of role system"},
+    {"template", kNothing},
+    {"raw", kFalse},
+    {"stop_sequences", kNothing, true, true, "stop"},
+    {"random_seed", kNever, true, true, "seed"},
+    {"min_new_tokens", kZero, true, true, "min_tokens"},
+    {"num_predict", kNever, true, true, "max_tokens"},
+    {"no_stop_trim", kFalse, true, true, "include_stop_str_in_output"},
+    {"do_sample", kTrue, true, true, "temperature"},
+    {"num_beams", kOne},
+    {"no_repeat_ngram_size", kZero},
+    {"top_a", kZero},
+    {"tfs_z", kOne},
+    {"return_logprob", kFalse, true, true, "logprobs"},
+    {"top_logprobs_num", kZero, true, true, "top_logprobs"},
+    {"enable_search", kFalse},
+    {"safe_prompt", kFalse},
     {"suffix", kEmpty, false, true},
-    {"functions", kEmpty, true, false, "tools"},
-    {"function_call", kNoTools, true, false, "tool_choice"},
     {"modalities", kTextOutput, true, false},
     {"audio", kNever, true, false},
     {"web_search_options", kNever, true, false},
@@ -150,12 +204,7 @@ constexpr UnbuiltField kUnbuiltFields[] = {
 
 bool IsNeutral(const Json& value, const Neutral& neutral) {
   const Json values = *ParseJson(neutral.values);
-  return std::any_of(values.begin(), values.end(), [&](const Json& one) {
-    const bool by_type = one.is_object() && !one.empty();
-    if (!by_type) return value == one;
-    return value.is_object() && value.contains("type") &&
-           value["type"] == one["type"];
-  });
+  return std::find(values.begin(), values.end(), value) != values.end();
 }
 
 }  // namespace
@@ -200,10 +249,9 @@ Status RefuseUnbuiltFields(const Json& object, bool chat) {
     if (found == object.end() || found->is_null()) continue;
     if (IsNeutral(*found, field.neutral)) continue;
     if (!field.successor.empty()) {
-      return WithCode(
-          FieldError(field.name, "deprecated and not supported; give ",
-                     field.successor, " instead"),
-          "unsupported_parameter");
+      return WithCode(FieldError(field.name, "not supported; give ",
+                                 field.successor, " instead"),
+                      "unsupported_parameter");
     }
     return WithCode(
         FieldError(field.name, "not supported yet; leave it out, or ",

@@ -22,7 +22,6 @@ struct KnownField {
   bool completions = true;
   FieldUse use = FieldUse::kBuilt;
   // Of kUnbuilt: a JSON array of the values, besides null, that change nothing.
-  // Of an object with members only "type" counts.
   std::string_view neutral = {};
 };
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/openai/chat_history.h"
@@ -34,6 +35,9 @@ class LoadedText : public ModelText {
   StatusOr<std::vector<TokenId>> EncodeChat(
       const Json& messages, const Json& tools,
       RenderOptions options) const override;
+  bool ReadsVariable(std::string_view name) const override {
+    return template_ != nullptr && template_->Reads(name);
+  }
   StatusOr<std::string> Decode(std::span<const TokenId> tokens,
                                bool skip_special) const override;
   Detokenizer NewDecoder(std::span<const TokenId> prompt,

@@ -13,7 +13,17 @@ namespace {
 // Parts of OpenAI's and vLLM's APIs that no model here reads.
 constexpr std::string_view kOtherParts[] = {
     "image_url", "input_image", "image",      "input_audio", "audio_url",
-    "video_url", "file",        "input_file", "refusal",     "thinking"};
+    "video_url", "file",        "input_file", "thinking"};
+
+// Parts of text in OpenAI's chats and Responses, with the text's member.
+struct TextPart {
+  std::string_view type;
+  const char* member;
+};
+constexpr TextPart kTextParts[] = {{"text", "text"},
+                                   {"input_text", "text"},
+                                   {"output_text", "text"},
+                                   {"refusal", "refusal"}};
 
 // Role, content, name, reasoning, calls, and one member of a template's own.
 constexpr size_t kMaxMessageMembers = 6;
@@ -41,13 +51,17 @@ StatusOr<std::string> JoinParts(const Json& parts, const std::string& where) {
     }
     FieldReader part(parts[i]);
     const std::string type = part.String("type").value_or("");
-    if (type != "text") {
+    const auto known =
+        std::find_if(std::begin(kTextParts), std::end(kTextParts),
+                     [&](const TextPart& one) { return one.type == type; });
+    if (known == std::end(kTextParts)) {
       return WithCode(FieldError("messages", at, PartRefusal(type)),
                       "unsupported_content");
     }
-    const auto piece = part.String("text");
+    const auto piece = part.String(known->member);
     if (!piece) {
-      return FieldError("messages", at, ".text must be a string");
+      return FieldError("messages", at, ".", known->member,
+                        " must be a string");
     }
     if (i > 0) text += '\n';
     text += *piece;
@@ -59,8 +73,13 @@ StatusOr<Json> ParseContent(const Json& message, std::string_view role,
                             const std::string& where) {
   const auto content = message.find("content");
   if (content == message.end() || content->is_null()) {
-    // An assistant's message with calls alone has no content.
-    if (role == "assistant") return Json("");
+    // An assistant that refused says so beside the content.
+    const auto refusal = message.find("refusal");
+    const bool refused =
+        role == "assistant" && refusal != message.end() && refusal->is_string();
+    if (refused) return *refusal;
+    // Calls alone, and a function that returned nothing, have no content.
+    if (role == "assistant" || role == "tool") return Json("");
     return FieldError("messages", where, ".content is missing");
   }
   if (content->is_string()) return *content;
@@ -112,11 +131,45 @@ StatusOr<Json> ArgumentsToShow(const Json* arguments, const std::string& where,
   if (parsed.ok() && parsed->is_object()) return parsed;
   if (!parsed.ok() && budget.values == 0) {
     return FieldError("messages", where,
-                      ".function.arguments: ", Message(parsed.status()));
+                      ".arguments: ", Message(parsed.status()));
   }
   Json made = Json::object();
   made["arguments"] = text;
   return made;
+}
+
+// Returns a function's name and arguments as templates expect them. `place` is
+// in errors.
+StatusOr<Json> ParseFunction(const Json& function, const std::string& place,
+                             JsonBudget& budget) {
+  const auto name = FieldReader(function).String("name");
+  if (!name || name->empty()) {
+    return FieldError("messages", place,
+                      ".name must be a string that is not empty");
+  }
+  if (name->size() > kMaxNameBytes) {
+    return FieldError("messages", place, ".name has ", name->size(),
+                      " bytes, limit ", kMaxNameBytes);
+  }
+  const Json* arguments = FieldReader(function).Find("arguments");
+  if (arguments != nullptr && !arguments->is_string() &&
+      !arguments->is_object()) {
+    return FieldError("messages", place, ".arguments must be JSON text, got ",
+                      Describe(*arguments));
+  }
+  Json shown = MakeObject(2);
+  AppendMember(shown, "name", *name);
+  SLUICE_ASSIGN_OR_RETURN(Json parsed,
+                          ArgumentsToShow(arguments, place, budget));
+  AppendMember(shown, "arguments", std::move(parsed));
+  return shown;
+}
+
+Json MakeCall(Json function) {
+  Json call = MakeObject(3);
+  AppendMember(call, "type", "function");
+  AppendMember(call, "function", std::move(function));
+  return call;
 }
 
 // Returns one call of an assistant's message as templates expect it.
@@ -134,33 +187,33 @@ StatusOr<Json> ParseToolCall(const Json& call, const std::string& where,
   if (function == nullptr || !function->is_object()) {
     return FieldError("messages", where, ".function must be an object");
   }
-  const auto name = FieldReader(*function).String("name");
-  if (!name || name->empty()) {
-    return FieldError("messages", where,
-                      ".function.name must be a string that is not empty");
-  }
-  if (name->size() > kMaxNameBytes) {
-    return FieldError("messages", where, ".function.name has ", name->size(),
-                      " bytes, limit ", kMaxNameBytes);
-  }
-  const Json* arguments = FieldReader(*function).Find("arguments");
-  if (arguments != nullptr && !arguments->is_string() &&
-      !arguments->is_object()) {
-    return FieldError("messages", where,
-                      ".function.arguments must be JSON text, got ",
-                      Describe(*arguments));
-  }
-  Json shown = MakeObject(2);
-  AppendMember(shown, "name", *name);
-  SLUICE_ASSIGN_OR_RETURN(Json parsed,
-                          ArgumentsToShow(arguments, where, budget));
-  AppendMember(shown, "arguments", std::move(parsed));
-  Json out = MakeObject(3);
-  AppendMember(out, "type", "function");
-  AppendMember(out, "function", std::move(shown));
+  SLUICE_ASSIGN_OR_RETURN(
+      Json shown, ParseFunction(*function, where + ".function", budget));
+  Json out = MakeCall(std::move(shown));
   SLUICE_RETURN_IF_ERROR(
       CopyString(call, {"id", "id", kMaxNameBytes}, where, out));
   return out;
+}
+
+// Copies function_call, the older form of one call, as a call.
+Status CopyFunctionCall(const Json& in, const std::string& where, Json& out,
+                        JsonBudget& budget) {
+  const auto call = in.find("function_call");
+  if (call == in.end() || call->is_null()) return OkStatus();
+  const std::string place = where + ".function_call";
+  if (!call->is_object()) {
+    return FieldError("messages", place, " must be an object, got ",
+                      Describe(*call));
+  }
+  if (out.contains("tool_calls")) {
+    return FieldError("messages", place,
+                      " cannot go with tool_calls, of which it is the older "
+                      "form");
+  }
+  SLUICE_ASSIGN_OR_RETURN(Json shown, ParseFunction(*call, place, budget));
+  out["tool_calls"] = Json::array();
+  out["tool_calls"].push_back(MakeCall(std::move(shown)));
+  return OkStatus();
 }
 
 Status CopyToolCalls(const Json& in, const std::string& where, Json& out,
@@ -197,19 +250,38 @@ Status CopyToolFields(const Json& in, std::string_view role,
         in, {"tool_call_id", "tool_call_id", kMaxNameBytes}, where, out));
   }
   if (role != "assistant") return OkStatus();
-  // Servers use either name; the second one wins.
-  for (const char* name : {"reasoning", "reasoning_content"}) {
+  // Servers use any of these names; the last one wins.
+  for (const char* name : {"thinking", "reasoning", "reasoning_content"}) {
     SLUICE_RETURN_IF_ERROR(
         CopyString(in, {name, "reasoning_content"}, where, out));
   }
   if (out.contains("reasoning_content") && out["reasoning_content"] == "") {
     out.erase("reasoning_content");
   }
-  if (const auto call = in.find("function_call");
-      call != in.end() && !call->is_null()) {
-    return FieldError("messages", where,
-                      ".function_call is deprecated and not supported; give "
-                      "tool_calls instead");
+  return OkStatus();
+}
+
+// Refuses members of other servers' messages without which the answer is to
+// another message.
+Status RefuseUnbuiltMembers(const Json& message, const std::string& where) {
+  struct Member {
+    const char* name;
+    const char* instead;
+  };
+  static constexpr Member kMembers[] = {
+      {"images", "no model here reads pictures"},
+      {"audio", "no model here reads sound"},
+      {"prefix", "give continue_final_message"},
+      {"partial", "give continue_final_message"}};
+  for (const Member& member : kMembers) {
+    const auto found = message.find(member.name);
+    if (found == message.end() || found->is_null()) continue;
+    const bool empty =
+        *found == false || (found->is_structured() && found->empty());
+    if (empty) continue;
+    return WithCode(FieldError("messages", where, ".", member.name,
+                               " is not supported: ", member.instead),
+                    "unsupported_content");
   }
   return OkStatus();
 }
@@ -225,22 +297,29 @@ StatusOr<Json> ParseMessage(const Json& message, size_t index,
   if (role == message.end() || !role->is_string()) {
     return FieldError("messages", where, ".role must be a string");
   }
-  const auto& name = role->get_ref<const std::string&>();
-  static constexpr std::string_view kRoles[] = {"system", "user", "assistant",
-                                                "tool", "developer"};
-  if (std::find(std::begin(kRoles), std::end(kRoles), name) ==
-      std::end(kRoles)) {
+  // The client's name of a role, and the template's.
+  static constexpr std::pair<std::string_view, std::string_view> kRoles[] = {
+      {"system", "system"}, {"user", "user"},        {"assistant", "assistant"},
+      {"tool", "tool"},     {"developer", "system"}, {"function", "tool"}};
+  const auto found =
+      std::find_if(std::begin(kRoles), std::end(kRoles), [&](const auto& one) {
+        return one.first == role->get_ref<const std::string&>();
+      });
+  if (found == std::end(kRoles)) {
     return FieldError("messages", where,
-                      ".role must be system, user, assistant, tool or "
-                      "developer");
+                      ".role must be system, user, assistant, tool, developer "
+                      "or function");
   }
+  SLUICE_RETURN_IF_ERROR(RefuseUnbuiltMembers(message, where));
+  const std::string_view name = found->second;
   Json out = MakeObject(kMaxMessageMembers);
-  AppendMember(out, "role", name == "developer" ? "system" : name);
+  AppendMember(out, "role", std::string(name));
   SLUICE_ASSIGN_OR_RETURN(Json content, ParseContent(message, name, where));
   AppendMember(out, "content", std::move(content));
   SLUICE_RETURN_IF_ERROR(CopyToolFields(message, name, where, out));
   if (name == "assistant") {
     SLUICE_RETURN_IF_ERROR(CopyToolCalls(message, where, out, budget));
+    SLUICE_RETURN_IF_ERROR(CopyFunctionCall(message, where, out, budget));
   }
   return out;
 }

@@ -50,6 +50,8 @@ class ModelText {
   // template's own words, or for a model without a template.
   virtual StatusOr<std::vector<TokenId>> EncodeChat(
       const Json& messages, const Json& tools, RenderOptions options) const = 0;
+  // Returns whether the chat template reads the variable `name` from outside.
+  virtual bool ReadsVariable(std::string_view name) const = 0;
   // Returns the text. INVALID_ARGUMENT for an id out of range.
   virtual StatusOr<std::string> Decode(std::span<const TokenId> tokens,
                                        bool skip_special) const = 0;

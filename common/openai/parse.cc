@@ -12,6 +12,7 @@
 #include "common/openai/error.h"
 #include "common/openai/fields.h"
 #include "common/openai/known_fields.h"
+#include "common/openai/reasoning_fields.h"
 #include "common/openai/tool_fields.h"
 
 namespace sluice::openai {
@@ -112,10 +113,6 @@ StatusOr<ChatRequest> ParseChatRequest(std::string_view body, int vocab_size,
   FieldReader in(json);
   ChatRequest out;
   out.fields = ReadCommonFields(in, vocab_size);
-  if (const auto max = ReadMaxTokens(in, "max_completion_tokens")) {
-    out.fields.max_tokens = max;
-    out.fields.max_tokens_field = "max_completion_tokens";
-  }
   if (out.fields.max_tokens == 0) {
     in.Refuse(out.fields.max_tokens_field, "must be at least 1, got 0");
   }
@@ -128,6 +125,8 @@ StatusOr<ChatRequest> ParseChatRequest(std::string_view body, int vocab_size,
   if (logprobs) out.fields.logprobs = static_cast<int>(top.value_or(0));
   if (out.fields.stream) out.fields.digest = BodyDigest(json);
   out.chat_template = ReadTemplateFields(in);
+  out.argument_names = ReadArgumentNames(in);
+  out.hides_reasoning = ReadHidesReasoning(in);
   out.tools = ReadToolFields(in);
   RefuseRounded(in, rounded, out.fields, &out.tools);
   out.echo = in.Bool("echo").value_or(false);
@@ -153,8 +152,10 @@ StatusOr<CompletionRequest> ParseCompletionRequest(std::string_view body,
   out.fields = ReadCommonFields(in, vocab_size);
   out.echo = in.Bool("echo").value_or(false);
   if (out.fields.max_tokens == 0 && !out.echo) {
-    in.Refuse("max_tokens", "must be at least 1 without echo, got 0");
+    in.Refuse(out.fields.max_tokens_field,
+              "must be at least 1 without echo, got 0");
   }
+  RefuseBudgets(in);
   if (const auto logprobs = in.Int("logprobs", 0, kMaxTopLogprobs)) {
     out.fields.logprobs = static_cast<int>(*logprobs);
   }
@@ -178,6 +179,7 @@ StatusOr<TokenizeRequest> ParseTokenizeRequest(std::string_view body) {
   const Json* messages = in.Find("messages");
   if (messages != nullptr) {
     out.chat_template = ReadTemplateFields(in);
+    out.argument_names = ReadArgumentNames(in);
     out.tools = ReadToolFields(in).tools;
   }
   out.add_special_tokens =

@@ -31,6 +31,8 @@ struct GenerationFields {
   std::string model;  // empty: not given
   std::optional<int64_t> max_tokens;
   std::string_view max_tokens_field = "max_tokens";  // as the client named it
+  // Without max_tokens: what the context leaves, whatever the default is.
+  bool fills_context = false;
   std::optional<double> temperature;
   std::optional<double> top_p;
   std::optional<int64_t> top_k;  // 0: off
@@ -83,6 +85,8 @@ struct ToolFields {
   std::vector<std::string> allowed;
   // Of each tool: "strict", if the client gave it.
   std::vector<std::optional<bool>> strict;
+  // They came as `functions`: answers have the older function_call.
+  bool as_functions = false;
 };
 
 struct ChatRequest {
@@ -92,8 +96,11 @@ struct ChatRequest {
   // "reasoning_content", arguments of calls are objects.
   Json messages;
   ToolFields tools;
-  // Without limits; `kwargs` is an object of allowed names and types.
+  // Without limits; `kwargs` is an object without the server's variables.
   RenderOptions chat_template;
+  // The names in chat_template_kwargs, as the client gave them.
+  std::vector<std::string> argument_names;
+  bool hides_reasoning = false;  // the answer leaves it out
   bool echo = false;  // the answer repeats an assistant's last message
 };
 
@@ -108,10 +115,11 @@ struct CompletionRequest {
 
 struct TokenizeRequest {
   std::string model;
-  std::variant<std::string, Json> input;  // a prompt, or chat messages
-  bool add_special_tokens = true;         // of a prompt
-  RenderOptions chat_template;            // of messages
-  Json tools;                             // as in ToolFields
+  std::variant<std::string, Json> input;    // a prompt, or chat messages
+  bool add_special_tokens = true;           // of a prompt
+  RenderOptions chat_template;              // of messages
+  std::vector<std::string> argument_names;  // as in ChatRequest
+  Json tools;                               // as in ToolFields
   bool return_token_strs = false;
 };
 

@@ -91,6 +91,15 @@ Status CheckHistory(const Json& messages, const Json& tools,
                              " (the server's --max-history-bytes)"));
 }
 
+Status CheckArguments(const Json& arguments, const CostLimits& limits) {
+  const size_t bytes = JsonBytes(arguments);
+  if (bytes <= limits.history_bytes) return OkStatus();
+  return TooLarge(FieldError("chat_template_kwargs", "take ", bytes,
+                             " bytes for the chat template, limit ",
+                             limits.history_bytes,
+                             " (the server's --max-history-bytes)"));
+}
+
 size_t AnswerBytes(const GenerationFields& fields, const AnswerShape& shape) {
   // Per choice, then over all.
   size_t each = shape.prompt_tokens * kIdBytes;

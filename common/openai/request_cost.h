@@ -35,6 +35,9 @@ Status CheckText(std::string_view field, size_t bytes, size_t limit);
 Status CheckHistory(const Json& messages, const Json& tools,
                     const CostLimits& limits);
 
+// The same for chat_template_kwargs.
+Status CheckArguments(const Json& arguments, const CostLimits& limits);
+
 // The figures of a request's answer before the request is submitted.
 struct AnswerShape {
   bool chat = false;  // the prompt is in the answer once, not per choice

@@ -2,12 +2,37 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "common/base/json.h"
 #include "common/openai/parse.h"
 
 namespace sluice::openai {
 namespace {
+
+// Returns the error in `function`, with the member's name; empty: none.
+std::string FunctionComplaint(const Json& function) {
+  if (!function.is_object()) {
+    return Cat(" must be an object, got ", Describe(function));
+  }
+  FieldReader in_function(function);
+  const auto name = in_function.String("name");
+  if (!name || !IsToolName(*name)) {
+    return Cat(".name must be 1 to ", kMaxToolNameBytes,
+               " of A-Z a-z 0-9 _ . : / -");
+  }
+  in_function.String("description");
+  in_function.Bool("strict");
+  const Json* parameters = in_function.Find("parameters");
+  if (!in_function.status().ok()) {
+    return "." + std::string(Message(in_function.status()));
+  }
+  if (parameters != nullptr && !parameters->is_object()) {
+    return Cat(".parameters must be a JSON schema, an object, got ",
+               Describe(*parameters));
+  }
+  return "";
+}
 
 // Returns the error in `tool`, with the member's name; empty: none.
 std::string Complaint(const Json& tool) {
@@ -20,22 +45,8 @@ std::string Complaint(const Json& tool) {
   if (function == nullptr || !function->is_object()) {
     return ".function must be an object";
   }
-  FieldReader of_function(*function);
-  const auto name = of_function.String("name");
-  if (!name || !IsToolName(*name)) {
-    return Cat(".function.name must be 1 to ", kMaxToolNameBytes,
-               " of A-Z a-z 0-9 _ . : / -");
-  }
-  of_function.String("description");
-  of_function.Bool("strict");
-  const Json* parameters = of_function.Find("parameters");
-  if (!of_function.status().ok())
-    return ".function." + std::string(Message(of_function.status()));
-  if (parameters != nullptr && !parameters->is_object()) {
-    return Cat(".function.parameters must be a JSON schema, an object, got ",
-               Describe(*parameters));
-  }
-  return "";
+  const std::string complaint = FunctionComplaint(*function);
+  return complaint.empty() ? "" : ".function" + complaint;
 }
 
 // Returns a tool as templates expect it: without null members.
@@ -49,17 +60,24 @@ Json WithoutNulls(const Json& tool) {
   return out;
 }
 
-Json ReadTools(FieldReader& in) {
-  const Json* tools = in.Find("tools");
+// Returns the list `name` of at most kMaxTools; null: none, or an error.
+const Json* FindTools(FieldReader& in, const char* name) {
+  const Json* tools = in.Find(name);
   if (tools == nullptr) return nullptr;
   if (!tools->is_array()) {
-    in.Refuse("tools", "must be an array, got ", Describe(*tools));
+    in.Refuse(name, "must be an array, got ", Describe(*tools));
     return nullptr;
   }
   if (tools->size() > kMaxTools) {
-    in.Refuse("tools", "has ", tools->size(), " tools, limit ", kMaxTools);
+    in.Refuse(name, "has ", tools->size(), " ", name, ", limit ", kMaxTools);
     return nullptr;
   }
+  return tools->empty() ? nullptr : tools;
+}
+
+Json ReadTools(FieldReader& in) {
+  const Json* tools = FindTools(in, "tools");
+  if (tools == nullptr) return nullptr;
   Json out = Json::array();
   for (size_t i = 0; i < tools->size(); ++i) {
     const std::string complaint = Complaint((*tools)[i]);
@@ -69,8 +87,33 @@ Json ReadTools(FieldReader& in) {
     }
     out.push_back(WithoutNulls((*tools)[i]));
   }
-  if (out.empty()) return nullptr;
   return out;
+}
+
+// Reads `functions`, tools in their older form.
+void ReadFunctions(FieldReader& in, ToolFields& out) {
+  const Json* functions = FindTools(in, "functions");
+  if (functions == nullptr) return;
+  if (!out.tools.is_null()) {
+    in.Refuse("functions",
+              "cannot go with tools, of which they are the older "
+              "form");
+    return;
+  }
+  Json tools = Json::array();
+  for (size_t i = 0; i < functions->size(); ++i) {
+    const std::string complaint = FunctionComplaint((*functions)[i]);
+    if (!complaint.empty()) {
+      in.Refuse("functions", "functions[", i, "]", complaint);
+      return;
+    }
+    Json tool = MakeObject(2);
+    AppendMember(tool, "type", "function");
+    AppendMember(tool, "function", WithoutNulls((*functions)[i]));
+    tools.push_back(std::move(tool));
+  }
+  out.tools = std::move(tools);
+  out.as_functions = true;
 }
 
 bool HasTool(const Json& tools, std::string_view name) {
@@ -160,6 +203,32 @@ void ReadToolChoice(FieldReader& in, ToolFields& out) {
   }
 }
 
+// Reads function_call, tool_choice's older form, for functions alone.
+void ReadFunctionChoice(FieldReader& in, ToolFields& out) {
+  const Json* choice = in.Find("function_call");
+  if (choice == nullptr || *choice == "auto") return;
+  if (*choice == "none") {
+    if (out.as_functions) out.tools = nullptr;
+    return;
+  }
+  const bool named = choice->is_object() && choice->contains("name") &&
+                     (*choice)["name"].is_string();
+  if (!named) {
+    in.Refuse("function_call",
+              "must be \"auto\", \"none\" or {\"name\": ..}, got ",
+              Describe(*choice));
+    return;
+  }
+  const auto& name = (*choice)["name"].get_ref<const std::string&>();
+  if (!out.as_functions || !HasTool(out.tools, name)) {
+    in.Refuse("function_call", "names a function that is not in functions",
+              IsToolName(name) ? Cat(": ", name) : "");
+    return;
+  }
+  out.choice = ToolChoice::kRequired;
+  out.allowed = {name};
+}
+
 }  // namespace
 
 bool IsToolName(std::string_view name) {
@@ -175,7 +244,9 @@ bool IsToolName(std::string_view name) {
 ToolFields ReadToolFields(FieldReader& in) {
   ToolFields out;
   out.tools = ReadTools(in);
+  ReadFunctions(in, out);
   ReadToolChoice(in, out);
+  ReadFunctionChoice(in, out);
   for (const Json& tool : out.tools) {
     const Json& function = tool["function"];
     const auto strict = function.find("strict");
@@ -184,6 +255,7 @@ ToolFields ReadToolFields(FieldReader& in) {
                              : std::optional<bool>(strict->get<bool>()));
   }
   out.parallel = in.Bool("parallel_tool_calls").value_or(out.parallel);
+  if (out.as_functions) out.parallel = false;  // an answer has one call's place
   return out;
 }
 

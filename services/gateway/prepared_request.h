@@ -8,6 +8,7 @@
 
 #include "common/core/generate_request.h"
 #include "common/http/event_stream.h"
+#include "common/http/message.h"
 #include "common/openai/answer.h"
 #include "common/openai/choice_text.h"
 #include "common/openai/event_id.h"
@@ -37,7 +38,8 @@ struct PreparedRequest {
   std::shared_ptr<const StreamRequest> kept;  // for the journal; null: nothing
   // What the answers keep to; see AddConstraints. Nothing: they are free.
   std::optional<RequestGrammar> grammar;
-  http::EventStreamTimes times;                // of a stream
+  http::HttpHeaders headers;     // of the answer, beside those of every answer
+  http::EventStreamTimes times;  // of a stream
   std::shared_ptr<trace::RequestTrace> trace;  // null: not traced
 };
 

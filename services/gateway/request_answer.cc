@@ -41,8 +41,9 @@ RequestAnswer::RequestAnswer(const HandlerContext& context,
       exchange_(std::move(exchange)),
       format_(std::move(prepared.format)),
       stream_(prepared.stream ? std::make_shared<http::EventStream>(
-                                    exchange_, prepared.times)
+                                    exchange_, prepared.times, prepared.headers)
                               : nullptr),
+      headers_(std::move(prepared.headers)),
       tells_usage_(prepared.include_usage &&
                    !(prepared.resumed && prepared.resumed->usage)),
       wholes_(prepared.stream ? 0 : prepared.choices.size()) {
@@ -137,6 +138,7 @@ void RequestAnswer::SendWhole(const openai::Usage& usage) {
     return;
   }
   http::HttpResponse response;
+  response.headers = std::move(headers_);
   response.body = format_->Whole(wholes, usage);
   exchange_->Send(std::move(response));
 }
@@ -207,7 +209,9 @@ void RequestAnswer::SendPiece(std::string bytes) {
     return;
   }
   if (!std::exchange(whole_begun_, true)) {
-    exchange_->BeginStream(http::HttpResponse());
+    http::HttpResponse head;
+    head.headers = std::move(headers_);
+    exchange_->BeginStream(std::move(head));
   }
   exchange_->SendChunk(std::move(bytes));
 }

@@ -66,6 +66,7 @@ class RequestAnswer {
   const std::shared_ptr<http::Exchange> exchange_;
   const std::unique_ptr<openai::AnswerFormat> format_;
   const std::shared_ptr<http::EventStream> stream_;  // null: answered whole
+  http::HttpHeaders headers_;                        // of a whole answer
   const bool tells_usage_;                           // in an event of its own
   std::weak_ptr<void> owner_;
   std::function<void()> cancel_;

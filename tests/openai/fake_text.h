@@ -31,6 +31,9 @@ class FakeText : public ModelText {
   StatusOr<std::vector<TokenId>> EncodeChat(
       const Json& messages, const Json& tools,
       RenderOptions options) const override;
+  bool ReadsVariable(std::string_view name) const override {
+    return !name.starts_with("unread");
+  }
   StatusOr<std::string> Decode(std::span<const TokenId> tokens,
                                bool skip_special) const override;
   Detokenizer NewDecoder(std::span<const TokenId> prompt,

@@ -73,8 +73,9 @@ bool IsParsed(const openai::ModelText& text, const openai::ChatRequest& request,
 
 // Adds a parser to each choice; `call_ids` begins its calls' ids. Off the loop,
 // because large schemas take time.
-void AddParsers(const ServedModel& model, const openai::ToolFields& fields,
+void AddParsers(const ServedModel& model, const openai::ChatRequest& chat,
                 const std::string& call_ids, PreparedRequest& prepared) {
+  const openai::ToolFields& fields = chat.tools;
   OutputRequest request;
   request.in_reasoning = model.text->EndsInReasoning(
       prepared.choices.front().generate.prompt_tokens);
@@ -97,6 +98,7 @@ void AddParsers(const ServedModel& model, const openai::ToolFields& fields,
     choice.eos_ids = model.eos_ids;
     choice.call_ids = Cat(call_ids, i, "_");
     choice.parallel_calls = fields.parallel;
+    choice.hides_reasoning = chat.hides_reasoning;
   }
 }
 
@@ -131,6 +133,11 @@ StatusOr<PreparedRequest> PrepareChat(const HandlerContext& context,
   SLUICE_RETURN_IF_ERROR(CheckTools(model, request.tools));
   SLUICE_RETURN_IF_ERROR(openai::CheckHistory(
       request.messages, request.tools.tools, context.limits));
+  PreparedRequest prepared;
+  SLUICE_ASSIGN_OR_RETURN(
+      prepared.headers,
+      CheckTemplateArguments(context, request.chat_template.kwargs,
+                             request.argument_names));
   SLUICE_ASSIGN_OR_RETURN(AnswerStart start,
                           StartAnswer(http, kChatPath, fields));
   SLUICE_ASSIGN_OR_RETURN(const RequestTerms terms, ReadTerms(http));
@@ -148,7 +155,6 @@ StatusOr<PreparedRequest> PrepareChat(const HandlerContext& context,
       MakeBoundedRequest(context, request, choice.text.echo_text.size(),
                          std::move(prompt)));
   choice.generate.sampling.seed = start.SeedOf(fields, 0);
-  PreparedRequest prepared;
   SLUICE_ASSIGN_OR_RETURN(
       prepared.grammar,
       ChatGrammar(model, request, choice.generate.prompt_tokens));
@@ -156,6 +162,7 @@ StatusOr<PreparedRequest> PrepareChat(const HandlerContext& context,
   const bool is_parsed =
       IsParsed(*model.text, request, choice.generate.prompt_tokens);
   info.is_parsed = is_parsed;
+  info.as_functions = request.tools.as_functions;
   info.num_choices = static_cast<size_t>(fields.n);
   if (info.return_token_ids) info.prompts = {choice.generate.prompt_tokens};
   prepared.stream = fields.stream;
@@ -165,7 +172,7 @@ StatusOr<PreparedRequest> PrepareChat(const HandlerContext& context,
   SLUICE_RETURN_IF_ERROR(
       StartStream(context, http, fields, start, prepared, info));
   prepared.format = openai::MakeChatFormat(*model.text, std::move(info));
-  if (is_parsed) AddParsers(model, request.tools, start.CallIds(), prepared);
+  if (is_parsed) AddParsers(model, request, start.CallIds(), prepared);
   // The answer has the prompt's logprobs once.
   for (size_t i = 1; i < prepared.choices.size(); ++i) {
     prepared.choices[i].generate.sampling.prompt_logprobs = -1;

@@ -18,6 +18,8 @@ namespace sluice::gateway {
 namespace {
 
 constexpr int64_t kDefaultMaxTokens = 16;
+// Lowered to what the context leaves.
+constexpr int64_t kFillsContext = std::numeric_limits<int32_t>::max();
 
 StatusOr<std::vector<TokenId>> EncodePrompt(
     const HandlerContext& context, const openai::CompletionRequest& request,
@@ -34,8 +36,6 @@ StatusOr<std::vector<TokenId>> EncodePrompt(
   return encoded;
 }
 
-// `text` has the options that all prompts share.
-StatusOr<PreparedRequest::Choice> PrepareChoice(
 // Returns the offsets of a choice's tokens in its text.
 std::shared_ptr<const openai::TextOffsets> MakeOffsets(
     const HandlerContext& context, const openai::CompletionRequest& request,
@@ -52,6 +52,8 @@ std::shared_ptr<const openai::TextOffsets> MakeOffsets(
       std::move(echo));
 }
 
+// `text` has the options that all prompts share.
+StatusOr<PreparedRequest::Choice> PrepareChoice(
     const HandlerContext& context, const openai::CompletionRequest& request,
     const openai::Prompt& prompt, const openai::ChoiceTextOptions& text) {
   const openai::GenerationFields& fields = request.fields;
@@ -74,8 +76,11 @@ std::shared_ptr<const openai::TextOffsets> MakeOffsets(
     }
   }
   SLUICE_ASSIGN_OR_RETURN(
-      choice.generate, MakeGenerateRequest(context, fields, std::move(tokens),
-                                           {"prompt", kDefaultMaxTokens}));
+      choice.generate,
+      MakeGenerateRequest(
+          context, fields, std::move(tokens),
+          {"prompt",
+           fields.fills_context ? kFillsContext : kDefaultMaxTokens}));
   if (request.echo && fields.logprobs) {
     int32_t& wanted = choice.generate.sampling.prompt_logprobs;
     wanted = std::max(wanted, *fields.logprobs);
@@ -117,14 +122,14 @@ StatusOr<PreparedRequest> PrepareCompletion(const HandlerContext& context,
     if (info.return_token_ids) {
       info.prompts.push_back(choice.generate.prompt_tokens);
     }
+    if (fields.logprobs) {
+      info.offsets.push_back(MakeOffsets(context, request, prompt, choice));
+    }
     choice.generate.sampling.seed = start.SeedOf(fields, prompts++);
     AddChoices(prepared, std::move(choice), fields.n, terms);
   }
   // The first choice of a prompt computes its logprobs.
   for (PreparedRequest::Choice& choice : prepared.choices) {
-    if (fields.logprobs) {
-      info.offsets.push_back(MakeOffsets(context, request, prompt, choice));
-    }
     SamplingParams& sampling = choice.generate.sampling;
     choice.follows = sampling.choice > 0 && sampling.prompt_logprobs >= 0;
     if (choice.follows) sampling.prompt_logprobs = -1;

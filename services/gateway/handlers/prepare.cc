@@ -22,6 +22,31 @@ constexpr size_t kMemoryPerByte = 128;
 // Hexadecimal digits of the model's digest in system_fingerprint.
 constexpr size_t kFingerprintDigits = 12;
 
+constexpr std::string_view kUnreadHeader = "X-Sluice-Unused-Template-Kwargs";
+// Of the names in that header together, and of one of them.
+constexpr size_t kMaxUnreadBytes = 1024;
+constexpr size_t kMaxUnreadNameBytes = 64;
+
+// Returns the first bytes of `name`, those that no template's name has as %XX.
+std::string HeaderWord(std::string_view name) {
+  constexpr std::string_view kHex = "0123456789ABCDEF";
+  std::string word;
+  for (const char c : name.substr(0, kMaxUnreadNameBytes)) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
+                       (c >= 'a' && c <= 'z') || c == '_' || c == '-' ||
+                       c == '.';
+    if (plain) {
+      word += c;
+    } else {
+      word += '%';
+      word += kHex[byte >> 4];
+      word += kHex[byte & 15];
+    }
+  }
+  return word;
+}
+
 SamplingParams MakeSampling(const ServedModel& model,
                             const openai::GenerationFields& fields) {
   const SamplingDefaults& defaults = model.defaults;
@@ -268,6 +293,31 @@ StatusOr<GenerateRequest> MakeGenerateRequest(
   }
   SLUICE_RETURN_IF_ERROR(Validate(request.sampling, context.model.vocab_size));
   return request;
+}
+
+StatusOr<http::HttpHeaders> CheckTemplateArguments(
+    const HandlerContext& context, const Json& arguments,
+    const std::vector<std::string>& names) {
+  SLUICE_RETURN_IF_ERROR(openai::CheckArguments(arguments, context.limits));
+  std::string unread;
+  for (const std::string& name : names) {
+    if (context.model.text->ReadsVariable(name)) continue;
+    const std::string shown = HeaderWord(name);
+    if (context.strict_fields) {
+      return openai::WithCode(
+          openai::FieldError("chat_template_kwargs",
+                             "the model's chat template ", "does not read \"",
+                             shown, "\""),
+          "unknown_parameter");
+    }
+    if (unread.size() + shown.size() > kMaxUnreadBytes) {
+      unread += ", ..";
+      break;
+    }
+    unread += Cat(unread.empty() ? "" : ", ", shown);
+  }
+  if (unread.empty()) return http::HttpHeaders();
+  return http::HttpHeaders{{std::string(kUnreadHeader), std::move(unread)}};
 }
 
 StatusOr<RequestTerms> ReadTerms(const http::HttpRequest& request) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "common/base/status.h"
 #include "common/core/step_trace.h"
 #include "common/http/exchange.h"
+#include "common/http/message.h"
 #include "common/openai/answer.h"
 #include "common/openai/request.h"
 #include "services/gateway/answer_start.h"
@@ -73,6 +75,13 @@ StatusOr<std::vector<TokenId>> TruncatePrompt(
 StatusOr<GenerateRequest> MakeGenerateRequest(
     const HandlerContext& context, const openai::GenerationFields& fields,
     std::vector<TokenId> prompt, const LengthRules& rules);
+
+// Checks the template's variables, `arguments`, and returns a header with those
+// of the client's `names` of them that the template never reads; no header for
+// none. INVALID_ARGUMENT for such a name if the server is strict.
+StatusOr<http::HttpHeaders> CheckTemplateArguments(
+    const HandlerContext& context, const Json& arguments,
+    const std::vector<std::string>& names);
 
 // The terms of the HTTP request: client and deadline, by X-Request-Timeout in
 // seconds from its arrival.

@@ -15,6 +15,11 @@ StatusOr<http::HttpResponse> Tokenize(const HandlerContext& context,
   SLUICE_ASSIGN_OR_RETURN(const openai::TokenizeRequest request,
                           openai::ParseTokenizeRequest(http.body));
   SLUICE_RETURN_IF_ERROR(CheckModel(context.model, request.model));
+  http::HttpResponse response;
+  SLUICE_ASSIGN_OR_RETURN(
+      response.headers,
+      CheckTemplateArguments(context, request.chat_template.kwargs,
+                             request.argument_names));
   const openai::ModelText& text = *context.model.text;
   const auto* prompt = std::get_if<std::string>(&request.input);
   const size_t limit = MaxTokenizeBytes(context);
@@ -41,7 +46,6 @@ StatusOr<http::HttpResponse> Tokenize(const HandlerContext& context,
     for (const TokenId token : *tokens)
       strings.push_back(text.TokenText(token));
   }
-  http::HttpResponse response;
   response.body = DumpJson({{"count", tokens->size()},
                             {"max_model_len", MaxContext(context)},
                             {"tokens", *tokens},

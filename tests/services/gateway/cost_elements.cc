@@ -104,6 +104,12 @@ void AddMessages(Elements& all) {
   add("messages, count", 128, [](size_t n) {
     return ChatBody(List(n, [](size_t) { return User("\"hello\""); }));
   });
+  add(
+      "variables of the template", 128,
+      [](size_t n) {
+        return With(kChat, "\"chat_template_kwargs\":" + Members(n, "[1]"));
+      },
+      "chat_template_kwargs");
   // Texts that some step looks at in a way of its own.
   constexpr std::pair<const char*, std::string_view> kTexts[] = {
       {"content, one long word", "x"},
@@ -251,6 +257,13 @@ void AddTools(Elements& all) {
   add("count", openai::kMaxTools / 16, [](size_t n) {
     return List(n, [](size_t i) { return Tool("{\"type\":\"object\"}", i); });
   });
+  all.push_back({"chat: functions, count", "functions", kChat,
+                 [](size_t n) {
+                   return With(kChat, "\"functions\":" + List(n, [](size_t i) {
+                                        return Cat("{\"name\":\"f", i, "\"}");
+                                      }));
+                 },
+                 openai::kMaxTools / 16});
   add("properties", 256, [](size_t n) {
     return "[" +
            Tool("{\"type\":\"object\",\"properties\":" +
@@ -549,42 +562,6 @@ std::vector<CostElement> CostElements() {
   AddPrompts(all);
   AddOthers(all);
   AddGeneric(all);
-  return all;
-}
-
-const std::vector<std::string>& FieldsWithoutSize() {
-  static const auto& all = *new std::vector<std::string>{
-      "model",
-      "max_tokens",
-      "max_completion_tokens",
-      "temperature",
-      "top_p",
-      "top_k",
-      "min_p",
-      "frequency_penalty",
-      "presence_penalty",
-      "repetition_penalty",
-      "repeat_penalty",
-      "sse_ping_interval",
-      "best_of",
-      "ignore_eos",
-      "min_tokens",
-      "include_stop_str_in_output",
-      "skip_special_tokens",
-      "spaces_between_special_tokens",
-      "top_logprobs",
-      "stream_options",
-      "return_tokens_as_token_ids",
-      "add_special_tokens",
-      "add_generation_prompt",
-      "chat_template_kwargs",
-      "reasoning_effort",
-      "tool_choice",
-      "parallel_tool_calls",
-      "guided_json_object",
-      "cache_salt",
-      "request_id",
-  };
   return all;
 }
 

@@ -5,84 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <deque>
 #include <optional>
 #include <string>
 
 #include "common/concurrency/turn_queue.h"
-#include "services/gateway/gateway_metrics.h"
-#include "services/gateway/handlers/handlers.h"
-#include "tests/services/gateway/fakes.h"
+#include "tests/services/gateway/fields_fixture.h"
 
 namespace sluice::gateway {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-class GatewayFieldsTest : public ::testing::Test {
- protected:
-  GatewayFieldsTest()
-      : context_{model_, engine_.loop(), metrics_, nullptr, {}} {
-    context_.readiness = [] { return GatewayReadiness{true}; };
-    AddRoutes(router_);
-  }
-
-  void TearDown() override { engine_.EndAll(); }
-
-  void AddRoutes(http::Router& router) {
-    AddChatHandler(router, context_);
-    AddCompletionsHandler(router, context_);
-    AddTokenizeHandlers(router, context_);
-    AddUnbuiltHandlers(router);
-  }
-
-  std::shared_ptr<http::FakeExchange> Route(std::string_view path,
-                                            std::string body,
-                                            http::HttpHeaders headers = {}) {
-    auto exchange = http::Post(path, std::move(body));
-    exchange->request().headers = std::move(headers);
-    router_.Route(exchange);
-    return exchange;
-  }
-  std::shared_ptr<http::FakeExchange> Chat(const std::string& fields,
-                                           http::HttpHeaders headers = {}) {
-    return Route("/v1/chat/completions",
-                 Cat("{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]",
-                     fields.empty() ? "" : ",", fields, "}"),
-                 std::move(headers));
-  }
-  std::shared_ptr<http::FakeExchange> Complete(const std::string& fields) {
-    return Route("/v1/completions", "{\"prompt\":\"hello\"," + fields + "}");
-  }
-  const SamplingParams& Sampling(size_t sequence) {
-    return requests_.emplace_back(engine_.request(sequence)).sampling;
-  }
-  // The one choice's text when its tokens are `tokens`.
-  std::string TextOf(const std::string& fields, std::vector<TokenId> tokens,
-                     std::optional<TokenId> stop_token = std::nullopt) {
-    const size_t sequence = engine_.submitted();
-    const auto on = Complete(fields);
-    TokenEvent event;
-    for (const TokenId token : tokens) event.tokens.push_back({token, {}, {}});
-    engine_.Tokens(sequence, std::move(event));
-    FinalEvent end;
-    end.stop_token = stop_token;
-    engine_.End(sequence, end);
-    return on->Body()["choices"][0]["text"];
-  }
-  static std::string ErrorOf(const std::shared_ptr<http::FakeExchange>& on) {
-    EXPECT_EQ(on->responses.at(0).status, 400);
-    return on->Body()["error"]["message"];
-  }
-
-  ServedModel model_ = FakeModel();
-  ScriptedEngine engine_;
-  GatewayMetrics metrics_{{"fake"}};
-  HandlerContext context_;
-  http::Router router_;
-  std::deque<GenerateRequest> requests_;
-};
 
 TEST_F(GatewayFieldsTest, NGivesSequencesThatDifferInTheirChoice) {
   const auto on = Chat("\"n\":3,\"seed\":7");
@@ -239,75 +172,6 @@ TEST_F(GatewayFieldsTest, TruncationKeepsTheEndOfThePrompt) {
               HasSubstr("-1 or at least 1"));
 }
 
-TEST_F(GatewayFieldsTest, PromptLogprobsHaveVllmsShape) {
-  const auto chat = Chat("\"prompt_logprobs\":1,\"n\":2");
-  EXPECT_EQ(Sampling(0).prompt_logprobs, 1);
-  EXPECT_EQ(Sampling(1).prompt_logprobs, -1) << "told once";
-  TokenEvent event;
-  event.prompt = {openai::WithLogprob('u', -2.0f)};
-  engine_.Tokens(0, event);
-  engine_.End(0, FinishReason::kLength);
-  engine_.End(1, FinishReason::kLength);
-  EXPECT_EQ(DumpJson(chat->Body()["prompt_logprobs"]),
-            "[null,{\"117\":{\"logprob\":-2.0,\"rank\":2,\"decoded_token\":"
-            "\"u\"},\"33\":{\"logprob\":-1.0,\"rank\":1,\"decoded_token\":"
-            "\"!\"}}]");
-  const auto completion = Complete("\"prompt_logprobs\":1");
-  engine_.Tokens(2, event);
-  engine_.End(2, FinishReason::kLength);
-  EXPECT_EQ(completion->Body()["choices"][0]["prompt_logprobs"],
-            chat->Body()["prompt_logprobs"]);
-  EXPECT_THAT(ErrorOf(Chat("\"prompt_logprobs\":1,\"stream\":true")),
-              HasSubstr("prompt_logprobs"));
-}
-
-TEST_F(GatewayFieldsTest, APromptsLogprobsAreComputedOnceForAllChoices) {
-  const auto on = Complete("\"prompt_logprobs\":1,\"n\":3");
-  EXPECT_EQ(Sampling(0).prompt_logprobs, 1);
-  EXPECT_EQ(Sampling(1).prompt_logprobs, -1);
-  EXPECT_EQ(Sampling(2).prompt_logprobs, -1);
-  // The others may be ahead, and done, before the first has its prompt.
-  engine_.Text(2, "c");
-  engine_.Text(1, "b");
-  engine_.End(1, FinishReason::kLength);
-  TokenEvent event;
-  event.prompt = {openai::WithLogprob('u', -2.0f)};
-  engine_.Tokens(0, event);
-  event.prompt = {openai::WithLogprob('v', -3.0f)};
-  engine_.Tokens(0, event);
-  engine_.Text(0, "a");
-  engine_.End(0, FinishReason::kLength);
-  EXPECT_TRUE(on->responses.empty());
-  engine_.End(2, FinishReason::kLength);
-  const Json choices = on->Body()["choices"];
-  ASSERT_EQ(choices.size(), 3u);
-  EXPECT_EQ(choices[0]["prompt_logprobs"].size(), 3u);
-  for (size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(choices[i]["text"], std::string(1, static_cast<char>('a' + i)));
-    EXPECT_EQ(choices[i]["prompt_logprobs"], choices[0]["prompt_logprobs"]);
-  }
-}
-
-TEST_F(GatewayFieldsTest, EchoedLogprobsAreStreamedToEveryChoice) {
-  const auto on = Complete(
-      "\"echo\":true,\"logprobs\":1,\"n\":2,\"max_tokens\":0,\"stream\":true");
-  EXPECT_EQ(Sampling(1).prompt_logprobs, -1);
-  engine_.End(1, FinishReason::kLength);
-  TokenEvent event;
-  event.prompt = {openai::WithLogprob('h', -2.0f)};
-  engine_.Tokens(0, event);
-  engine_.End(0, FinishReason::kLength);
-  EXPECT_TRUE(on->ended);
-  std::vector<size_t> entries(2);
-  for (const Json& chunk : on->Events()) {
-    const Json& choice = chunk["choices"][0];
-    entries.at(choice["index"].get<size_t>()) +=
-        choice["logprobs"]["tokens"].size();
-  }
-  EXPECT_EQ(entries[0], 2u);
-  EXPECT_EQ(entries[1], 2u);
-}
-
 TEST_F(GatewayFieldsTest, FollowersOfAPromptThatFailsEndToo) {
   const auto on = Complete("\"prompt_logprobs\":1,\"n\":2");
   engine_.Text(1, "b");
@@ -318,21 +182,6 @@ TEST_F(GatewayFieldsTest, FollowersOfAPromptThatFailsEndToo) {
   ASSERT_EQ(on->responses.size(), 1u);
   EXPECT_EQ(on->responses[0].status, 503);
   EXPECT_TRUE(engine_.AwaitCancelled(1));
-}
-
-TEST_F(GatewayFieldsTest, EchoKeepsItsOwnNumberOfLogprobs) {
-  const auto on = Complete(
-      "\"prompt_logprobs\":1,\"echo\":true,\"logprobs\":0,"
-      "\"return_tokens_as_token_ids\":true");
-  EXPECT_EQ(Sampling(0).prompt_logprobs, 1);
-  TokenEvent event;
-  event.prompt = {openai::WithLogprob('h', -2.0f)};
-  engine_.Tokens(0, event);
-  engine_.End(0, FinishReason::kLength);
-  const Json choice = on->Body()["choices"][0];
-  EXPECT_EQ(DumpJson(choice["logprobs"]["top_logprobs"][1]),
-            "{\"token_id:104\":-2.0}");
-  EXPECT_EQ(choice["prompt_logprobs"][1].size(), 2u);
 }
 
 TEST_F(GatewayFieldsTest, AFinalMessageIsContinued) {
@@ -354,27 +203,6 @@ TEST_F(GatewayFieldsTest, EchoShowsTheMessageThatIsContinued) {
   engine_.Text(0, " so");
   engine_.End(0, FinishReason::kLength);
   EXPECT_EQ(on->Body()["choices"][0]["message"]["content"], "It is so");
-}
-
-TEST_F(GatewayFieldsTest, TemplateArgumentsAreAllowedByName) {
-  Chat("\"chat_template_kwargs\":{\"enable_thinking\":false}");
-  EXPECT_THAT(
-      openai::FakeText().Decode(engine_.request(0).prompt_tokens, true).value(),
-      HasSubstr("enable_thinking"));
-  Chat("\"reasoning_effort\":\"low\"");
-  EXPECT_THAT(
-      openai::FakeText().Decode(engine_.request(1).prompt_tokens, true).value(),
-      HasSubstr("reasoning_effort"));
-  Chat("\"chat_template_kwargs\":{\"add_generation_prompt\":false}");
-  EXPECT_EQ(engine_.request(2).prompt_tokens.back(), 'i');
-  EXPECT_THAT(ErrorOf(Chat("\"chat_template_kwargs\":{\"bos_token\":\"x\"}")),
-              HasSubstr("allowed are"));
-  EXPECT_THAT(
-      ErrorOf(Chat("\"chat_template_kwargs\":{\"enable_thinking\":\"no\"}")),
-      HasSubstr("true or false"));
-  EXPECT_THAT(
-      ErrorOf(Chat("\"chat_template_kwargs\":{\"date_string\":\"<|x|>\"}")),
-      HasSubstr("letters"));
 }
 
 TEST_F(GatewayFieldsTest, DevelopersAreSystemsAndTextPartsAreJoined) {

@@ -151,7 +151,10 @@ std::vector<Json> Probes() {
       [{"role": "user", "content": [{"type": "text", "text": "a"}]}],
       [{"type": "function", "function": {"name": "f"}}],
       [{"type": "function", "function": {"name": "?"}}], [{"type": "x"}],
-      {"type": "function", "function": {"name": "f"}}])");
+      {"type": "function", "function": {"name": "f"}}, {"type": "disabled"},
+      {"type": "enabled", "budget_tokens": 5}, {"effort": "low"},
+      {"effort": 1}, {"enabled": false}, {"max_tokens": 0}, {"max_tokens": 5},
+      {"messages": []}, {"messages": null}])");
   for (const size_t length : {32, 33, 128, 129, 256, 257, 1024, 1025}) {
     probes.emplace_back(std::string(length, 'a'));
   }
@@ -187,9 +190,9 @@ Status ParseStatus(const Json& body, bool chat) {
 
 // Fields of whose values the parsers check more than a schema tells.
 const std::set<std::string> kFiner = {
-    "messages",        "prompt",  "tools",         "tool_choice",
-    "response_format", "best_of", "logit_bias",    "structured_outputs",
-    "guided_grammar",  "echo",    "stop_token_ids"};
+    "messages",        "prompt",  "tools",          "tool_choice",
+    "response_format", "best_of", "logit_bias",     "structured_outputs",
+    "guided_grammar",  "echo",    "stop_token_ids", "functions"};
 
 TEST(ApiDocumentTest, TakesWhatTheParsersTakeFieldByField) {
   if (sluice::testing::OnlyRepresentative()) {
