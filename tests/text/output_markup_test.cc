@@ -120,6 +120,53 @@ TEST(OutputGlmTest, AValueThatIsNotWhatTheSchemaSaysIsAString) {
             "search[{\"limit\": \"about 12\", \"note\": \"7\"}]");
 }
 
+// A stream has sent the first value.
+TEST(OutputGlmTest, OfAParameterThatComesTwiceTheFirstValueStands) {
+  EXPECT_EQ(Glm("<tool_call>get_weather<arg_key>city</arg_key><arg_value>Rome"
+                "</arg_value><arg_key> city </arg_key><arg_value>\"Paris\""
+                "</arg_value><arg_key>days</arg_key><arg_value>2</arg_value>"
+                "<arg_key>days</arg_key><arg_value>[\"</arg_value>\"]"
+                "</arg_value></tool_call>"),
+            "get_weather[{\"city\": \"Rome\", \"days\": 2}]");
+  EXPECT_EQ(Glm("<tool_call>get_weather<arg_key>city</arg_key><arg_value>Rome"
+                "</arg_value></tool_call><tool_call>get_weather<arg_key>city"
+                "</arg_key><arg_value>Bern</arg_value></tool_call>"),
+            "get_weather[{\"city\": \"Rome\"}] "
+            "get_weather[{\"city\": \"Bern\"}]");
+  EXPECT_EQ(Qwen("<tool_call>\n<function=get_weather>\n<parameter=city>\nRome\n"
+                 "</parameter>\n<parameter=\"city\">\nParis\n</parameter>\n"
+                 "</function>\n</tool_call>"),
+            "get_weather[{\"city\": \"Rome\"}]");
+}
+
+TEST(OutputGlmTest, StringsOfAnEnumStayStrings) {
+  OutputRequest request;
+  request.tools = {{"f", R"({"$ref": "#/$defs/f", "$defs": {
+      "f": {"properties": {
+          "a": {"type": ["string", "integer"], "enum": ["1", 2, "null"]},
+          "b": {"type": ["boolean", "string"], "const": "true"},
+          "c": {"$ref": "#/$defs/c"}, "d": {"enum": ["1", 1]},
+          "e": {"type": ["integer", "string"], "enum": ["1"]}}},
+      "c": {"enum": [" 3 ", 4, {"x": 1}]}}})"}};
+  const auto call = [&](std::string_view name, std::string_view value) {
+    return Told(kGlm, request,
+                AsText("<tool_call>f<arg_key>" + std::string(name) +
+                       "</arg_key><arg_value>" + std::string(value) +
+                       "</arg_value></tool_call>"),
+                OutputEnd::kStopped);
+  };
+  EXPECT_EQ(call("a", "1"), "f[{\"a\": \"1\"}]");
+  EXPECT_EQ(call("a", "2"), "f[{\"a\": 2}]");
+  EXPECT_EQ(call("a", "null"), "f[{\"a\": \"null\"}]");
+  EXPECT_EQ(call("b", "true"), "f[{\"b\": \"true\"}]");
+  EXPECT_EQ(call("b", "false"), "f[{\"b\": false}]");
+  EXPECT_EQ(call("c", " 3 "), "f[{\"c\": \" 3 \"}]");
+  EXPECT_EQ(call("c", "4"), "f[{\"c\": 4}]");
+  EXPECT_EQ(call("c", "{\"x\": 1}"), "f[{\"c\": {\"x\": 1}}]");
+  EXPECT_EQ(call("d", "1"), "f[{\"d\": 1}]");
+  EXPECT_EQ(call("e", "7"), "f[{\"e\": 7}]");
+}
+
 TEST(OutputGlmTest, WithoutASchemaJsonIsJsonAndTheRestStrings) {
   EXPECT_EQ(Glm("<tool_call>free<arg_key>a</arg_key><arg_value>7</arg_value>"
                 "<arg_key>b</arg_key><arg_value>seven</arg_value></tool_call>"),

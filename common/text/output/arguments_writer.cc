@@ -1,44 +1,49 @@
 #include "common/text/output/arguments_writer.h"
 
+#include <string>
+#include <utility>
+
 #include "common/text/utf8.h"
 
 namespace sluice {
 
 void ArgumentsWriter::BeginCall(std::string_view name, EventWriter& out) {
   name_ = name;
-  first_ = true;
+  names_.clear();
   out.BeginCall(name);
 }
 
 void ArgumentsWriter::BeginValue(std::string_view parameter, EventWriter& out) {
-  std::string text = first_ ? "{\"" : ", \"";
-  first_ = false;
-  AppendJsonEscaped(Utf8Lossy(parameter), text);  // it may have been cut
+  std::string text = names_.empty() ? "{\"" : ", \"";
+  std::string name = Utf8Lossy(parameter);  // it may have been cut
+  AppendJsonEscaped(name, text);
   text += "\": ";
-  types_ = tools_.Of(name_, parameter);
-  streams_ = types_ == kStringType;
+  repeats_ = !names_.insert(std::move(name)).second;
+  type_ = &tools_.Of(name_, parameter);
+  streams_ = type_->types == kStringType;
   if (streams_) text += '"';
-  is_json_ = (types_ & kStringType) == 0;
+  is_json_ = (type_->types & kStringType) == 0;
   scan_ = JsonScan();
   held_.clear();
-  out.Arguments(text);
+  if (!repeats_) out.Arguments(text);
 }
 
 void ArgumentsWriter::Value(std::string_view text, EventWriter& out) {
   Scan(text);
-  if (!streams_) {
-    held_ += text;
-    if (held_.size() <= kMaxHeldBytes) return;
-    streams_ = true;
-    std::string begun = "\"";
-    AppendJsonEscaped(held_, begun);
-    out.Arguments(begun);
-    held_.clear();
+  if (repeats_) return;
+  if (streams_) {
+    std::string escaped;
+    AppendJsonEscaped(text, escaped);
+    out.Arguments(escaped);
     return;
   }
-  std::string escaped;
-  AppendJsonEscaped(text, escaped);
-  out.Arguments(escaped);
+  held_ += text;
+  if (held_.size() <= kMaxHeldBytes) return;
+  streams_ = true;
+  std::string begun = "\"";
+  AppendJsonEscaped(held_, begun);
+  out.Arguments(begun);
+  held_.clear();
 }
 
 void ArgumentsWriter::Scan(std::string_view text) {
@@ -53,12 +58,14 @@ void ArgumentsWriter::Scan(std::string_view text) {
 }
 
 void ArgumentsWriter::EndValue(EventWriter& out) {
-  out.Arguments(streams_ ? std::string("\"") : ValueAsJson(held_, types_));
+  if (!repeats_) {
+    out.Arguments(streams_ ? std::string("\"") : ValueAsJson(held_, *type_));
+  }
   held_.clear();
 }
 
 void ArgumentsWriter::EndCall(EventWriter& out) {
-  out.Arguments(first_ ? "{}" : "}");
+  out.Arguments(names_.empty() ? "{}" : "}");
   out.EndCall();
 }
 

@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_TEXT_OUTPUT_ARGUMENTS_WRITER_H_
 #define SLUICE_COMMON_TEXT_OUTPUT_ARGUMENTS_WRITER_H_
 
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -12,8 +13,9 @@ namespace sluice {
 
 // Writes the JSON arguments of calls whose format has no JSON: pairs of a name
 // and a text. Strings are written as they come; other values are held back
-// until they are whole, and are strings beyond kMaxHeldBytes. `tools` outlives
-// it.
+// until they are whole, and are strings beyond kMaxHeldBytes. Of a name that
+// comes twice in a call the first value stands, since a stream has it already.
+// `tools` outlives it.
 class ArgumentsWriter {
  public:
   explicit ArgumentsWriter(const ToolTypes& tools) : tools_(tools) {}
@@ -33,11 +35,12 @@ class ArgumentsWriter {
 
   const ToolTypes& tools_;
   std::string name_;
-  bool first_ = true;  // no parameter yet
-  unsigned types_ = kAnyType;
-  bool streams_ = false;  // the value is a string
-  bool is_json_ = false;  // the value may not be a bare string
-  JsonScan scan_;         // of such a value
+  std::set<std::string> names_;          // the call's parameters
+  bool repeats_ = false;                 // the value's name has a value already
+  const ParameterType* type_ = nullptr;  // of `tools_`; of the value
+  bool streams_ = false;                 // the value is a string
+  bool is_json_ = false;                 // the value may not be a bare string
+  JsonScan scan_;                        // of such a value
   std::string held_;
 };
 

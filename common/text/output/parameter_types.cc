@@ -50,12 +50,32 @@ const Json* Resolve(const Json& root, const std::string& ref) {
   return nullptr;
 }
 
+// Returns what a schema that is a reference alone leads to; else the schema.
+const Json& RootOf(const Json& schema) {
+  const Json* root = &schema;
+  for (int depth = 0; depth < kMaxSchemaDepth; ++depth) {
+    const Json* ref = Member(*root, "$ref");
+    if (ref == nullptr || !ref->is_string()) break;
+    const Json* target = Resolve(schema, ref->get_ref<const std::string&>());
+    if (target == nullptr) break;
+    root = target;
+  }
+  return *root;
+}
+
 // Reads the types of one function's parameters, up to a number of steps:
 // recursive definitions can make a short schema a tree of millions.
 class SchemaReader {
  public:
   explicit SchemaReader(const Json& root) : root_(root) {}
 
+  ParameterType ReadParameter(const Json& schema) {
+    ParameterType out{Read(schema)};
+    AddStrings(schema, out, 0);
+    return out;
+  }
+
+ private:
   unsigned Read(const Json& schema, int depth = 0) {
     if (!schema.is_object() || depth > kMaxSchemaDepth || !Spend(1)) {
       return kAnyType;
@@ -78,7 +98,39 @@ class SchemaReader {
     return ReadChoices(schema, depth);
   }
 
- private:
+  // Adds the strings of `schema`'s enum or const that read as another type.
+  void AddStrings(const Json& schema, ParameterType& out, int depth) {
+    if ((out.types & kStringType) == 0 || out.types == kStringType) return;
+    if (depth > kMaxSchemaDepth) return;
+    if (const Json* ref = Member(schema, "$ref"); ref && ref->is_string()) {
+      const Json* target = Resolve(root_, ref->get_ref<const std::string&>());
+      if (target != nullptr) AddStrings(*target, out, depth + 1);
+      return;
+    }
+    if (const Json* one = Member(schema, "const"); one != nullptr) {
+      AddStringsOf(Json::array({*one}), out);
+    } else if (const Json* values = Member(schema, "enum");
+               values != nullptr && values->is_array()) {
+      AddStringsOf(*values, out);
+    }
+  }
+
+  void AddStringsOf(const Json& values, ParameterType& out) {
+    if (!Spend(values.size())) return;
+    std::set<std::string> others;  // texts of values that are no strings
+    for (const Json& value : values) {
+      if (!value.is_string()) others.insert(DumpJson(value));
+    }
+    std::set<std::string, std::less<>> strings;
+    for (const Json& value : values) {
+      if (!value.is_string()) continue;
+      const auto& text = value.get_ref<const std::string&>();
+      const bool is_other = ValueAsJson(text, out).front() != '"';
+      if (is_other && !others.contains(text)) strings.insert(text);
+    }
+    out.strings = std::move(strings);
+  }
+
   // False if fewer steps are left.
   bool Spend(size_t steps) {
     const bool enough = steps <= steps_left_;
@@ -180,11 +232,11 @@ ToolTypes::ToolTypes(const std::vector<OutputTool>& tools) {
     Parameters& parameters = tools_[tool.name];
     const auto schema = ParseJson(tool.parameters);
     if (!schema.ok()) continue;
-    const Json* properties = Member(*schema, "properties");
+    const Json* properties = Member(RootOf(*schema), "properties");
     if (properties == nullptr || !properties->is_object()) continue;
     SchemaReader reader(*schema);
     for (const auto& [name, property] : properties->items()) {
-      parameters[name] = reader.Read(property);
+      parameters[name] = reader.ReadParameter(property);
     }
   }
 }
@@ -193,16 +245,18 @@ bool ToolTypes::Has(std::string_view name) const {
   return tools_.contains(std::string(name));
 }
 
-unsigned ToolTypes::Of(std::string_view name,
-                       std::string_view parameter) const {
+const ParameterType& ToolTypes::Of(std::string_view name,
+                                   std::string_view parameter) const {
+  static const ParameterType kAny;
   const auto tool = tools_.find(std::string(name));
-  if (tool == tools_.end()) return kAnyType;
+  if (tool == tools_.end()) return kAny;
   const auto found = tool->second.find(std::string(parameter));
-  return found == tool->second.end() ? unsigned{kAnyType} : found->second;
+  return found == tool->second.end() ? kAny : found->second;
 }
 
-std::string ValueAsJson(std::string_view text, unsigned types) {
-  if (types != kStringType) {
+std::string ValueAsJson(std::string_view text, const ParameterType& type) {
+  const unsigned types = type.types;
+  if (types != kStringType && !type.strings.contains(text)) {
     const std::string_view trimmed = TrimBlanks(text);
     if (auto json = AllowedJson(trimmed, types)) return *std::move(json);
     if ((types & kStringType) == 0) {

@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_TEXT_OUTPUT_PARAMETER_TYPES_H_
 #define SLUICE_COMMON_TEXT_OUTPUT_PARAMETER_TYPES_H_
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -21,6 +22,14 @@ enum JsonTypes : unsigned {
   kArrayType = 32,
 };
 
+// What a parameter's schema says of its unquoted values.
+struct ParameterType {
+  unsigned types = kAnyType;
+  // Texts that are strings, though each reads as another type that `types`
+  // allows: strings of the schema's enum or const, as "1" beside numbers.
+  std::set<std::string, std::less<>> strings = {};
+};
+
 // The names of a request's functions and the types of their parameters, by
 // their schemas. Immutable. An unreadable schema gives no types; one of too
 // many steps gives those of its first steps.
@@ -30,18 +39,19 @@ class ToolTypes {
 
   bool empty() const { return tools_.empty(); }
   bool Has(std::string_view name) const;
-  // Returns the types; kAnyType for an unknown parameter or function.
-  unsigned Of(std::string_view name, std::string_view parameter) const;
+  // Returns the type; of any type for an unknown parameter or function.
+  const ParameterType& Of(std::string_view name,
+                          std::string_view parameter) const;
 
  private:
-  using Parameters = std::unordered_map<std::string, unsigned>;
+  using Parameters = std::unordered_map<std::string, ParameterType>;
   std::unordered_map<std::string, Parameters> tools_;
 };
 
 // Returns an unquoted value of a model as JSON text. JSON and Python's True,
-// False, None, dicts and lists keep their type if `types` allow it; other
-// values are strings.
-std::string ValueAsJson(std::string_view text, unsigned types);
+// False, None, dicts and lists keep their type if `type` allows it; other
+// values, and the texts that `type` names, are strings.
+std::string ValueAsJson(std::string_view text, const ParameterType& type);
 
 }  // namespace sluice
 
