@@ -53,4 +53,14 @@ StatusOr<std::string> LarkOfGbnfText(std::string_view gbnf,
   return std::string(lark.bytes());
 }
 
+StatusOr<std::string> StringTerminalText(std::string_view schema,
+                                         const GrammarLimits& limits) {
+  BridgeBuffer terminal;
+  const BridgeCall call;
+  SLUICE_RETURN_IF_ERROR(terminal.ToStatus(
+      sluice_string_terminal(BridgeData(schema), schema.size(),
+                             LimitsOf(limits, Trial::kNo), terminal.out())));
+  return std::string(terminal.bytes());
+}
+
 }  // namespace sluice

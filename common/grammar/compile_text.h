@@ -24,6 +24,12 @@ StatusOr<std::string> CheckSchemaText(std::string_view schema,
 StatusOr<std::string> LarkOfGbnfText(std::string_view gbnf,
                                      const GrammarLimits& limits, Trial trial);
 
+// Returns the terminal of a Lark grammar for the bare text of a string: what
+// `pattern` and `format` of `schema` let through; empty where neither is there
+// or holds strings. `schema` has passed CheckSchemaText. In linear time.
+StatusOr<std::string> StringTerminalText(std::string_view schema,
+                                         const GrammarLimits& limits);
+
 }  // namespace sluice
 
 #endif  // SLUICE_COMMON_GRAMMAR_COMPILE_TEXT_H_

@@ -55,18 +55,19 @@ std::string LarkTag(std::string_view tag, const Vocabulary& vocabulary) {
 std::string LarkTextUntil(const std::string& name, std::string_view end,
                           std::span<const std::string_view> never,
                           const Vocabulary& vocabulary,
-                          const std::string& regex) {
+                          const std::string& terminal) {
   std::string spelled;
   for (const std::string_view text : never) {
     spelled += Cat(spelled.empty() ? "" : "|", EscapedRegex(text));
   }
-  const std::string terminal = Cat(absl::AsciiStrToUpper(name), "_TEXT");
+  const std::string text_name = Cat(absl::AsciiStrToUpper(name), "_TEXT");
   if (!never.empty()) spelled = Cat(" & ~/(?s:.*)(", spelled, ")(?s:.*)/");
-  const std::string text = Cat(terminal, ": /", regex, "/", spelled, "\n");
+  const std::string text = Cat(text_name, ": ", terminal, spelled, "\n");
   if (IsSpecialTag(end, vocabulary)) {
-    return Cat(text, name, ": ", terminal, " ", LarkTag(end, vocabulary), "\n");
+    return Cat(text, name, ": ", text_name, " ", LarkTag(end, vocabulary),
+               "\n");
   }
-  return Cat(text, name, "[suffix=", LarkLiteral(end), "]: ", terminal, "\n");
+  return Cat(text, name, "[suffix=", LarkLiteral(end), "]: ", text_name, "\n");
 }
 
 }  // namespace sluice

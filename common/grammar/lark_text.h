@@ -26,12 +26,12 @@ std::string WithEscapedSlashes(std::string_view regex);
 std::string LarkTag(std::string_view tag, const Vocabulary& vocabulary);
 bool IsSpecialTag(std::string_view tag, const Vocabulary& vocabulary);
 
-// Returns the definition of a rule `name`: a text that matches `regex` and
-// spells none of `never`, and then `end`.
+// Returns the definition of a rule `name`: a text that matches `terminal`, as
+// /[a-z]+/ or (/a/ | /b/), and spells none of `never`, and then `end`.
 std::string LarkTextUntil(const std::string& name, std::string_view end,
                           std::span<const std::string_view> never,
                           const Vocabulary& vocabulary,
-                          const std::string& regex = "(?s:.*)");
+                          const std::string& terminal = "/(?s:.*)/");
 
 }  // namespace sluice
 

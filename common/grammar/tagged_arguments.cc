@@ -8,17 +8,13 @@
 
 #include "common/base/cat.h"
 #include "common/base/json.h"
+#include "common/grammar/bare_value.h"
 #include "common/grammar/lark_text.h"
 #include "common/text/output/markup_tags.h"
 #include "common/text/output/parameter_types.h"
 
 namespace sluice {
 namespace {
-
-// Keywords that say nothing of a value.
-constexpr std::array kNotes = {"title",    "description", "default",
-                               "examples", "$comment",    "deprecated",
-                               "$schema",  "readOnly",    "writeOnly"};
 
 // A bare text that spells markup could not be read back.
 constexpr std::string_view kMarkup[] = {
@@ -33,8 +29,25 @@ constexpr uint64_t kMaxCountedBesideStarts = 200;
 constexpr std::string_view kMarkupStarts[] = {"<t", "</t", "<a", "</a",
                                               "<f", "</f", "<p", "</p"};
 
-bool IsNote(const std::string& keyword) {
-  return std::find(kNotes.begin(), kNotes.end(), keyword) != kNotes.end();
+constexpr int kMaxRootDepth = 8;
+// The most properties that a call of any arguments names: optional parts of a
+// rule make it dear to compile.
+constexpr size_t kMaxNamed = 64;
+
+// Keywords about all properties that a call keeps to, or that say nothing.
+constexpr std::array kOfProperties = {"type", "properties", "required",
+                                      "additionalProperties", "strict"};
+constexpr std::pair<unsigned, const char*> kTypeNames[] = {
+    {kStringType, "string"}, {kNumberType, "number"}, {kBooleanType, "boolean"},
+    {kNullType, "null"},     {kObjectType, "object"}, {kArrayType, "array"}};
+// A parameter that the schema does not name.
+constexpr char kOtherName[] = "/[^<>\\s][^<>\\r\\n]{0,63}/";
+
+// Returns whether a format of tags can spell `name`.
+bool IsSayable(const std::string& name) {
+  const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
+  return !name.empty() && name.find_first_of("<>\r\n") == name.npos &&
+         !is_blank(name.front()) && !is_blank(name.back());
 }
 
 class TaggedCall {
@@ -50,10 +63,13 @@ class TaggedCall {
 
   StatusOr<std::string> Rules() {
     std::string body;
-    if (!tool_.parameters.empty()) {
+    if (!tool_.parameters.empty() && tool_.is_strict) {
       SLUICE_RETURN_IF_ERROR(compiler_.CheckSchema(tool_.parameters).status());
       SLUICE_ASSIGN_OR_RETURN(schema_, ParseJson(tool_.parameters));
       SLUICE_ASSIGN_OR_RETURN(body, Parameters());
+    } else if (!tool_.parameters.empty()) {
+      SLUICE_ASSIGN_OR_RETURN(schema_, ParseJson(tool_.parameters));
+      body = FreeParameters();
     }
     const std::string begin =
         LarkLiteral(is_glm_ ? Cat(tool_.name, "\n")
@@ -66,21 +82,13 @@ class TaggedCall {
   }
 
  private:
-  Status Fail(const std::string& path, const std::string& what) const {
-    return InvalidArgument("schema: `", path, "` ", what,
-                           ", which this model's format of calls cannot say");
-  }
-
   StatusOr<std::string> Parameters() {
-    if (!schema_.is_object()) return Fail("/", "is no object of properties");
+    SLUICE_RETURN_IF_ERROR(FollowRoot());
     for (const auto& [key, value] : schema_.items()) {
-      const bool known = IsNote(key) || key == "type" || key == "properties" ||
-                         key == "required" || key == "additionalProperties" ||
-                         key == "$defs" || key == "definitions" ||
-                         key == "strict" || key == "$id" || key == "id";
-      if (!known) {
-        return Fail(Cat("/", key), "is not about one property");
-      }
+      const bool known =
+          IsNote(key) || std::find(kOfProperties.begin(), kOfProperties.end(),
+                                   key) != kOfProperties.end();
+      if (!known) return CannotSay(Cat("/", key), "is not about one property");
     }
     const Json none = Json::object();
     const Json& properties =
@@ -89,37 +97,103 @@ class TaggedCall {
         schema_.contains("required") ? schema_["required"] : Json::array();
     for (const Json& name : required) {
       if (!properties.contains(name.get<std::string>())) {
-        return Fail("/required",
-                    "names " + name.dump() + ", which is no property");
+        return CannotSay("/required", Cat("names ", DumpJson(name),
+                                          ", which is no property"));
       }
     }
     std::string body;
     int index = 0;
     for (const auto& [name, property] : properties.items()) {
       const std::string part = Cat(rule_, "_", index++);
-      SLUICE_RETURN_IF_ERROR(AddParameter(name, property, part));
       const bool is_required =
           std::find(required.begin(), required.end(), name) != required.end();
+      if (property == false && !is_required) continue;
+      SLUICE_RETURN_IF_ERROR(AddParameter(name, property, part));
       body += Cat(" ", part, is_required ? "" : "?");
     }
     return body;
   }
 
+  // A root that is a reference alone stands for what the reference leads to.
+  Status FollowRoot() {
+    for (int depth = 0; schema_.is_object() && schema_.contains("$ref");) {
+      const Json* target =
+          DefinitionOf(schema_, schema_["$ref"].get<std::string>());
+      const bool is_alone = std::all_of(
+          schema_.items().begin(), schema_.items().end(), [](const auto& item) {
+            return item.key() == "$ref" || IsNote(item.key());
+          });
+      if (target == nullptr || !target->is_object() || !is_alone ||
+          ++depth > kMaxRootDepth) {
+        return CannotSay("/$ref", "is not about one property");
+      }
+      Json followed = *target;
+      for (const char* place : {"$defs", "definitions"}) {
+        if (schema_.contains(place)) followed[place] = schema_[place];
+      }
+      schema_ = std::move(followed);
+    }
+    if (schema_.is_object()) return OkStatus();
+    return CannotSay("/", "is no object of properties");
+  }
+
+  // Any arguments: the schema's properties in their order, of their types, and
+  // parameters of other names. Never fails: what no call can say is left out.
+  std::string FreeParameters() {
+    std::string body;
+    const bool has_properties = schema_.is_object() &&
+                                schema_.contains("properties") &&
+                                schema_["properties"].is_object() &&
+                                schema_["properties"].size() <= kMaxNamed;
+    if (has_properties) {
+      int index = 0;
+      for (const auto& [name, property] : schema_["properties"].items()) {
+        if (!IsSayable(name) || property == false) continue;
+        if (rules_.size() > compiler_.limits().max_bytes / 2) break;
+        const std::string part = Cat(rule_, "_", index++);
+        AddRule(part, Before(LarkLiteral(name)), FreeValue(name, part));
+        body += Cat(" ", part, IsRequired(name) ? "" : "?");
+      }
+    }
+    const bool is_closed = schema_.is_object() &&
+                           schema_.contains("additionalProperties") &&
+                           schema_["additionalProperties"] == false;
+    if (has_properties && is_closed) return body;
+    const std::string part = Cat(rule_, "_other");
+    AddRule(part, Before(kOtherName), Text(part, kAnyBareText, kMarkup));
+    return Cat(body, " ", part, "*");
+  }
+
+  bool IsRequired(const std::string& name) const {
+    const auto required = schema_.find("required");
+    return required != schema_.end() && required->is_array() &&
+           std::find(required->begin(), required->end(), name) !=
+               required->end();
+  }
+
+  // Any value of the property's types.
+  std::string FreeValue(const std::string& name, const std::string& part) {
+    const unsigned types = types_.Of(tool_.name, name).types;
+    if (types == kAnyType || (types & kStringType) != 0) {
+      return Text(part, kAnyBareText, kMarkup);
+    }
+    Json names = Json::array();
+    for (const auto& [bit, type] : kTypeNames) {
+      if ((types & bit) != 0) names.push_back(type);
+    }
+    const auto checked =
+        compiler_.CheckSchema(DumpJson(Json{{"type", std::move(names)}}));
+    if (!checked.ok()) return Text(part, kAnyBareText, kMarkup);
+    return Cat("%json ", *checked, " ", Tag(ValueEnd()));
+  }
+
   Status AddParameter(const std::string& name, const Json& property,
                       const std::string& part) {
     const std::string path = Cat("/properties/", name);
-    if (name.empty() || name.find_first_of("<>\n") != name.npos) {
-      return Fail(path, "has a name with a tag in it");
-    }
-    const std::string before =
-        is_glm_ ? Cat(Tag(kArgKey), " ", LarkLiteral(name), " ",
-                      Tag(kArgKeyEnd), " \"\\n\" ", Tag(kArgValue))
-                : LarkLiteral(Cat(kParameter, name, ">\n"));
-    const std::string end =
-        is_glm_ ? std::string(kArgValueEnd) : Cat("\n", kParameterEnd);
+    if (!IsSayable(name)) return CannotSay(path, "has a name with a tag in it");
     SLUICE_ASSIGN_OR_RETURN(const std::string value,
-                            Value(name, property, part, end, path));
-    rules_ += Cat(part, ": ", before, " ", value, " \"\\n\"\n");
+                            Value(name, property, part, path));
+    AddRule(part, Before(LarkLiteral(name)), value);
     // Definitions stand in each property that leads to them.
     if (rules_.size() > compiler_.limits().max_bytes) {
       return InvalidArgument("schema: at `", path,
@@ -129,89 +203,64 @@ class TaggedCall {
     return OkStatus();
   }
 
+  void AddRule(const std::string& part, const std::string& before,
+               const std::string& value) {
+    rules_ += Cat(part, ": ", before, " ", value, " \"\\n\"\n");
+  }
+
+  // Returns what stands before the value of the parameter `name`, a literal or
+  // a terminal.
+  std::string Before(const std::string& name) const {
+    if (is_glm_) {
+      return Cat(Tag(kArgKey), " ", name, " ", Tag(kArgKeyEnd), " \"\\n\" ",
+                 Tag(kArgValue));
+    }
+    return Cat(LarkLiteral(kParameter), " ", name, " ", LarkLiteral(">\n"));
+  }
+
+  std::string ValueEnd() const {
+    return is_glm_ ? std::string(kArgValueEnd) : Cat("\n", kParameterEnd);
+  }
+
   // Returns what stands for a value and its closing tag.
   StatusOr<std::string> Value(const std::string& name, const Json& property,
-                              const std::string& part, const std::string& end,
+                              const std::string& part,
                               const std::string& path) {
-    const unsigned types = types_.Of(tool_.name, name);
-    if (types != kAnyType && (types & kStringType) == 0) {
+    const ParameterType& type = types_.Of(tool_.name, name);
+    if (type.types != kAnyType && (type.types & kStringType) == 0) {
       SLUICE_ASSIGN_OR_RETURN(const std::string schema, SubSchema(property));
-      return Cat("%json ", schema, " ", Tag(end));
+      return Cat("%json ", schema, " ", Tag(ValueEnd()));
     }
-    if (!tool_.is_strict) return Text(part, end, "(?s:.*)");
-    if (!property.is_object()) return Text(part, end, "(?s:.*)");  // true
-    if (property.contains("$ref")) {
-      return Fail(path + "/$ref", "leads to what may be a string");
-    }
-    for (const char* key : {"const", "enum"}) {
-      if (property.contains(key)) {
-        return Values(property[key], key == std::string("enum"), end);
-      }
-    }
-    if (types == kStringType) return TextOf(property, part, end, path);
-    // Of several types: any text is one of them, if nothing else is said.
-    if (!IsPlain(property)) {
-      return Fail(path, "is a string or another type, with further keywords");
-    }
-    return Text(part, end, "(?s:.*)");
-  }
-
-  // True if nothing but types are named.
-  static bool IsPlain(const Json& schema) {
-    if (!schema.is_object()) return schema.is_boolean() && schema.get<bool>();
-    return std::all_of(
-        schema.items().begin(), schema.items().end(), [](const auto& item) {
-          if (IsNote(item.key()) || item.key() == "type") return true;
-          return (item.key() == "anyOf" || item.key() == "oneOf") &&
-                 std::all_of(item.value().begin(), item.value().end(), IsPlain);
-        });
-  }
-
-  // A string's keywords as a regular expression of its bare text.
-  StatusOr<std::string> TextOf(const Json& property, const std::string& part,
-                               const std::string& end,
-                               const std::string& path) {
-    const auto length = [&](const char* name) -> uint64_t {
-      return property.contains(name) ? property[name].get<uint64_t>() : 0;
-    };
-    for (const auto& [key, value] : property.items()) {
-      if (IsNote(key) || key == "type") continue;
-      if (key != "minLength" && key != "maxLength") {
-        return Fail(path + "/" + key, "is about a string's characters");
-      }
-    }
-    const bool has_most = property.contains("maxLength");
-    const uint64_t counted = std::max(length("minLength"), length("maxLength"));
-    if (counted == 0 && !has_most) return Text(part, end, "(?s:.*)");
-    const std::string count =
-        Cat("{", std::to_string(length("minLength")), ",",
-            has_most ? std::to_string(length("maxLength")) : "", "}");
-    if (counted <= kMaxCountedBesideTags) {
-      return Text(part, end, "(?s:.)" + count);
-    }
-    if (counted <= kMaxCountedBesideStarts) {
-      return Text(part, end, "(?s:.)" + count, kMarkupStarts);
-    }
-    return Text(part, end, "[^\\x3c]" + count, {});
-  }
-
-  StatusOr<std::string> Values(const Json& values, bool is_list,
-                               const std::string& end) {
-    const Json all = is_list ? values : Json::array({values});
+    SLUICE_ASSIGN_OR_RETURN(
+        const BareValue value,
+        BareValueOf(schema_, property, path, type, compiler_));
+    if (!value.text.empty()) return TextOf(value, part);
     std::string out;
-    for (const Json& value : all) {
-      out += Cat(out.empty() ? "(" : " | ",
-                 LarkLiteral(value.is_string() ? value.get<std::string>()
-                                               : value.dump()));
+    const auto add = [&out](const std::string& more) {
+      out += Cat(out.empty() ? "(" : " | ", more);
+    };
+    for (const std::string& text : value.literals) add(LarkLiteral(text));
+    for (const Json& schema : value.schemas) {
+      SLUICE_ASSIGN_OR_RETURN(const std::string checked, SubSchema(schema));
+      add("%json " + checked);
     }
-    return Cat(out, ") ", Tag(end));
+    return Cat(out, ") ", Tag(ValueEnd()));
   }
 
-  std::string Text(const std::string& part, const std::string& end,
-                   const std::string& regex,
-                   std::span<const std::string_view> never = kMarkup) {
+  std::string TextOf(const BareValue& value, const std::string& part) {
+    if (value.counted <= kMaxCountedBesideTags) {
+      return Text(part, value.text, kMarkup);
+    }
+    if (value.counted <= kMaxCountedBesideStarts) {
+      return Text(part, value.text, kMarkupStarts);
+    }
+    return Text(part, Cat("(", value.text, ") & /[^\\x3c]*/"), {});
+  }
+
+  std::string Text(const std::string& part, const std::string& terminal,
+                   std::span<const std::string_view> never) {
     const std::string name = Cat("text", part);
-    rules_ += LarkTextUntil(name, end, never, vocabulary_, regex);
+    rules_ += LarkTextUntil(name, ValueEnd(), never, vocabulary_, terminal);
     return name;
   }
 

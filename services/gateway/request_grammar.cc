@@ -245,7 +245,22 @@ class AnswerCompiler {
                             RulesOf(grammar_, [&](const GrammarTool& tool) {
                               return CompiledAlone(tool);
                             }));
-    return CompileRules(held);
+    auto by_tool = CompileRules(held);
+    if (by_tool.ok() || IsOfTheMoment(by_tool.status())) return by_tool;
+    // Each can be held, and all of them together are too much.
+    auto free = CompileRules(Freed(held));
+    return free.ok() ? free : by_tool;
+  }
+
+  // Tools that are not strict take any object.
+  AnswerRules Freed(const AnswerRules& rules) const {
+    AnswerRules freed = rules;
+    for (size_t i = 0; i < freed.tools.size(); ++i) {
+      if (grammar_.strict[i].value_or(false)) continue;
+      freed.tools[i].parameters = "{}";
+      freed.tools[i].is_strict = false;
+    }
+    return freed;
   }
 
   static AnswerRules Alone(const GrammarTool& tool) {

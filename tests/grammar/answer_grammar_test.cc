@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -321,6 +324,9 @@ TEST_F(AnswerGrammarTest, HarmonysFinalMessageFits) {
   }
 }
 
+// Formats that write each parameter by itself.
+constexpr std::array kTaggedFormats = {"glm", "qwen"};
+
 TEST_F(AnswerGrammarTest, SchemasThatAFormatCannotSayAreRefused) {
   const Model& model = models_.front();
   const auto status = [&](const OutputFormat& format, std::string schema) {
@@ -330,23 +336,162 @@ TEST_F(AnswerGrammarTest, SchemasThatAFormatCannotSayAreRefused) {
                          *model.compiler)
         .status();
   };
-  const std::string pattern =
-      R"({"type":"object","properties":{"a":{"type":"string","pattern":"x"}}})";
+  struct Case {
+    const char* property;
+    const char* named;  // the keyword's path
+  };
+  for (const Case& each : {
+           Case{R"({"type":["string","integer"],"minimum":3})", "/minimum"},
+           Case{R"({"anyOf":[{"type":"string"},{"type":"array","items":
+                {"type":"integer"}}]})",
+                "/items"},
+           Case{R"({"anyOf":[{"const":"1"},{"type":"integer"}]})",
+                "reads as another type"},
+           Case{R"({"enum":["null",null]})", "two values"},
+           Case{R"({"type":"string","enum":["a"],"pattern":"b"})", "/pattern"},
+           Case{R"({"type":"string","enum":[1]})", "allows no value"},
+           Case{R"({"allOf":[{"type":"string"},{"minLength":2}]})", "/allOf"},
+           Case{R"({"minLength":2})", "/minLength"},
+       }) {
+    const std::string schema = Cat(R"({"type":"object","properties":{"a":)",
+                                   each.property, R"(},"required":["a"]})");
+    EXPECT_TRUE(status(kHermes, schema).ok()) << status(kHermes, schema);
+    for (const char* name : kTaggedFormats) {
+      const std::string message(status(kFormats.at(name), schema).message());
+      EXPECT_NE(message.find("tool f"), message.npos) << schema;
+      EXPECT_NE(message.find("/properties/a"), message.npos) << message;
+      EXPECT_NE(message.find(each.named), message.npos) << message;
+    }
+  }
+  for (const char* name : kTaggedFormats) {
+    EXPECT_FALSE(
+        status(kFormats.at(name), R"({"type":"object","minProperties":1})")
+            .ok());
+  }
   const std::string not_keyword =
       R"({"type":"object","properties":{"a":{"not":{}}}})";
-  EXPECT_TRUE(status(kHermes, pattern).ok());
-  for (const OutputFormat& format : {kGlm, kIntellect}) {
-    const std::string message(status(format, pattern).message());
-    EXPECT_NE(message.find("tool f"), message.npos) << message;
-    EXPECT_NE(message.find("/properties/a/pattern"), message.npos) << message;
-    EXPECT_FALSE(status(format, R"({"type":"object","minProperties":1})").ok());
-  }
   for (const auto& [name, format] : kFormats) {
     const std::string message(status(format, not_keyword).message());
     EXPECT_NE(message.find("`not`"), message.npos) << name << message;
     EXPECT_NE(message.find("tool f"), message.npos) << name << message;
   }
-  EXPECT_FALSE(status({}, pattern).ok());
+  EXPECT_FALSE(status({}, R"({"type":"object"})").ok());
+}
+
+// Whatever the schema of a tool that is not strict, the tool can be called.
+TEST_F(AnswerGrammarTest, AToolThatIsNotStrictTakesAnySchema) {
+  for (const char* parameters : {
+           R"({"type":"object","properties":{"a":{"not":{}},
+               "b":{"type":"integer","minimum":-9223372036854775808},
+               "c":{"type":["string","null"],"uniqueItems":true}},
+               "required":["a"]})",
+           R"({"$ref":"#/definitions/x"})",
+           R"({"type":"object","minProperties":2})",
+           R"({"type":"object","patternProperties":{"^x":{}}})",
+           R"({"type":"object","properties":{"a":{}},"required":["b"]})",
+           R"({"type":"object","properties":{"":{},"<x>":{},"b\n":{}}})",
+           R"({"type":"object","properties":{"a":{"oneOf":[{},{}]}}})",
+           R"({"type":"object","properties":{"a":{"propertyNames":{}}},
+               "additionalProperties":false})",
+           R"({"type":"object","properties":{"a":{"$ref":
+               "https://example.com/a.json"}}})",
+           R"({"anyOf":[{"required":["a"]},{"required":["b"]}]})", "true",
+           R"({"type":"nothing"})", R"({"properties":[]})"}) {
+    SCOPED_TRACE(parameters);
+    AnswerRules rules;
+    rules.tools = {{"f", parameters, /*is_strict=*/false},
+                   {"get_weather", kWeather}};
+    rules.requires_call = true;
+    ForEachAnswer(
+        rules,
+        [](const Answer& answer) {
+          for (const Call& call : answer.calls) {
+            if (call.name == "get_weather") ExpectWeather(call);
+            EXPECT_TRUE(Json::parse(call.arguments, nullptr, false).is_object())
+                << call.arguments;
+          }
+        },
+        /*seeds=*/3);
+  }
+}
+
+// What stands bare is read back as a value that the schema allows.
+TEST_F(AnswerGrammarTest, BareValuesKeepTheirTypes) {
+  struct Case {
+    const char* property;
+    std::function<bool(const Json&)> fits;
+  };
+  const auto one_of = [](const char* values) {
+    return [all = Json::parse(values)](const Json& value) {
+      return std::find_if(all.begin(), all.end(), [&](const Json& each) {
+               return each.type() == value.type() && each == value;
+             }) != all.end();
+    };
+  };
+  const auto length = [](size_t least, size_t most) {
+    return [=](const Json& value) {
+      if (value.is_null()) return true;
+      if (!value.is_string()) return false;
+      size_t characters = 0;
+      for (const char c : value.get<std::string>()) {
+        characters += (c & 0xC0) != 0x80;
+      }
+      return characters >= least && characters <= most;
+    };
+  };
+  const Case cases[] = {
+      {R"({"type":["string","integer"],"enum":["1"]})", one_of(R"(["1"])")},
+      {R"({"enum":["1",2]})", one_of(R"(["1",2])")},
+      {R"({"type":["string","boolean"],"enum":["true"]})",
+       one_of(R"(["true"])")},
+      {R"({"type":["integer","string"],"const":"1"})", one_of(R"(["1"])")},
+      {R"({"type":["string","null"],"enum":["null"," 1 ","[]"]})",
+       one_of(R"(["null"," 1 ","[]"])")},
+      {R"({"type":["string","integer"],"enum":["1",2.5,3,true]})",
+       one_of(R"(["1",3])")},
+      {R"({"$ref":"#/$defs/color"})", one_of(R"(["red","7"])")},
+      {R"({"anyOf":[{"$ref":"#/$defs/color"},{"type":"null"}]})",
+       one_of(R"(["red","7",null])")},
+      {R"({"allOf":[{"$ref":"#/$defs/color"}],"default":"red"})",
+       one_of(R"(["red","7"])")},
+      {R"({"anyOf":[{"const":"auto"},{"type":"integer","minimum":3,
+          "maximum":5}]})",
+       one_of(R"(["auto",3,4,5])")},
+      {R"({"type":"string","enum":["a","bb","ccc"],"minLength":2})",
+       one_of(R"(["bb","ccc"])")},
+      {R"({"type":["string","null"],"minLength":2,"maxLength":3})",
+       length(2, 3)},
+      {R"({"anyOf":[{"type":"string","maxLength":4},{"type":"null"}]})",
+       length(0, 4)},
+      {R"({"type":["string","integer"],"maxLength":3})",
+       [](const Json& value) {
+         return value.is_string() || value.is_number_integer();
+       }},
+      {R"({"type":["string","number","null"]})",
+       [](const Json& value) {
+         return value.is_string() || value.is_number() || value.is_null();
+       }},
+  };
+  for (const Case& each : cases) {
+    SCOPED_TRACE(each.property);
+    AnswerRules rules;
+    rules.requires_call = true;
+    rules.tools = {
+        {"f", Cat(R"({"type":"object","properties":{"m":)", each.property,
+                  R"(},"required":["m"],"additionalProperties":
+                                false,"$defs":{"color":{"type":"string",
+                                "enum":["red","7"]}}})")}};
+    ForEachAnswer(
+        rules,
+        [&](const Answer& answer) {
+          for (const Call& call : answer.calls) {
+            const Json json = Json::parse(call.arguments, nullptr, false);
+            ASSERT_TRUE(json.is_object() && json.contains("m"));
+            EXPECT_TRUE(each.fits(json["m"])) << call.arguments;
+          }
+        },
+        /*seeds=*/4);
+  }
 }
 
 // Each kind of grammar may stand beside tools.

@@ -176,6 +176,12 @@ void sluice_grammar_free(SluiceGrammar* grammar);
 int sluice_schema_check(const uint8_t* text, size_t text_size,
                         SluiceGrammarLimits limits, SluiceBuffer* checked);
 
+// The terminal of a Lark grammar for the bare text of a string: what `pattern`
+// and `format` of the schema `text` let through; empty where neither is there
+// or holds strings. INVALID_ARGUMENT as sluice_schema_check.
+int sluice_string_terminal(const uint8_t* text, size_t text_size,
+                           SluiceGrammarLimits limits, SluiceBuffer* terminal);
+
 // Turns a GBNF into the text of a Lark grammar, or writes the message.
 int sluice_gbnf_to_lark(const uint8_t* text, size_t text_size,
                         SluiceGrammarLimits limits, SluiceBuffer* lark);

@@ -1,5 +1,6 @@
 //! Grammars over a vocabulary: compiled once, matched token by token.
 
+use crate::bare_string;
 use crate::compile_thread::deeply;
 use crate::exact_parser::Schemas;
 use crate::explain::explained;
@@ -181,6 +182,12 @@ pub fn compile(env: &Env, kind: u32, text: &str, limits: &Limits) -> Result<Comp
 pub fn check_schema(text: &str, limits: &Limits) -> Result<String> {
     check_size(text, limits)?;
     deeply(text.len(), limits.is_trial != 0, || Ok(schema::checked(text, limits)?.text))
+}
+
+/// The terminal of a string's bare text; empty where no keyword holds the text.
+pub fn string_terminal(text: &str, limits: &Limits) -> Result<String> {
+    check_size(text, limits)?;
+    deeply(text.len(), limits.is_trial != 0, || bare_string::terminal(text))
 }
 
 /// The text of a Lark grammar for a GBNF.

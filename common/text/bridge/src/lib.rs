@@ -5,6 +5,7 @@
 #![feature(alloc_error_hook)]
 
 mod added;
+mod bare_string;
 mod compile_thread;
 mod decimal;
 mod ecma_pattern;
@@ -298,11 +299,9 @@ pub unsafe extern "C" fn sluice_grammar_env_of_table(
     env: *mut *mut Env,
     message: *mut Buffer,
 ) -> i32 {
-    answer(message, || {
+    make(env, message, || {
         let table = slice(table, table_size);
-        let made = Env::of_table(table, std::ptr::null(), vocab_size, slice(eos, num_eos))?;
-        env.write(Box::into_raw(Box::new(made)));
-        Ok(Vec::new())
+        Env::of_table(table, std::ptr::null(), vocab_size, slice(eos, num_eos))
     })
 }
 
@@ -348,6 +347,20 @@ pub unsafe extern "C" fn sluice_schema_check(
 ) -> i32 {
     answer(checked, || {
         Ok(grammar::check_schema(utf8(slice(text, text_size))?, &limits)?.into_bytes())
+    })
+}
+
+/// # Safety
+/// Pointers as bridge.h says.
+#[no_mangle]
+pub unsafe extern "C" fn sluice_string_terminal(
+    text: *const u8,
+    text_size: usize,
+    limits: GrammarLimits,
+    terminal: *mut Buffer,
+) -> i32 {
+    answer(terminal, || {
+        Ok(grammar::string_terminal(utf8(slice(text, text_size))?, &limits)?.into_bytes())
     })
 }
 
