@@ -1,6 +1,7 @@
 #include "common/base/json.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <exception>
@@ -9,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "common/base/cat.h"
 
 namespace sluice {
@@ -119,9 +119,8 @@ Digits DigitsOf(std::string_view text) {
     if (c == 'e' || c == 'E') {
       const bool plus = i + 1 < text.size() && text[i + 1] == '+';
       int64_t exponent = 0;
-      if (!absl::SimpleAtoi(text.substr(i + (plus ? 2 : 1)), &exponent)) {
-        return {};
-      }
+      const char* const begin = text.data() + i + (plus ? 2 : 1);
+      std::from_chars(begin, text.data() + text.size(), exponent);
       out.exponent += exponent;
       break;
     }

@@ -402,8 +402,13 @@ class TagWriter {
 StatusOr<GrammarSpec> StructuralTagGrammar(std::string_view tag,
                                            const Vocabulary& vocabulary,
                                            const GrammarTexts& compiler) {
-  const auto json = ParseJson(tag);
+  std::vector<RoundedNumber> rounded;
+  const auto json = ParseJson(tag, {.rounded = &rounded});
   if (!json.ok()) return InvalidArgument("structural tag: no JSON");
+  if (!rounded.empty()) {
+    return InvalidArgument("structural tag: `", rounded[0].path,
+                           "` has a number of more digits than a double keeps");
+  }
   return TagWriter(vocabulary, compiler).Write(*json);
 }
 

@@ -15,8 +15,10 @@ pub struct ExactJson {
 impl ExactJson {
     /// Parses `text`, which `what` names in a message.
     pub fn parse(text: &str, what: &str) -> Result<Self> {
-        let malformed =
-            |e: serde_json::Error| Failure::invalid(format!("{what} is not JSON: {e}"));
+        let malformed = |e: serde_json::Error| {
+            let (line, column) = (e.line(), e.column());
+            Failure::invalid(format!("{what} is not JSON: line {line}, column {column}"))
+        };
         serde_json::from_str::<IgnoredAny>(text).map_err(malformed)?;
         let (replaced, numbers) = without_numbers(text);
         let value = serde_json::from_str(&replaced).map_err(malformed)?;

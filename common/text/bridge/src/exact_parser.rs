@@ -162,6 +162,7 @@ fn text_of(error: impl std::fmt::Display) -> String {
 struct Replacements {
     size: usize, // expressions that were there before
     tagged: Vec<ExprRef>,
+    inner: HashSet<ExprRef>,        // of the compiler's numbers, never alone
     new: HashMap<ExprRef, ExprRef>,
     may_be_empty: HashSet<ExprRef>, // several sets without a common number
     has_tag: Vec<bool>,
@@ -169,7 +170,7 @@ struct Replacements {
 
 impl Replacements {
     fn new(size: usize) -> Self {
-        Self { size, tagged: Vec::new(), new: HashMap::new(),
+        Self { size, tagged: Vec::new(), inner: HashSet::new(), new: HashMap::new(),
             may_be_empty: HashSet::new(), has_tag: vec![false; size] }
     }
 
@@ -190,19 +191,23 @@ impl Replacements {
             return Ok(());
         }
         self.has_tag[mark.as_usize()] = true;
+        let multiple = builder.mk(&signed_multiple(divisor, 0)).map_err(text_of)?;
+        self.inner.extend([mark, multiple]);
+        let sets = || sets.iter().map(|at| &schemas.tags.all[*at].allowed);
         for kind in [INTEGER, NUMBER] {
-            let is_one = sets.len() == 1
-                && (kind == NUMBER || schemas.tags.all[sets[0]].allowed.has_integers_alone());
+            let is_held = kind == NUMBER || sets().any(|set| set.has_integers_alone());
             let kind = RegexAst::Regex(kind.to_string());
             let old = builder
-                .mk(&RegexAst::And(vec![kind.clone(), signed_multiple(divisor, 0)]))
+                .mk(&RegexAst::And(vec![kind.clone(), RegexAst::ExprRef(multiple)]))
                 .map_err(text_of)?;
             if !self.was_there(old) {
                 continue;
             }
-            let mut all: Vec<RegexAst> =
-                sets.iter().map(|at| schemas.tags.all[*at].allowed.expression()).collect();
-            all.push(kind);
+            let mut all: Vec<RegexAst> = sets().map(|set| set.expression()).collect();
+            if !is_held {
+                all.push(kind);
+            }
+            let is_one = all.len() == 1;
             let new = builder.mk(&RegexAst::And(all)).map_err(text_of)?;
             self.new.insert(old, new);
             if !is_one {
@@ -223,7 +228,9 @@ impl Replacements {
             if !self.has_tag[at] {
                 continue;
             }
-            self.tagged.push(place);
+            if !self.inner.contains(&place) {
+                self.tagged.push(place);
+            }
             if self.new.contains_key(&place) || !parts.iter().any(|one| self.new.contains_key(one)) {
                 continue;
             }

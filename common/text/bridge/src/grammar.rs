@@ -353,10 +353,10 @@ impl TokenMatcher {
     }
 
     fn why(&self) -> String {
-        let why = self.matcher.get_error().unwrap_or_else(|| "stopped".to_string());
+        let why = self.matcher.get_error().unwrap_or_default();
         match why.contains("NoExtensionBias") {
             true => "no token of the vocabulary continues the answer".to_string(),
-            false => explained("the answer", &why),
+            false => "it is too complex, or nothing continues the answer".to_string(),
         }
     }
 

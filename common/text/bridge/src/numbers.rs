@@ -8,6 +8,7 @@ use crate::number_range::{self, Bound, Ends};
 use crate::schema::for_each_schema;
 use llguidance::derivre::RegexAst;
 use serde_json::{json, Map, Value};
+use std::collections::HashSet;
 
 /// The digits of a `multipleOf`, and how many of them stand behind its point.
 pub const MAX_MULTIPLE: u32 = 1_000_000;
@@ -327,6 +328,7 @@ impl Holder<'_> {
         };
         let fits = |name: &str| types.is_none_or(|all| all.iter().any(|one| one == name));
         let (mut numbers, mut others, mut options) = (Vec::new(), Vec::new(), Vec::new());
+        let mut seen = HashSet::new();
         for value in values {
             match &value {
                 Value::Number(_) => {
@@ -334,7 +336,7 @@ impl Holder<'_> {
                     let number = number.filter(|number| {
                         allowed.as_ref().is_some_and(|all| all.contains(number))
                     });
-                    numbers.extend(number.filter(|number| !numbers.contains(number)));
+                    numbers.extend(number.filter(|number| seen.insert(number.clone())));
                 }
                 Value::Array(_) if !fits("array") => {}
                 Value::Object(_) if !fits("object") => {}
