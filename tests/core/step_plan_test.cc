@@ -158,6 +158,25 @@ TEST(StepPlanTest, EachContradictionIsRefusedAndSaysWhich) {
   }
 }
 
+TEST(StepPlanTest, VacantBlocksAreRisingRangesOfAPlanWithoutChunks) {
+  StepPlan plan;
+  plan.vacant = {{0, 1}, {1, kLimits.num_blocks}};
+  EXPECT_TRUE(Validate(plan, kLimits).ok());
+  const std::vector<std::vector<BlockRange>> refused = {
+      {{-1, 1}},
+      {{1, 1}},
+      {{2, 1}},
+      {{0, 2}, {1, 3}},
+      {{0, kLimits.num_blocks + 1}}};
+  for (const auto& ranges : refused) {
+    plan.vacant = ranges;
+    EXPECT_EQ(Validate(plan, kLimits).code(), StatusCode::kInvalidArgument);
+  }
+  StepPlan busy = GoodPlan();
+  busy.vacant = {{0, 1}};
+  EXPECT_EQ(Validate(busy, kLimits).code(), StatusCode::kInvalidArgument);
+}
+
 StepPlan GoodReplay() {
   StepPlan plan = GoodPlan();
   plan.started[0].tokens = std::vector<TokenId>(20, 1);

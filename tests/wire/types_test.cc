@@ -117,6 +117,18 @@ TEST(WireTypesTest, AReplayComesBackAsItWas) {
               RefusedWith("replay_at has 2000 entries, limit 1024"));
 }
 
+TEST(WireTypesTest, VacantBlocksComeBackAsTheyWere) {
+  StepPlan plan;
+  plan.vacant = {{0, 1}, {3, Limits().num_blocks}};
+  const auto back = FromProto(v1::StepHeader(), ToProto(plan), Limits());
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, plan);
+  EXPECT_THAT(Check([](auto* p) {
+                for (int i = 0; i < 1025; ++i) p->add_vacant();
+              }),
+              RefusedWith("vacant has 1025 entries, limit 1024"));
+}
+
 TEST(WireTypesTest, AnEmptyPlanComesBackAsItWas) {
   const StepPlan plan;
   const auto back = FromProto(v1::StepHeader(), ToProto(plan), Limits());
