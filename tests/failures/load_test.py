@@ -160,7 +160,7 @@ class LoadTest(unittest.TestCase):
         tally.print()
 
     def test_writes_of_packed_weights(self):
-        self.pack("packing, writes", writes(), 25)
+        self.pack("packing, writes", writes(), 40)
 
     def test_large_allocations_of_packing(self):
         self.pack("packing, large allocations", large_allocations(), 10)

@@ -95,7 +95,7 @@ class PullFailuresTest(FailuresCase):
                             self.repository.files[name], f"{name}: {said}")
 
     def test_writes(self):
-        self.try_each("pulling, writes", writes(), 30)
+        self.try_each("pulling, writes", writes(), 45)
 
     def test_large_allocations(self):
         self.try_each("pulling, large allocations", large_allocations(), 15)
@@ -134,7 +134,7 @@ class ConvertFailuresTest(FailuresCase):
             self.assertEqual(self.files(), self.expected, said)
 
     def test_writes(self):
-        self.try_each("converting, writes", writes(), 20)
+        self.try_each("converting, writes", writes(), 30)
 
     def test_large_allocations(self):
         self.try_each("converting, large allocations", large_allocations(), 15)

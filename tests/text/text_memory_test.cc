@@ -31,8 +31,8 @@ std::string LongText(size_t bytes) {
 
 TEST(TextMemoryTest, EncodingThrowsAndThenWorks) {
   const auto tokenizer = TinyTokenizer();
-  const std::string text = LongText(96 << 10);
-  ExpectEachFailureThrows("encoding 96 KiB", kLarge, kTries, [&] {
+  const std::string text = LongText(32 << 10);
+  ExpectEachFailureThrows("encoding 32 KiB", kLarge, kTries, [&] {
     return TextOf(*tokenizer->Encode(text, kRaw));
   });
   const std::string words = LongText(200);
@@ -43,7 +43,7 @@ TEST(TextMemoryTest, EncodingThrowsAndThenWorks) {
 
 TEST(TextMemoryTest, EncodingWithControlsThrowsAndThenWorks) {
   const auto tokenizer = TinyTokenizer();
-  const std::string text = LongText(96 << 10);
+  const std::string text = LongText(32 << 10);
   const TokenId end = *tokenizer->TokenToId("<|im_end|>");
   const std::vector<ControlSpan> controls = {{10, 20, end}, {5000, 5010, end}};
   ExpectEachFailureThrows("encoding with controls", kLarge, kTries, [&] {
