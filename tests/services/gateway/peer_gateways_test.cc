@@ -267,13 +267,14 @@ TEST_F(SecretPeersTest, WrongKeysCountAgainstTheClientThatAPeerNames) {
     return refused ? refused->status : 200;
   };
   constexpr char kShared[] = "of-these-gateways-alone";
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 10; ++i) {
     ASSERT_EQ(status_of("Bearer wrong", kShared, "192.0.2.1"), 401) << i;
   }
   EXPECT_EQ(status_of("Bearer wrong", kShared, "192.0.2.1"), 429);
-  EXPECT_EQ(status_of("Bearer secret-of-alice", kShared, "192.0.2.2"), 200);
+  EXPECT_EQ(status_of("Bearer secret-of-alice", kShared, "192.0.2.1"), 200);
+  EXPECT_EQ(status_of("Bearer wrong", kShared, "192.0.2.2"), 401);
   // Who has no secret names no other client.
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 10; ++i) {
     const std::string claimed = Cat("192.0.2.", 100 + i);
     ASSERT_EQ(
         status_of("Bearer wrong", "guessed-it-not-quite", claimed.c_str()),
