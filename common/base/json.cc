@@ -280,7 +280,7 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
   }
 
   const std::vector<uint32_t> counts_;
-  std::vector<RoundedNumber>* const rounded_;  // null: nobody asks
+  std::vector<RoundedNumber>* const rounded_;  // null: not asked for
   std::string last_part_;  // of the latest one in `rounded_`
   size_t num_objects_ = 0;
   Json root_;

@@ -34,7 +34,7 @@ struct JsonLimits {
   size_t max_members = 8192;  // of one object
   size_t max_key_bytes = std::numeric_limits<size_t>::max();
   JsonBudget* budget = nullptr;                   // null: only the limits above
-  std::vector<RoundedNumber>* rounded = nullptr;  // null: nobody asks
+  std::vector<RoundedNumber>* rounded = nullptr;  // null: not asked for
 };
 
 // The checks of ParseJson, without memory or stack, for a text that another

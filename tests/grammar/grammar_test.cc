@@ -1,3 +1,4 @@
+// Size: every kind of grammar, its answers and constraints, on one fixture.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -2,90 +2,17 @@
 //! them as doubles, so it sees none: each set of numbers is a `multipleOf` of a
 //! prime, and the expression of that prime's multiples is replaced by the set's.
 
-use crate::decimal::{divided, multiplied, stripped, Decimal};
-use crate::exact_json::{decimal, number_text};
+use crate::decimal::Decimal;
+use crate::exact_json::decimal;
+use crate::multiple::Multiple;
 use crate::number_range::{self, Bound, Ends};
 use crate::schema::for_each_schema;
 use llguidance::derivre::RegexAst;
 use serde_json::{json, Map, Value};
 use std::collections::HashSet;
 
-/// The digits of a `multipleOf`, and how many of them stand behind its point.
-pub const MAX_MULTIPLE: u32 = 1_000_000;
-pub const MAX_MULTIPLE_SCALE: usize = 6;
-
 pub const INTEGER: &str = "-?(0|[1-9][0-9]*)";
 pub const NUMBER: &str = "-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][+-]?[0-9]+)?";
-
-/// A number times a power of ten that `multipleOf` names.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Multiple {
-    digits: u32,
-    scale: u32,
-}
-
-impl Multiple {
-    pub fn of(value: &Decimal) -> Option<Self> {
-        if value.is_negative || value.is_zero() || value.part.len() > MAX_MULTIPLE_SCALE {
-            return None;
-        }
-        let digits: u32 = stripped(&format!("{}{}", value.whole, value.part)).parse().ok()?;
-        let scale = value.part.len() as u32;
-        (digits <= MAX_MULTIPLE).then_some(Self { digits, scale })
-    }
-
-    pub fn digits(&self) -> u32 {
-        self.digits
-    }
-
-    /// The least integer of which all multiples that are integers are multiples.
-    fn whole(self) -> Self {
-        let mut digits = self.digits;
-        for factor in [2, 5] {
-            for _ in 0..self.scale {
-                if digits % factor == 0 {
-                    digits /= factor;
-                }
-            }
-        }
-        Self { digits, scale: 0 }
-    }
-
-    fn divides(self, value: &Decimal) -> bool {
-        let scale = self.scale as usize;
-        value.part.len() <= scale
-            && divided(&format!("{}{:0<scale$}", value.whole, value.part), self.digits).1 == 0
-    }
-
-    /// Whether a multiple is between two bounds.
-    fn is_between(self, ends: Ends) -> bool {
-        let (Some(low), Some(high)) = ends else { return true };
-        let (from, to) = match (low.value.is_negative, high.value.is_negative) {
-            (false, false) if !(low.value.is_zero() && low.is_inclusive) => (low, high),
-            (true, true) => (high, low),
-            (false, true) => return false,
-            (true, false) if !high.value.is_zero() || high.is_inclusive => return true,
-            (true, false) => (high, low),
-            (false, false) => return high.is_inclusive || !high.value.is_zero(),
-        };
-        let scale = (self.scale as usize).max(from.value.part.len()).max(to.value.part.len());
-        let scaled = |bound: &Bound| {
-            stripped(&format!("{}{:0<scale$}", bound.value.whole, bound.value.part))
-        };
-        let num_zeros = scale - self.scale as usize;
-        let from_digits = format!("{:0>num_zeros$}", scaled(from));
-        let (head, tail) = from_digits.split_at(from_digits.len() - num_zeros);
-        let (mut count, rest) = divided(head, self.digits);
-        let is_multiple = rest == 0 && tail.bytes().all(|digit| digit == b'0');
-        if !is_multiple || !from.is_inclusive {
-            count = crate::decimal::behind(&count);
-        }
-        let first = stripped(&format!("{}{}", multiplied(&count, self.digits), "0".repeat(num_zeros)));
-        let last = scaled(to);
-        let order = (first.len(), &first).cmp(&(last.len(), &last));
-        order.is_lt() || (order.is_eq() && to.is_inclusive)
-    }
-}
 
 /// A set of numbers that a schema allows.
 #[derive(Clone, Debug, PartialEq)]
@@ -227,7 +154,7 @@ fn prime_behind(number: u32) -> u32 {
     (number + 1..).find(|n| is_prime(*n)).unwrap_or(u32::MAX)
 }
 
-const RANGE_KEYWORDS: [&str; 5] =
+pub const RANGE_KEYWORDS: [&str; 5] =
     ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
 const ANNOTATIONS: [&str; 12] = [
     "title", "description", "default", "examples", "$comment", "deprecated", "readOnly",
@@ -498,106 +425,9 @@ pub fn write_primes(value: &mut Value, primes: &[u32]) {
     }
 }
 
-/// Puts the numbers of a schema back as doubles: None where one of them, or what
-/// the compiler makes of it, is another number.
-pub fn write_doubles(value: &mut Value, numbers: &[String]) -> Option<()> {
-    let Value::Object(members) = value else { return Some(()) };
-    let mut is_fine = true;
-    for_each_schema(members, &mut |one| is_fine &= write_doubles(one, numbers).is_some());
-    for (key, item) in members.iter_mut() {
-        if RANGE_KEYWORDS.contains(&key.as_str()) || matches!(key.as_str(), "const" | "enum") {
-            write_double(item, numbers)?;
-        }
-        if key == "multipleOf" {
-            keeps_multiple(item.as_f64()?).then_some(())?;
-        }
-    }
-    is_fine.then_some(())
-}
-
-/// Whether the compiler finds the digits of `step`, which it scales.
-fn keeps_multiple(step: f64) -> bool {
-    let (mut scaled, mut scale) = (step, 0);
-    while scaled.fract() != 0.0 && scale <= MAX_MULTIPLE_SCALE {
-        scaled *= 10.0;
-        scale += 1;
-    }
-    let digits = Decimal::parse(&format!("{scaled}e-{scale}")).ok();
-    scaled.fract() == 0.0 && digits == Decimal::parse(&format!("{step}")).ok()
-}
-
-fn write_double(value: &mut Value, numbers: &[String]) -> Option<()> {
-    match value {
-        Value::Number(_) => {
-            const EXACT: f64 = (1u64 << 53) as f64;
-            let number = Decimal::parse(number_text(value, numbers)?).ok()?;
-            let double: f64 = number.text().parse().ok()?;
-            let is_same = Decimal::parse(&format!("{double}")).ok()? == number;
-            let is_fine = is_same && double.abs() <= EXACT && number.part.len() <= MAX_MULTIPLE_SCALE;
-            *value = match number.text().parse::<i64>() {
-                Ok(integer) => json!(integer),
-                Err(_) => json!(double),
-            };
-            is_fine.then_some(())
-        }
-        Value::Array(items) => items.iter_mut().try_for_each(|item| write_double(item, numbers)),
-        Value::Object(members) => {
-            members.values_mut().try_for_each(|item| write_double(item, numbers))
-        }
-        _ => Some(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn bound(text: &str, is_inclusive: bool) -> Bound {
-        Bound { value: Decimal::parse(text).unwrap(), is_inclusive }
-    }
-
-    #[test]
-    fn multiples_between_bounds_are_found() {
-        for (step, low, low_in, high, high_in, want) in [
-            ("5", "1", true, "4", true, false),
-            ("5", "1", true, "5", true, true),
-            ("5", "1", true, "5", false, false),
-            ("5", "0", false, "4", true, false),
-            ("5", "0", true, "4", true, true),
-            ("5", "-4", true, "-1", true, false),
-            ("5", "-5", true, "-1", true, true),
-            ("5", "-4", true, "0", false, false),
-            ("5", "-4", true, "1", false, true),
-            ("0.25", "0.3", true, "0.4", true, false),
-            ("0.25", "0.30001", true, "0.5", true, true),
-            ("7", "1000000000000000000002", true, "1000000000000000000007", true, false),
-            ("7", "1000000000000000000002", true, "1000000000000000000008", true, true),
-            ("0.01", "0.071", true, "0.079", true, false),
-        ] {
-            let multiple = Multiple::of(&Decimal::parse(step).unwrap()).unwrap();
-            let ends = (bound(low, low_in), bound(high, high_in));
-            assert_eq!(multiple.is_between((Some(&ends.0), Some(&ends.1))), want, "{step} {ends:?}");
-        }
-    }
-
-    #[test]
-    fn multiples_keep_their_digits() {
-        for (step, text, want) in [
-            ("0.01", "0.07", true),
-            ("0.01", "0.075", false),
-            ("0.07", "0.21", true),
-            ("3", "1234567890123456789012", true),
-            ("3", "1234567890123456789013", false),
-            ("1.5", "-4.5", true),
-        ] {
-            let multiple = Multiple::of(&Decimal::parse(step).unwrap()).unwrap();
-            assert_eq!(multiple.divides(&Decimal::parse(text).unwrap()), want, "{step} {text}");
-        }
-        assert!(Multiple::of(&Decimal::parse("1e7").unwrap()).is_none());
-        assert!(Multiple::of(&Decimal::parse("1e-7").unwrap()).is_none());
-        assert_eq!(Multiple::of(&Decimal::parse("2.5").unwrap()).unwrap().whole().digits, 5);
-        assert_eq!(Multiple::of(&Decimal::parse("0.4").unwrap()).unwrap().whole().digits, 2);
-    }
 
     #[test]
     fn joined_sets_have_the_least_primes() {

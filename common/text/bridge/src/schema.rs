@@ -1,17 +1,13 @@
 //! A JSON Schema, checked before it is compiled: bounds, the types of keywords,
 //! what is not supported, references.
 
-use crate::decimal::Decimal;
-use crate::ecma_pattern;
-use crate::exact_json::{decimal, number_text, ExactJson};
+use crate::exact_json::ExactJson;
 use crate::failure::{Failure, Result};
 use crate::formats;
 use crate::grammar::Limits;
 use crate::keywords::{Kind, DRAFTS, KEYWORDS, TYPES, UNSUPPORTED};
-use crate::numbers::{Multiple, MAX_MULTIPLE, MAX_MULTIPLE_SCALE};
 use crate::pattern_cost;
 use crate::references;
-use llguidance::derivre::RegexBuilder;
 use serde_json::{json, Map, Value};
 use std::collections::HashSet;
 
@@ -19,23 +15,22 @@ use std::collections::HashSet;
 /// with indentation, or a little space.
 const WHITE_SPACE: &str = r"\x0A{1,2}[\x20\x09]{0,32}|\x20{1,2}|\x09";
 
-struct Check<'a> {
+pub struct Check<'a> {
     limits: &'a Limits,
-    numbers: &'a [String],
+    pub numbers: &'a [String],
     num_enum_values: usize,
     path: String,
     one_of: Vec<String>,  // where they are
     // No schema is joined with another one about the same object.
     may_close: bool,
-    multiples: HashSet<String>,  // of multipleOf
-    multiples_product: f64,      // their digits', as whole numbers
+    pub multiples: HashSet<String>,  // of multipleOf
+    pub multiples_product: f64,      // their digits', as whole numbers
     checked: HashSet<String>,    // paths of schemas
     references: Vec<String>,     // the paths that they name
     again: HashSet<String>,      // paths that two walks reach
     has_ids: bool,               // within the root, from which pointers may lead
 }
 
-const MAX_MULTIPLES: f64 = MAX_MULTIPLE as f64;
 /// Of one object: the compiler compares each pair of patterns, and lists the
 /// properties that are left behind each one.
 const MAX_PATTERNS: usize = 32;
@@ -186,7 +181,7 @@ fn check_levels(text: &str, limits: &Limits) -> Result<()> {
 }
 
 impl Check<'_> {
-    fn fail<T>(&self, keyword: &str, what: &str) -> Result<T> {
+    pub fn fail<T>(&self, keyword: &str, what: &str) -> Result<T> {
         let mut path = self.path.as_str();
         if path.len() > 300 {
             let end = (0..=300).rev().find(|at| path.is_char_boundary(*at)).unwrap_or(0);
@@ -305,7 +300,7 @@ impl Check<'_> {
         }
     }
 
-    fn expect(&self, fine: bool, key: &str, what: &str) -> Result<()> {
+    pub fn expect(&self, fine: bool, key: &str, what: &str) -> Result<()> {
         if fine {
             Ok(())
         } else {
@@ -325,7 +320,7 @@ impl Check<'_> {
         }
     }
 
-    fn schema_map(&mut self, key: &str, item: &mut Value) -> Result<()> {
+    pub fn schema_map(&mut self, key: &str, item: &mut Value) -> Result<()> {
         let Value::Object(all) = item else {
             return self.fail(key, "is not an object of schemas");
         };
@@ -360,91 +355,6 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// A pattern is a regular expression of ECMA-262 without look-around; this
-    /// returns it as the compiler writes it.
-    fn pattern(&self, key: &str, pattern: &str) -> Result<String> {
-        let refuse = |why: &str| {
-            self.fail(key, &format!("is not supported: \"{}\" {why}", cut(pattern)))
-        };
-        match ecma_pattern::translated(pattern) {
-            Err(why) => refuse(&why),
-            Ok(text) => match RegexBuilder::new().mk_regex_for_serach(&text) {
-                Ok(_) => Ok(text),
-                Err(_) if pattern.contains(['^', '$']) => {
-                    refuse("has `^` or `$` within, or is too large")
-                }
-                Err(_) => refuse("is too large"),
-            },
-        }
-    }
-
-    fn pattern_map(&mut self, key: &str, item: &mut Value) -> Result<()> {
-        self.schema_map(key, item)?;
-        let Value::Object(all) = item else { return Ok(()) };
-        let mut translated = Map::new();
-        for (pattern, one) in std::mem::take(all) {
-            if translated.insert(self.pattern(key, &pattern)?, one).is_some() {
-                return self.fail(key, &format!("has \"{}\" twice", cut(&pattern)));
-            }
-        }
-        *all = translated;
-        Ok(())
-    }
-
-    /// A count becomes a number again. No answer is so long that a limit beyond
-    /// 32 bits would bind it.
-    fn count(&self, key: &str, item: &mut Value) -> Result<()> {
-        let count = decimal(item, self.numbers).and_then(std::result::Result::ok);
-        let Some(count) = count.filter(|n| !n.is_negative && n.is_integer()) else {
-            return self.fail(key, "is not a whole number of at least 0");
-        };
-        match count.whole.parse::<u32>() {
-            Ok(number) => *item = json!(number),
-            Err(_) if key.starts_with("max") => *item = dropped(),
-            Err(_) => return self.fail(key, &format!("is beyond {}", u32::MAX)),
-        }
-        Ok(())
-    }
-
-    /// All numbers of a value have digits that can be kept.
-    fn exact(&self, key: &str, item: &Value) -> Result<()> {
-        match item {
-            Value::Number(_) => self.number_of(key, item).map(|_| ()),
-            Value::Array(items) => items.iter().try_for_each(|one| self.exact(key, one)),
-            Value::Object(members) => members.values().try_for_each(|one| self.exact(key, one)),
-            _ => Ok(()),
-        }
-    }
-
-    fn number_of(&self, key: &str, item: &Value) -> Result<Decimal> {
-        match decimal(item, self.numbers) {
-            None => self.fail(key, "is not a number"),
-            Some(Err(why)) => self.fail(key, &why),
-            Some(Ok(number)) => Ok(number),
-        }
-    }
-
-    fn number(&mut self, key: &str, item: &Value) -> Result<()> {
-        let number = self.number_of(key, item)?;
-        if key != "multipleOf" {
-            return Ok(());
-        }
-        self.expect(!number.is_negative && !number.is_zero(), key, "is not above 0")?;
-        let Some(multiple) = Multiple::of(&number) else {
-            return self.fail(key, &format!(
-                "is {}, of more than {MAX_MULTIPLE} as a whole number, or more than \
-                 {MAX_MULTIPLE_SCALE} digits behind its point",
-                cut(number_text(item, self.numbers).unwrap_or(""))
-            ));
-        };
-        // Multiples of several numbers take states for their product.
-        if self.multiples.insert(number.text()) {
-            self.multiples_product *= f64::from(multiple.digits());
-        }
-        self.expect(self.multiples_product <= MAX_MULTIPLES, key, "is beyond a million, \
-            with the others of the schema multiplied")
-    }
-
     fn values(&mut self, key: &str, item: &Value) -> Result<()> {
         let Some(all) = item.as_array().filter(|all| !all.is_empty()) else {
             return self.fail(key, "is not a list of values");
@@ -459,7 +369,7 @@ impl Check<'_> {
 }
 
 /// Stands for a keyword that binds nothing.
-fn dropped() -> Value {
+pub fn dropped() -> Value {
     json!([null, "dropped"])
 }
 
