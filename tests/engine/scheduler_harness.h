@@ -119,6 +119,16 @@ class SchedulerHarness {
     return plan;
   }
 
+  // Probes the quiet pipeline so much later; the plan is done at once.
+  StepPlan Probe(Duration later) {
+    StepPlan plan = scheduler_.Probe(now_ += later);
+    StatusOr<StepResult> result = pipeline_->Run(plan);
+    EXPECT_TRUE(result.ok()) << result.status() << " in " << plan;
+    if (result.ok()) results_.push_back(*std::move(result));
+    EXPECT_TRUE(Commit());
+    return plan;
+  }
+
   // The next pipelines have so many blocks.
   void Resize(int32_t num_blocks) {
     limits_.num_blocks = num_blocks;

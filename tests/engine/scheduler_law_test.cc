@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <random>
 #include <span>
 #include <string>
@@ -41,6 +42,31 @@ TEST(SchedulerLawTest, PrefixCacheOnAndOffGiveTheSameTokens) {
     const Totals totals = RunRandom(shape, 3, 100);
     EXPECT_EQ(totals.counters.prefix_hit_tokens > 0, on);
   }
+}
+
+// The stages forget what vacant blocks held.
+TEST(SchedulerLawTest, VacantBlocksAreNeverReadAndPrefixesGoWithThem) {
+  EngineOptions options;
+  options.prefix_idle = std::chrono::seconds(8);
+  const PlanLimits limits = TestLimits(100);
+  SchedulerHarness harness(options, limits);
+  const GenerateRequest request = TestRequest(50, 5);
+  const auto hits = [&] {
+    const SequenceId id = harness.Add(request);
+    harness.RunToEnd();
+    EXPECT_EQ(harness.outcome(id).result(),
+              Undisturbed(request, limits.vocab_size));
+    return harness.outcome(id).ends[0].stats.cached_tokens;
+  };
+  EXPECT_EQ(hits(), 0);
+  EXPECT_EQ(harness.Probe(std::chrono::seconds(1)).vacant.size(), 0u);
+  EXPECT_EQ(hits(), 48);
+  EXPECT_EQ(harness.Probe(std::chrono::seconds(2)).vacant.size(), 0u);
+  EXPECT_EQ(hits(), 48);
+  EXPECT_EQ(harness.Probe(std::chrono::seconds(2)).vacant.size(), 0u);
+  EXPECT_EQ(harness.Probe(std::chrono::seconds(8)).vacant.size(), 1u);
+  EXPECT_EQ(hits(), 0);
+  EXPECT_EQ(hits(), 48);
 }
 
 TEST(SchedulerLawTest, PreemptedSequencesGetTheTokensOfUndisturbedOnes) {
