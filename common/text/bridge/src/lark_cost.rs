@@ -18,6 +18,7 @@ struct Definition<'a> {
     optional: u64,
     parts: u64,
     terminals: Vec<&'a str>,
+    rules: Vec<&'a str>,
 }
 
 struct Scan<'a> {
@@ -87,7 +88,9 @@ impl<'a> Scan<'a> {
         } else if is_terminal(name) {
             self.definition().terminals.push(name);
         } else {
-            self.definition().parts += 1;
+            let definition = self.definition();
+            definition.parts += 1;
+            definition.rules.push(name);
         }
     }
 
@@ -210,8 +213,13 @@ pub fn objection(text: &str) -> Option<String> {
     let mut known = HashMap::new();
     let mut all = 0;
     for (name, definition) in &scan.definitions {
-        all += definition.optional;
+        let is_optional = |name: &&&str| {
+            let rule = scan.definitions.get(**name);
+            rule.is_some_and(|rule| rule.optional > 0 && rule.optional >= rule.parts)
+        };
         let mut optional = definition.optional;
+        optional += definition.rules.iter().filter(is_optional).count() as u64;
+        all += optional;
         if is_terminal(name) {
             let sizes = written_out(name, &scan.definitions, &mut known);
             optional = sizes.1;
@@ -249,6 +257,7 @@ mod tests {
             format!("start: T\nT: {}", "\"a\"{0,3} ".repeat(501)),
             format!("start: T\nT: {}\nA: \"a\"?", "A ".repeat(501)),
             format!("start: /{}/", "a?".repeat(600)),
+            format!("start: {}\nx: \"a\"?", "x ".repeat(501)),
             format!("start: \"x\"\n!x.2: {many}"),
         ] {
             assert!(objection(&text).is_some(), "{}", &text[..40]);

@@ -5,7 +5,7 @@
 //! optional parts costs the square of its length, where it begins and anew behind
 //! each of its parts. Such runs have a bound; all else is linear.
 
-use regex_syntax::hir::{Hir, HirKind};
+use regex_syntax::hir::{Class, Hir, HirKind};
 use serde_json::Value;
 
 /// Of branches that are joined for one derivative: 500 optional parts in a row.
@@ -27,8 +27,15 @@ fn cost(hir: &Hir) -> Cost {
         HirKind::Empty | HirKind::Look(_) => {
             Cost { is_nullable: true, branches: 0, joins: 0, most: 0 }
         }
-        HirKind::Literal(_) | HirKind::Class(_) => {
-            Cost { is_nullable: false, branches: 1, joins: 1, most: 1 }
+        HirKind::Literal(_) => Cost { is_nullable: false, branches: 1, joins: 1, most: 1 },
+        HirKind::Class(class) => {
+            // A large class, as `\w`, is a tree of bytes.
+            let ranges = match class {
+                Class::Unicode(class) => class.ranges().len(),
+                Class::Bytes(class) => class.ranges().len(),
+            };
+            let branches = 1 + ranges as u64 / 32;
+            Cost { is_nullable: false, branches, joins: branches, most: branches }
         }
         HirKind::Capture(capture) => cost(&capture.sub),
         HirKind::Repetition(repetition) => {
