@@ -259,7 +259,11 @@ class GatewayServer::Impl {
         peers_ ? peers_->Screen(*doors_, request) : doors_->Screen(request);
     // The path for other gateways is none of the router's.
     if (refused || request.path == kStreamFeedPath) return refused;
-    return router_.Refusal(request);
+    // Where no body is awaited, the router itself refuses, or the leader's.
+    const std::string_view length = request.Header("content-length");
+    const bool has_body = (!length.empty() && length != "0") ||
+                          !request.Header("transfer-encoding").empty();
+    return has_body ? router_.Refusal(request) : std::nullopt;
   }
 
   Status StartPeers() {
