@@ -112,6 +112,14 @@ void Connection::Start(std::function<void()> ended) {
   }
 }
 
+void Connection::Refuse() noexcept {
+  if (stream_.socket().is_open() && stream_.tls() == nullptr) {
+    SendNoMemoryAnswer(stream_.socket().native_handle(),
+                       context_.no_memory_answer);
+  }
+  End();
+}
+
 void Connection::MakeRoom() {
   if (current_ || aborted_) return;
   ++context_.stats.evictions;

@@ -31,6 +31,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // `ended` runs once, when the connection is closed. The caller holds the
   // connection until then.
   void Start(std::function<void()> ended);
+  // Closes the connection in place of Start, or after a Start that threw, with
+  // the answer for too little memory.
+  void Refuse() noexcept;
   // Closes the connection for another client, unless a request is being
   // answered.
   void MakeRoom();

@@ -321,7 +321,8 @@ class HttpServer::Impl {
       });
     });
     net::post(loop->io, [this, loop, connection] {
-      if (!stopping_) Guarded([&] { Begin(loop, connection); });
+      if (stopping_) return;
+      if (!Guarded([&] { Begin(loop, connection); })) connection->Refuse();
     });
   }
 
