@@ -8,11 +8,13 @@
 
 namespace sluice {
 
-// Joins its arguments into one string. Takes std::string_view, which the
-// packaged absl::StrCat (whose string_view is a type of its own) does not.
+// Joins its arguments into one string, or throws std::bad_alloc. Takes
+// std::string_view, which the packaged absl::StrCat (whose string_view is a
+// type of its own) does not.
 template <typename... Parts>
 std::string Cat(const Parts&... parts) {
   std::ostringstream out;
+  out.exceptions(std::ios::badbit);  // else too little memory cuts the text
   out.precision(9);
   (out << ... << parts);
   return std::move(out).str();
