@@ -55,7 +55,7 @@ def requests():
                              "ignore_eos": True, "logprobs": 3}),
         # An answer of more ids would be a JSON array of 64 KiB, whose destructor
         # allocates as much.
-        ("/tokenize", {"prompt": words * 180}),
+        ("/tokenize", {"prompt": words * 100}),
         ("/v1/completions", {"prompt": words * 20, "max_tokens": 4,
                              "temperature": 0, "n": 3, "ignore_eos": True}),
     ]
