@@ -264,5 +264,38 @@ TEST(GrammarFieldsTest, BadToolChoicesAreRefused) {
                 "tool_choice", "tools[0]");
 }
 
+// What a double does not keep would hold an answer to another number.
+TEST(GrammarFieldsTest, SchemasKeepTheirDigitsOrAreRefused) {
+  for (const char* number :
+       {"18446744073709551615", "-9223372036854775808", "1.5", "1e19",
+        "1.7976931348623157e308", "0.0", "1.10", "9007199254740993"}) {
+    const std::string schema = Cat(R"({"const":)", number, "}");
+    EXPECT_TRUE(GrammarOf(Cat(R"("json_schema":)", schema))) << number;
+  }
+  for (const char* number :
+       {"18446744073709551617", "-9223372036854775809", "1e-400",
+        "0.100000000000000000000000000001", "123456789012345678.5"}) {
+    const std::string schema = Cat(R"({"items":{"enum":[null,)", number, "]}}");
+    ExpectRefused(Cat(R"("json_schema":)", schema), "json_schema.items.enum[1]",
+                  "digits");
+    ExpectRefused(
+        Cat(R"("response_format":{"type":"json_schema","json_schema":)",
+            R"({"name":"x","schema":)", schema, "}}"),
+        "response_format.json_schema.schema.items.enum[1]", "digits");
+    const std::string tool =
+        Cat(R"("tools":[{"type":"function","function":{"name":"a",)",
+            R"("parameters":)", schema, R"(,"strict":#}}])");
+    const size_t flag = tool.find('#');
+    const auto with = [&](const char* value) {
+      return std::string(tool).replace(flag, 1, value);
+    };
+    ExpectRefused(with("true"), "tools[0].function.parameters.items.enum[1]");
+    EXPECT_TRUE(ChatWith(with("false")).ok());
+    // As a text a schema has all its digits, and other fields round.
+    EXPECT_TRUE(GrammarOf(Cat(R"("json_schema":"{\"const\":)", number,
+                              R"(}","temperature":0.30000000000000000001)")));
+  }
+}
+
 }  // namespace
 }  // namespace sluice::openai
