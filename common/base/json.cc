@@ -290,7 +290,61 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
   Status status_ = InvalidArgument("malformed JSON");
 };
 
+// Returns the place behind the string that begins at `at`.
+size_t BehindString(std::string_view text, size_t at) {
+  for (++at; at < text.size() && text[at] != '"'; ++at) {
+    if (text[at] == '\\') ++at;
+  }
+  return at + 1;
+}
+
+// Returns the text of the member `name` of the object `text`.
+std::optional<std::string_view> FindMember(std::string_view text,
+                                           std::string_view name) {
+  std::optional<std::string_view> found;
+  int depth = 0;
+  size_t begin = 0;  // of the latest value of the object itself
+  bool is_named = false;
+  std::string_view latest;  // string
+  const auto end_value = [&](size_t end) {
+    if (is_named) found = text.substr(begin, end - begin);
+    is_named = false;
+  };
+  for (size_t at = 0; at < text.size();) {
+    const char c = text[at];
+    if (c == '"') {
+      const size_t end = BehindString(text, at);
+      latest = text.substr(at + 1, end - at - 2);
+      at = end;
+      continue;
+    }
+    if (c == ':' && depth == 1) {
+      begin = at + 1;
+      is_named = latest == name;
+    }
+    if (c == ',' && depth == 1) end_value(at);
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') {
+      if (depth == 1) end_value(at);
+      --depth;
+    }
+    ++at;
+  }
+  return found;
+}
+
 }  // namespace
+
+std::optional<std::string_view> FindJsonText(std::string_view text,
+                                             std::string_view path) {
+  while (true) {
+    const size_t dot = path.find('.');
+    const auto member = FindMember(text, path.substr(0, dot));
+    if (!member || dot == path.npos) return member;
+    text = *member;
+    path.remove_prefix(dot + 1);
+  }
+}
 
 Status CheckJsonShape(std::string_view text, const JsonLimits& limits) {
   return ShapeCheck(text, limits).Run();

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +48,12 @@ Status CheckJsonShape(std::string_view text, const JsonLimits& limits);
 // double's range, nesting, members, keys, values or size over limits. Takes
 // linear time, but for a sort of each object's keys. No throw but bad_alloc.
 StatusOr<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
+
+// Returns the text of the member at `path` ("a.b": of b of a) of `text`, an
+// object that ParseJson takes; of members of one name the last. Nothing where
+// there is none; a name that is spelled with escapes is not found.
+std::optional<std::string_view> FindJsonText(std::string_view text,
+                                             std::string_view path);
 
 // Returns an empty object with room for `members`. An object without room
 // copies its members, values too, when it grows.

@@ -75,13 +75,30 @@ bool IsWithin(std::string_view path, std::string_view field) {
           path[field.size()] == '[');
 }
 
+// Gives the schema of `fields` the digits that it has in `body`. Returns
+// whether it has them.
+bool KeepDigits(std::string_view body, GenerationFields& fields) {
+  if (fields.grammar->spec.kind != GrammarSpec::Kind::kJsonSchema) return false;
+  const auto text = FindJsonText(body, fields.grammar->name);
+  if (!text) return false;
+  const StatusOr<Json> same = ParseJson(*text);
+  if (!same.ok() || DumpJson(*same) != fields.grammar->spec.text) return false;
+  fields.grammar->spec.text = std::string(*text);
+  return true;
+}
+
 // A schema's numbers hold an answer to the digit, or the request is refused.
 // A tool that is not strict holds nothing.
-void RefuseRounded(FieldReader& in, const RoundedNumbers& rounded,
-                   const GenerationFields& fields, const ToolFields* tools) {
+void HoldRounded(std::string_view body, FieldReader& in,
+                 const RoundedNumbers& rounded, GenerationFields& fields,
+                 const ToolFields* tools) {
   constexpr size_t kMaxShown = 40;
+  const bool is_kept =
+      !rounded.empty() && fields.grammar && KeepDigits(body, fields);
   const auto is_held = [&](std::string_view path) {
-    if (fields.grammar && IsWithin(path, fields.grammar->name)) return true;
+    if (!is_kept && fields.grammar && IsWithin(path, fields.grammar->name)) {
+      return true;
+    }
     for (size_t i = 0; tools != nullptr && i < tools->strict.size(); ++i) {
       const bool is_strict = tools->strict[i].value_or(false);
       if (is_strict && IsWithin(path, Cat("tools[", i, "]"))) return true;
@@ -128,7 +145,7 @@ StatusOr<ChatRequest> ParseChatRequest(std::string_view body, int vocab_size,
   out.argument_names = ReadArgumentNames(in);
   out.hides_reasoning = ReadHidesReasoning(in);
   out.tools = ReadToolFields(in);
-  RefuseRounded(in, rounded, out.fields, &out.tools);
+  HoldRounded(body, in, rounded, out.fields, &out.tools);
   out.echo = in.Bool("echo").value_or(false);
   const Json* messages = in.Find("messages");
   SLUICE_RETURN_IF_ERROR(in.status());
@@ -160,7 +177,7 @@ StatusOr<CompletionRequest> ParseCompletionRequest(std::string_view body,
     out.fields.logprobs = static_cast<int>(*logprobs);
   }
   out.add_special_tokens = in.Bool("add_special_tokens").value_or(true);
-  RefuseRounded(in, rounded, out.fields, nullptr);
+  HoldRounded(body, in, rounded, out.fields, nullptr);
   if (out.fields.stream) out.fields.digest = BodyDigest(json);
   const Json* prompt = in.Find("prompt");
   SLUICE_RETURN_IF_ERROR(in.status());

@@ -275,13 +275,17 @@ TEST(GrammarFieldsTest, SchemasKeepTheirDigitsOrAreRefused) {
   for (const char* number :
        {"18446744073709551617", "-9223372036854775809", "1e-400",
         "0.100000000000000000000000000001", "123456789012345678.5"}) {
-    const std::string schema = Cat(R"({"items":{"enum":[null,)", number, "]}}");
-    ExpectRefused(Cat(R"("json_schema":)", schema), "json_schema.items.enum[1]",
-                  "digits");
-    ExpectRefused(
+    const std::string schema =
+        Cat(R"({"items": {"enum":[null,)", number, "]}}");
+    ExpectGrammar(Cat(R"("json_schema":)", schema),
+                  {"json_schema", {Kind::kJsonSchema, schema}});
+    ExpectGrammar(
         Cat(R"("response_format":{"type":"json_schema","json_schema":)",
-            R"({"name":"x","schema":)", schema, "}}"),
-        "response_format.json_schema.schema.items.enum[1]", "digits");
+            R"({"schema":{},"name":"x","schema":)", schema, "}}"),
+        {"response_format.json_schema.schema", {Kind::kJsonSchema, schema}});
+    ExpectRefused(Cat(R"("structural_tag":{"format":{"type":"json_schema",)",
+                      R"("json_schema":)", schema, "}}"),
+                  "structural_tag.format.json_schema.items.enum[1]", "digits");
     const std::string tool =
         Cat(R"("tools":[{"type":"function","function":{"name":"a",)",
             R"("parameters":)", schema, R"(,"strict":#}}])");

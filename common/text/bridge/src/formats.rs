@@ -23,6 +23,7 @@ const MAX_HOSTNAME: u64 = 253;
 const OCTET: &str = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
 const HEX: &str = "[0-9a-fA-F]";
 
+#[cfg(test)]
 pub const FORMATS: [&str; 10] = [
     "date-time", "date", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri",
 ];
