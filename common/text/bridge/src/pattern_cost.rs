@@ -10,7 +10,8 @@ use serde_json::Value;
 
 /// Of branches that are joined for one derivative: 500 optional parts in a row.
 const MAX_JOINS: u64 = 1 << 17;
-/// Bytes that every match has: what is forced is spelled out.
+/// Bytes that every match has, or as many as the pattern has: what is forced is
+/// spelled out.
 const MAX_LENGTH: usize = 1 << 16;
 
 struct Cost {
@@ -83,9 +84,10 @@ pub fn is_nullable(pattern: &str) -> bool {
 pub fn objection(pattern: &str) -> Option<String> {
     let hir = regex_syntax::parse(pattern).ok()?;
     let least = hir.properties().minimum_len().unwrap_or(0);
-    if least > MAX_LENGTH {
+    let most = MAX_LENGTH.max(pattern.len());
+    if least > most {
         return Some(format!(
-            "a pattern whose every match has {least} bytes or more; the limit is {MAX_LENGTH}"
+            "a pattern whose every match has {least} bytes or more; the limit is {most}"
         ));
     }
     let joins = cost(&hir).most;
@@ -140,6 +142,7 @@ mod tests {
         assert!(objection("((a{1000}){1000}){1000}").is_some());
         assert!(objection("a{1000000}").is_some());
         assert_eq!(objection("a{1000}b{0,1000000}"), None);
+        assert_eq!(objection(&"a".repeat(200_000)), None);
         assert_eq!(objection("("), None);
     }
 }
