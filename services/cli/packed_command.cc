@@ -33,7 +33,9 @@ struct FolderUse {
   double used = 0;  // latest
 };
 
-double InMegabytes(uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
+double PackedMegabytes(uint64_t bytes) {
+  return static_cast<double>(bytes) * 1e-6;
+}
 
 // Returns the folders that may have packed weights, without a path: the
 // user's, and those beside the models of the hub's cache.
@@ -87,7 +89,7 @@ void Print(const std::vector<weights::KeptFile>& files) {
               "last used", "folder");
   for (const auto& [folder, use] : folders) {
     std::printf("%6d %12.1f %12.1f  %-16s  %s\n", use.files,
-                InMegabytes(use.bytes), InMegabytes(use.bytes_in_use),
+                PackedMegabytes(use.bytes), PackedMegabytes(use.bytes_in_use),
                 TimeText(use.used).c_str(), folder.c_str());
   }
 }
@@ -110,7 +112,7 @@ Status RunPacked(const PackedCommand& command) {
     kept.insert(kept.end(), listed.begin(), listed.end());
   }
   if (command.prune) {
-    std::fprintf(stderr, "removed %.1f MB\n", InMegabytes(removed));
+    std::fprintf(stderr, "removed %.1f MB\n", PackedMegabytes(removed));
   }
   Print(kept);
   return OkStatus();
