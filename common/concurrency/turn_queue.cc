@@ -230,6 +230,7 @@ Status TurnQueue::CheckWait(const Waiting& waiting, TimePoint now) const {
 
 std::vector<TurnQueue::Waiting> TurnQueue::TakeLate() {
   std::vector<Waiting> late;
+  late.reserve(queued_);  // what throws below would lose jobs
   const TimePoint now = Clock::now();
   for (auto it = clients_.begin(); it != clients_.end();) {
     Client& client = it->second;

@@ -61,7 +61,11 @@ std::vector<std::string> TypeNames(const Json& schema) {
 }
 
 uint64_t LengthOf(const Json& schema, const char* name, uint64_t otherwise) {
-  return schema.contains(name) ? schema[name].get<uint64_t>() : otherwise;
+  const auto found = schema.find(name);
+  if (found == schema.end()) return otherwise;
+  // As the schema's check: beyond 32 bits no limit binds an answer.
+  const auto count = found->get<double>();
+  return count > UINT32_MAX ? otherwise : static_cast<uint64_t>(count);
 }
 
 // Gathers the branches of one property's schema.
@@ -240,8 +244,9 @@ class Branches {
     };
     if (schema.contains("minLength") || schema.contains("maxLength")) {
       const uint64_t least = LengthOf(schema, "minLength", 0);
-      const bool has_most = schema.contains("maxLength");
-      const uint64_t most = LengthOf(schema, "maxLength", 0);
+      uint64_t most = LengthOf(schema, "maxLength", UINT64_MAX);
+      const bool has_most = most != UINT64_MAX;
+      if (!has_most) most = 0;
       if (has_most && most < least) {
         return CannotSay(Cat(path, "/maxLength"), "is below minLength");
       }
@@ -249,10 +254,12 @@ class Branches {
       add(Cat("/(?s:.){", std::to_string(least), ",",
               has_most ? std::to_string(most) : "", "}/"));
     }
-    SLUICE_ASSIGN_OR_RETURN(
-        const std::string held,
-        StringTerminalText(DumpJson(schema), compiler_.limits()));
-    if (!held.empty()) add(held);
+    if (schema.contains("pattern") || schema.contains("format")) {
+      SLUICE_ASSIGN_OR_RETURN(
+          const std::string held,
+          StringTerminalText(DumpJson(schema), compiler_.limits()));
+      if (!held.empty()) add(held);
+    }
     texts_.push_back(text.empty() ? kAnyBareText : std::move(text));
     return OkStatus();
   }

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "common/base/catch_exceptions.h"
 #include "common/base/log.h"
 #include "common/base/retry_after.h"
 #include "common/grammar/compile_trial.h"
@@ -116,7 +117,9 @@ void CompileProcess::Supervise() {
   Duration pause = kFirstPause;
   while (!stopped_) {
     const TimePoint begin = Clock::now();
-    if (auto control = Start()) AwaitEnd(control->get());
+    CatchExceptions("grammar-process", [this] {
+      if (auto control = Start()) AwaitEnd(control->get());
+    }).IgnoreError();
     MutexLock lock(mutex_);
     if (pid_ != 0) {
       kill(pid_, SIGKILL);
@@ -138,6 +141,7 @@ std::optional<OwnedFd> CompileProcess::Start() {
   const StatusOr<CompileSetup> setup = setup_();
   auto sockets = MakeSockets();
   if (!setup.ok() || !sockets) return std::nullopt;
+  const std::string first = Encode(*setup);  // may throw: before the process
   {
     MutexLock lock(mutex_);
     if (stopped_) return std::nullopt;
@@ -147,7 +151,7 @@ std::optional<OwnedFd> CompileProcess::Start() {
   }
   sockets->there.Reset();
   std::string ready;
-  const bool served = WriteMessage(sockets->here.get(), Encode(*setup)) &&
+  const bool served = WriteMessage(sockets->here.get(), first) &&
                       ReadMessage(sockets->here.get(), 0, ready);
   MutexLock lock(mutex_);
   starting_ = -1;

@@ -168,6 +168,7 @@ class Trials {
 
   TrialAnswer Answer(const TrialQuestion& question) {
     LimitAddresses(question.text.size());
+    LimitCpu(question);
     timer_.Set(std::max<uint32_t>(question.compile_ms, 1));
     TrialAnswer answer;
     const double begin = CpuMs();
@@ -220,6 +221,16 @@ class Trials {
     return status;
   }
 
+  // For where there is no timer. Above the soft limit: SIGXCPU, as the timer's.
+  static void LimitCpu(const TrialQuestion& question) {
+    rlimit limit = {};
+    getrlimit(RLIMIT_CPU, &limit);
+    const auto most = static_cast<rlim_t>(CpuMs() / 1000) + 2 +
+                      (question.compile_ms + question.masks_ms) / 1000;
+    limit.rlim_cur = std::min<rlim_t>(most, limit.rlim_max);
+    setrlimit(RLIMIT_CPU, &limit);
+  }
+
   void LimitAddresses(size_t text_size) const {
     if (!kLimitsAddressSpace || addresses_ == 0) return;
     rlimit limit = {};
@@ -239,12 +250,11 @@ class Trials {
 
 // No core file (a pipe of core_pattern ignores RLIMIT_CORE), no file at all.
 // All questions together take less CPU time than one grammar may.
-void LimitProcess(int max_compile_ms) {
-  if (max_compile_ms > 0) {
-    Limit(RLIMIT_CPU, static_cast<rlim_t>(max_compile_ms) / 1000 + 2);
-  }
-  prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-  Limit(RLIMIT_CORE, 0);
+void LimitProcess() {
+  // 1 stops cores to a pipe, too. /proc hides the memory of a process that is
+  // not dumpable, where the sandbox hides other processes.
+  const rlimit core = {1, 1};
+  if (setrlimit(RLIMIT_CORE, &core) != 0) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
   Limit(RLIMIT_FSIZE, 0);
   setpriority(PRIO_PROCESS, 0, kNice);
 }
@@ -253,7 +263,7 @@ void LimitProcess(int max_compile_ms) {
 
 void RunTrial(int fd, const CompileSetup& setup,
               const std::shared_ptr<const GrammarVocabulary>& vocabulary) {
-  LimitProcess(setup.limits.max_compile_ms);
+  LimitProcess();
   Trials trials(setup, vocabulary);
   Limit(RLIMIT_NOFILE, 0);
   const size_t most = setup.limits.max_bytes * 8 + (1 << 20);

@@ -10,6 +10,7 @@
 #include "common/base/cat.h"
 #include "common/base/retry_after.h"
 #include "common/grammar/compile_text.h"
+#include "common/grammar/compile_trial.h"
 #include "common/grammar/grammar_cache.h"
 
 namespace sluice {
@@ -109,6 +110,12 @@ StatusOr<TrialAnswer> GrammarJob::Ask(TrialQuestion question,
   spent_ms_ += answer->cpu_ms;
   const auto code = static_cast<StatusCode>(answer->code);
   if (code == StatusCode::kOk) return answer;
+  // Within its limit the trial got no memory: the text's fault.
+  if (code == StatusCode::kUnavailable && kLimitsAddressSpace) {
+    ++compiler_.process_->failures().memory;
+    return InvalidArgument(what, ": took more than ", kMaxTrialBytes >> 20,
+                           " MiB of memory to compile");
+  }
   if (code != StatusCode::kInternal) {
     return Status(code, absl::string_view(answer->text));
   }

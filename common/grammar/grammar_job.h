@@ -34,6 +34,9 @@ class GrammarJob : public GrammarTexts {
   StatusOr<std::string> LarkOfGbnf(std::string_view gbnf) const override;
   const GrammarLimits& limits() const override;
 
+  // What follows has max_compile_ms anew.
+  void BeginAnew() { spent_ms_ = 0; }
+
   // The grammar that Remember was given for `request`, which says all that the
   // grammar depends on; or null.
   std::shared_ptr<const Grammar> Find(std::string_view request) const;

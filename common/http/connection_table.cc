@@ -22,8 +22,16 @@ std::unique_ptr<ConnectionTable::Place> ConnectionTable::Take(
         return nullptr;
       }
     }
-    answering_.push_front({&client, &answering_, ++clock_, nullptr});
-    place.reset(new Place(*this, answering_.begin()));
+    try {
+      Entries entry;
+      entry.push_front({&client, &answering_, ++clock_, nullptr});
+      place.reset(new Place(*this, entry.begin()));
+      answering_.splice(answering_.begin(), entry);
+    } catch (...) {
+      Release(client);
+      if (close) close();  // it only posts
+      throw;
+    }
   }
   if (close) close();
   return place;

@@ -78,7 +78,11 @@ class WatchedExchange : public Exchange {
   void Observe(std::shared_ptr<WriteObserver> observer) override {
     inner_->Observe(std::move(observer));
   }
-  void set_route(std::string_view route) override { inner_->set_route(route); }
+  void set_route(std::string_view route) override {
+    inner_->set_route(route);
+    // A forwarder has the exchange: another server answers it.
+    if (route == "forwarded") watch_.on_end();
+  }
   AnswerFigures& figures() override { return inner_->figures(); }
 
  private:

@@ -379,12 +379,14 @@ Status PackedDraft::Commit(std::string_view key,
     end = layout.offsets[i] + parts[i].bytes;
   }
   // Mapped pages of a write that fails later would lose their bytes.
-  if (::fdatasync(fd_) != 0 || ::fchmod(fd_, 0400) != 0 ||
+  if (::fdatasync(fd_) != 0 ||
       ::renameat(folder_->descriptor(), DraftOf(name_).c_str(),
                  folder_->descriptor(), name_.c_str()) != 0) {
     return CannotWrite(folder_->PathOf(name_));
   }
   committed_ = true;
+  // Only now: a draft that its user may not open would be replaced.
+  static_cast<void>(::fchmod(fd_, 0400));
   return OkStatus();
 }
 

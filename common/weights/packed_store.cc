@@ -86,8 +86,8 @@ std::vector<std::string> NamesIn(int folder) {
 
 // True if a process writes the draft.
 bool IsWritten(int folder, const std::string& name) {
-  const Closed draft(::openat(folder, name.c_str(),
-                              O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+  const Closed draft(::openat(folder, name.c_str(),  // NFS: to lock alone
+                              O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (draft.get() < 0) return true;
   return ::flock(draft.get(), LOCK_EX | LOCK_NB) != 0;
 }
@@ -158,7 +158,10 @@ class UsersFiles {
                             ? IsWritten(folder, name)
                             : IsMarked(marks_.get(), found.file.below);
     const uint64_t there = static_cast<uint64_t>(info.st_blocks) * 512;
-    found.missing = found.file.bytes - std::min(there, found.file.bytes);
+    // Whole files may be compressed, and take less than they have.
+    if (found.file.is_draft) {
+      found.missing = found.file.bytes - std::min(there, found.file.bytes);
+    }
     to.push_back(std::move(found));
     return true;
   }

@@ -248,6 +248,7 @@ class AnswerCompiler {
     auto by_tool = CompileRules(held);
     if (by_tool.ok() || IsOfTheMoment(by_tool.status())) return by_tool;
     // Each can be held, and all of them together are too much.
+    job_.BeginAnew();  // the tools alone may have taken all of the time
     auto free = CompileRules(Freed(held));
     return free.ok() ? free : by_tool;
   }

@@ -151,6 +151,8 @@ Status StageConnection::OnMessage(const v1::ControlResponse& response,
       run_ = run;
       load_ = {};
       seen_ = true;
+      gone_ = false;  // also while the next hello raises its term
+      down_state_ = StageState::kLost;
       held_ = false;
       backoff_ = Duration::zero();
       message_.clear();

@@ -9,8 +9,8 @@ use serde_json::Value;
 const ANYTHING: &str = "(?s:.*)";
 
 /// What `pattern` and `format` of the schema `text` let through, joined by &;
-/// empty where neither is there or holds strings.
-pub fn terminal(text: &str) -> Result<String> {
+/// empty where neither is there or holds strings. At most `max_bytes`.
+pub fn terminal(text: &str, max_bytes: usize) -> Result<String> {
     let schema: Value = serde_json::from_str(text)
         .map_err(|e| Failure::invalid(format!("the schema is not JSON: {e}")))?;
     let mut parts = Vec::new();
@@ -24,6 +24,9 @@ pub fn terminal(text: &str) -> Result<String> {
             parts.push(format!("(?s:.){{0,{most}}}"));
         }
     }
+    if parts.iter().map(String::len).sum::<usize>() > max_bytes {
+        return Err(Failure::invalid("schema: `pattern` is too large, written out"));
+    }
     let terminals: Vec<String> = parts.iter().map(|part| literal(part)).collect();
     Ok(terminals.join(" & "))
 }
@@ -32,36 +35,48 @@ pub fn terminal(text: &str) -> Result<String> {
 fn whole(pattern: &str) -> Result<String> {
     let hir = regex_syntax::parse(pattern)
         .map_err(|_| Failure::invalid("schema: `pattern` is not supported"))?;
-    Ok(of_branches(&hir))
+    let text = opened(&hir, true, true);
+    // An empty expression would be the begin of a comment.
+    Ok(if text.is_empty() { "(?:)".to_string() } else { text })
 }
 
-fn of_branches(hir: &Hir) -> String {
+/// `hir`, with anything before and behind it where no anchor of its own ends it.
+fn opened(hir: &Hir, before: bool, behind: bool) -> String {
     match hir.kind() {
-        HirKind::Capture(group) => of_branches(&group.sub),
+        HirKind::Capture(group) => opened(&group.sub, before, behind),
         HirKind::Alternation(branches) => {
-            let all: Vec<String> = branches.iter().map(of_branches).collect();
+            let all: Vec<String> =
+                branches.iter().map(|one| opened(one, before, behind)).collect();
             format!("(?:{})", all.join("|"))
         }
-        HirKind::Concat(parts) => of_parts(parts),
-        _ => of_parts(std::slice::from_ref(hir)),
+        HirKind::Concat(parts) => of_parts(parts, before, behind),
+        HirKind::Look(_) => of_parts(std::slice::from_ref(hir), before, behind),
+        _ => format!("{}(?:{hir}){}", anything(before), anything(behind)),
+    }
+}
+
+fn anything(is_open: bool) -> &'static str {
+    if is_open {
+        ANYTHING
+    } else {
+        ""
     }
 }
 
 /// Anchors stand at the ends alone: the schema's check refuses others.
-fn of_parts(parts: &[Hir]) -> String {
-    let is = |part: Option<&Hir>, look: Look| {
-        part.is_some_and(|part| *part.kind() == HirKind::Look(look))
-    };
-    let begins = is(parts.first(), Look::Start);
-    let ends = is(parts.last(), Look::End);
-    let inner: String = parts
-        .iter()
-        .filter(|part| !matches!(part.kind(), HirKind::Look(_)))
-        .map(|part| format!("(?:{part})"))
-        .collect();
-    let before = if begins { "" } else { ANYTHING };
-    let behind = if ends { "" } else { ANYTHING };
-    format!("{before}{inner}{behind}")
+fn of_parts(parts: &[Hir], before: bool, behind: bool) -> String {
+    let is = |part: &Hir, look: Look| *part.kind() == HirKind::Look(look);
+    let first = parts.iter().take_while(|part| is(part, Look::Start)).count();
+    let ends = parts[first..].iter().rev().take_while(|part| is(part, Look::End)).count();
+    let (before, behind) = (before && first == 0, behind && ends == 0);
+    match &parts[first..parts.len() - ends] {
+        [] => format!("{}{}", anything(before), anything(behind)),
+        [one] => opened(one, before, behind),
+        [one, inner @ .., other] => {
+            let inner: String = inner.iter().map(|part| format!("(?:{part})")).collect();
+            format!("{}{inner}{}", opened(one, before, false), opened(other, false, behind))
+        }
+    }
 }
 
 /// `expression` between slashes.
@@ -83,7 +98,7 @@ mod tests {
     use super::*;
 
     fn fits(schema: &str, text: &str) -> bool {
-        let terminal = terminal(schema).unwrap();
+        let terminal = terminal(schema, 1 << 18).unwrap();
         terminal.split(" & ").all(|part| {
             let expression = &part[1..part.len() - 1];
             regex::Regex::new(&format!("^(?:{expression})$")).unwrap().is_match(text)
@@ -105,6 +120,21 @@ mod tests {
         {
             assert_eq!(fits(schema, text), holds, "{text}");
         }
+        for (pattern, text, holds) in [
+            ("^a$|^b$", "a", true),
+            ("^a$|^b$", "ab", false),
+            ("^[0-9]{5}$|^[0-9]{5}-[0-9]{4}$", "12345-6789", true),
+            ("^[0-9]{5}$|^[0-9]{5}-[0-9]{4}$", "12345-", false),
+            ("^$", "", true),
+            ("^$", "x", false),
+            ("^$|^x", "xy", true),
+            ("^$|^x", "y", false),
+            ("^(a$|b)", "bc", true),
+            ("^(a$|b)", "ac", false),
+        ] {
+            let schema = format!("{{\"pattern\": \"{pattern}\"}}");
+            assert_eq!(fits(&schema, text), holds, "{pattern} {text}");
+        }
     }
 
     #[test]
@@ -112,7 +142,7 @@ mod tests {
         let date = r#"{"format": "date", "pattern": "^2"}"#;
         assert!(fits(date, "2024-02-29") && !fits(date, "2023-02-29"));
         assert!(!fits(date, "1999-01-01"));
-        assert_eq!(terminal(r#"{"format": "int32"}"#).unwrap(), "");
-        assert_eq!(terminal("{}").unwrap(), "");
+        assert_eq!(terminal(r#"{"format": "int32"}"#, 1 << 18).unwrap(), "");
+        assert_eq!(terminal("{}", 1 << 18).unwrap(), "");
     }
 }

@@ -187,7 +187,7 @@ pub fn check_schema(text: &str, limits: &Limits) -> Result<String> {
 /// The terminal of a string's bare text; empty where no keyword holds the text.
 pub fn string_terminal(text: &str, limits: &Limits) -> Result<String> {
     check_size(text, limits)?;
-    deeply(text.len(), limits.is_trial != 0, || bare_string::terminal(text))
+    deeply(text.len(), limits.is_trial != 0, || bare_string::terminal(text, limits.max_bytes))
 }
 
 /// The text of a Lark grammar for a GBNF.

@@ -261,7 +261,7 @@ impl Check<'_> {
             }
         }
         hold_format(members);
-        members.retain(|_, item| !is_dropped(item));
+        members.retain(|key, item| !(key.starts_with("max") && is_dropped(item)));
         Ok(())
     }
 
