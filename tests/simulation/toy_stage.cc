@@ -39,6 +39,19 @@ Stage::Row& Stage::Slot(int32_t layer, const SequenceState& state,
   return slots_[static_cast<size_t>(slot)];
 }
 
+void Stage::GiveBack(const std::vector<BlockRange>& vacant) {
+  const int32_t layers = info_.last_layer - info_.first_layer;
+  for (const BlockRange& range : vacant) {
+    for (int32_t layer = 0; layer < layers; ++layer) {
+      const auto row = [&](int32_t block) {
+        return slots_.begin() +
+               int64_t{layer * info_.limits.num_blocks + block} * kBlockTokens;
+      };
+      std::fill(row(range.begin), row(range.end), Row{});
+    }
+  }
+}
+
 std::vector<TokenId> Stage::TokensOf(const ChunkInput& input) const {
   if (input.takes_drawn) return {drawn_before_.at(input.chunk->sequence)};
   return input.chunk->tokens;

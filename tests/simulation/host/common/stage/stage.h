@@ -46,6 +46,8 @@ class Stage {
   const StageInfo& info() const { return info_; }
   // A fibre that spins lets no other one go on.
   Duration spin() const { return Duration::zero(); }
+  // What blocks held is gone.
+  void GiveBack(const std::vector<BlockRange>& vacant);
   // Computes the step at once, as a device does in the order of its stream;
   // time passes until Finish.
   void Begin(const std::vector<ChunkInput>& chunks, HiddenStates in,
