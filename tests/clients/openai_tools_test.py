@@ -159,7 +159,18 @@ class OpenAiToolsTest(unittest.TestCase):
         self.assertEqual(caught.exception.param, "tool_choice")
         with self.assertRaises(openai.BadRequestError) as caught:
             self.chat(functions=[TOOLS[0]["function"]])
-        self.assertIn("give tools instead", str(caught.exception))
+        self.assertIn("cannot go with tools", str(caught.exception))
+
+    def test_functions_the_older_form_are_answered_in_it(self):
+        choice = self.client.chat.completions.create(
+            model=self.model, messages=MESSAGES, temperature=0,
+            functions=[TOOLS[0]["function"]],
+            function_call={"name": TOOLS[0]["function"]["name"]}).choices[0]
+        self.assertEqual(choice.finish_reason, "function_call")
+        self.assertEqual(choice.message.function_call.name, "get_weather")
+        self.assertIsNone(choice.message.tool_calls)
+        GetWeather.model_validate(
+            {"days": 0, **json.loads(choice.message.function_call.arguments)})
 
 
 if __name__ == "__main__":
