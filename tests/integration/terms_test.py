@@ -116,7 +116,8 @@ class Hold:
 class TermsTest(unittest.TestCase):
     def say(self, cluster):
         return api.choice_of(api.completion(
-            cluster.url, [1, 403], max_tokens=8, return_token_ids=True)
+            cluster.url, [1, 403], max_tokens=8, temperature=0,
+            return_token_ids=True)
         )["token_ids"]
 
     def wait_for_ready(self, cluster):
