@@ -51,24 +51,19 @@ std::function<void()> ConnectionTable::MakeRoom(Client& newcomer) {
 
 ConnectionTable::Choice ConnectionTable::Choose(Client& newcomer) {
   if (!done_.empty()) return {&done_, done_.begin()};
-  const auto idle_of = [this](const auto& is_chosen) {
-    return std::find_if(idle_.begin(), idle_.end(), [&](const Entry& entry) {
-      return is_chosen(*entry.client);
-    });
-  };
+  // Loops, since clang's analysis sees no lock within a lambda.
+  auto chosen = idle_.begin();
   if (IsOverShare(newcomer)) {
-    const auto own =
-        idle_of([&](const Client& client) { return &client == &newcomer; });
-    if (own != idle_.end()) return {&idle_, own};
+    while (chosen != idle_.end() && chosen->client != &newcomer) ++chosen;
+    if (chosen != idle_.end()) return {&idle_, chosen};
     return {&newcomer.reading, newcomer.reading.begin()};
   }
   Client* const largest = LargestReader();
   if (largest != nullptr && largest->reading.size() > idle_.size()) {
     return {&largest->reading, largest->reading.begin()};
   }
-  const auto over =
-      idle_of([this](const Client& client) { return IsOverShare(client); });
-  return {&idle_, over == idle_.end() ? idle_.begin() : over};
+  while (chosen != idle_.end() && !IsOverShare(*chosen->client)) ++chosen;
+  return {&idle_, chosen == idle_.end() ? idle_.begin() : chosen};
 }
 
 ConnectionTable::Client* ConnectionTable::LargestReader() {
