@@ -207,9 +207,10 @@ class Server {
     if (number == SIGXCPU) return {TrialEnd::Why::kTime, number};
     // The kernel, where memory is short. RLIMIT_CPU sends SIGXCPU before.
     if (number == SIGKILL) return {TrialEnd::Why::kMemory, number};
-    // Rust aborts when it gets no memory.
+    // Rust aborts when it gets no memory; a sanitizer exits.
     const auto most = static_cast<size_t>(usage.ru_maxrss) << 10;
-    if (number == SIGABRT && most > resident_ + kMaxTrialBytes / 4) {
+    const bool gave_up = number == SIGABRT || WIFEXITED(status);
+    if (gave_up && most > resident_ + kMaxTrialBytes / 4) {
       return {TrialEnd::Why::kMemory, number};
     }
     return {TrialEnd::Why::kCrashed, number};

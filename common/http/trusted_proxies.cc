@@ -178,9 +178,9 @@ std::string TrustedProxies::ClientOf(const HttpHeaders& headers,
     if (hops.empty()) continue;
     // Where all are proxies, one of them asks for itself.
     std::optional<IpAddress> told = hops.front();
-    const auto last = std::find_if(
-        hops.rbegin(), hops.rend(),
-        [this](const auto& hop) { return !hop || !Trusts(*hop); });
+    const auto last =
+        std::find_if(hops.rbegin(), hops.rend(),
+                     [this](const auto& hop) { return !hop || !Trusts(*hop); });
     if (last != hops.rend()) told = *last;
     if (!told || (client && *client != *told)) return std::string(peer);
     client = told;

@@ -138,7 +138,7 @@ class CompletionLogprobsTest : public ::testing::Test {
     return answer["choices"][0]["logprobs"];
   }
 
-  const TwinText text_;
+  const TwinText text_{};
 };
 
 TEST_F(CompletionLogprobsTest, PartsOfACharacterAreNamedByTheirBytes) {
