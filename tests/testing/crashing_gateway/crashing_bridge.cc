@@ -62,6 +62,7 @@ std::optional<Fault> FaultOf(std::string_view text) {
 
 // What the compiler cannot know.
 volatile bool true_for_ever = true;
+void* volatile kept = nullptr;
 
 // Uses the whole stack, and a little of it at a time.
 int Overflow(int depth) {
@@ -78,10 +79,10 @@ void Happen(const std::string& how) {
     }
   } else if (how == "memory") {
     constexpr size_t kPiece = size_t{16} << 20;
-    for (;;) {
-      void* const piece = std::malloc(kPiece);
-      if (piece == nullptr) std::abort();
-      std::memset(piece, 1, kPiece);
+    while (true_for_ever) {
+      kept = std::malloc(kPiece);
+      if (kept == nullptr) std::abort();
+      std::memset(kept, 1, kPiece);
     }
   }
   std::raise(SIGSEGV);
