@@ -255,12 +255,12 @@ TEST(StepPlanTest, AChunkMayHaveATokenThatAnEarlierStepSamples) {
   plan.chunks[0].sampled_by = StepId(2);
   EXPECT_EQ(Validate(plan, kLimits), OkStatus());
   EXPECT_EQ(Cat(plan),
-            "step 3 epoch 0 ended [ ] started [ 7:3 ] chunks [ 7@3+1s<2 ]");
+            "step 3 epoch 0.0 ended [ ] started [ 7:3 ] chunks [ 7@3+1s<2 ]");
 }
 
 TEST(StepPlanTest, PrintsOneLine) {
   EXPECT_EQ(Cat(GoodPlan()),
-            "step 3 epoch 0 ended [ ] started [ 7:3 ] chunks [ 7@0+3s ]");
+            "step 3 epoch 0.0 ended [ ] started [ 7:3 ] chunks [ 7@0+3s ]");
 }
 
 }  // namespace
