@@ -8,8 +8,13 @@ use llguidance::api::TopLevelGrammar;
 use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities};
 use llguidance::{Matcher, ParserFactory};
 
-const LIMITS: Limits =
-    Limits { max_bytes: 1 << 20, max_levels: 64, max_enum_values: 10_000, max_compile_ms: 0 };
+const LIMITS: Limits = Limits {
+    max_bytes: 1 << 20,
+    max_levels: 64,
+    max_enum_values: 10_000,
+    max_compile_ms: 0,
+    is_trial: 0,
+};
 
 /// One token for each byte.
 fn factory() -> ParserFactory {
