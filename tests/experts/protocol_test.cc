@@ -106,7 +106,7 @@ TEST_F(ExpertProtocolTest, AHelloThatDisagreesIsRefusedWithBothValues) {
     return Message(status);
   };
   EXPECT_THAT(refusal([](auto& h) { h.protocol_version = 99; }),
-              HasSubstr("protocol version differs: this host has 2, test has "
+              HasSubstr("protocol version differs: this host has 3, test has "
                         "99"));
   EXPECT_THAT(refusal([](auto& h) { h.model.model_digest = "beef"; }),
               HasSubstr("the peer has beef"));

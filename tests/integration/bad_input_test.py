@@ -86,7 +86,7 @@ class BadInputTest(unittest.TestCase):
         for param, value in (
                 ("max_tokens", "5"), ("max_tokens", -2), ("max_tokens", 1.5),
                 ("temperature", "hot"), ("temperature", -0.1),
-                ("top_p", 0), ("top_p", 1.5), ("top_p", [1]),
+                ("top_p", 1.5), ("top_p", [1]),
                 ("top_k", -7), ("min_p", 2), ("seed", "x"),
                 ("stop", 5), ("stop", {"a": 1}), ("stop_token_ids", "1"),
                 ("stop_token_ids", [-1]), ("logprobs", -1),

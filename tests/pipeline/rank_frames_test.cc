@@ -370,8 +370,8 @@ TEST(RankFramesTest, HellosGoRoundAndEveryFieldIsChecked) {
                                [&](Hello& h) { h.set_process(long_name); }}});
   ExpectRefused<Hello>(
       good,
-      {{"the lead has protocol version 1 of Ranks, the follower 2",
-        [](Hello& h) { h.set_protocol_version(2); }}},
+      {{"the lead has protocol version 2 of Ranks, the follower 3",
+        [](Hello& h) { h.set_protocol_version(3); }}},
       StatusCode::kFailedPrecondition);
 }
 
