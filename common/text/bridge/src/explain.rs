@@ -33,7 +33,7 @@ const MEANINGS: [(&str, &str); 29] = [
     ("in terminals", "has in a terminal what stands in rules alone"),
     ("not supported", "has what is not supported"),
     ("special token", "has a special token that the model does not have"),
-    ("range", "has a range that is none"),
+    ("range", "has an invalid range"),
     ("numbers that cannot be held", "joins numbers in a way that is not supported"),
 ];
 
@@ -46,14 +46,21 @@ fn place_of(message: &str) -> Option<String> {
     Some(format!("line {line}, column {column}"))
 }
 
+/// The message without what it quotes: a client's names may spell any part.
+fn without_quoted(message: &str) -> String {
+    message.split('"').step_by(2).collect::<Vec<_>>().join("\"\"")
+}
+
 /// Explains a message about a `what`.
 pub fn explained(what: &str, message: &str) -> String {
     let head = message.lines().next().unwrap_or("");
-    let meaning = MEANINGS
-        .iter()
-        .find(|(part, _)| head.contains(part))
-        .or_else(|| MEANINGS.iter().find(|(part, _)| message.contains(part)))
-        .map(|(_, meaning)| *meaning);
+    let meaning_of = |text: &str| {
+        MEANINGS.iter().find(|(part, _)| text.contains(part)).map(|(_, meaning)| *meaning)
+    };
+    // `no "start" rule` has a quoted word of the compiler's own.
+    let meaning = meaning_of(&without_quoted(head))
+        .or_else(|| meaning_of(head))
+        .or_else(|| meaning_of(message));
     let place = place_of(head).map_or(String::new(), |place| format!(", at {place}"));
     let meaning = meaning.unwrap_or(match place.is_empty() {
         true => "has what is not supported",
@@ -73,6 +80,15 @@ mod tests {
             "grammar: has a name without a rule, at line 3, column 5"
         );
         assert_eq!(explained("grammar", "7(1): lexer error\n"), "grammar: is malformed, at line 7, column 1");
+        let named = "at 3(5): unknown name: \"fuel_range\"\n";
+        assert_eq!(
+            explained("grammar", named),
+            "grammar: has a name without a rule, at line 3, column 5"
+        );
+        assert_eq!(
+            explained("grammar", "no \"start\" rule found"),
+            "grammar: has no rule `start`"
+        );
         assert_eq!(explained("schema", "internal 0x7f"), "schema: has what is not supported");
     }
 }
