@@ -248,11 +248,11 @@ class Trials {
   CpuTimer timer_;
 };
 
-// No core file (a pipe of core_pattern ignores RLIMIT_CORE), no file at all.
-// All questions together take less CPU time than one grammar may.
+// No core file, no file at all.
 void LimitProcess() {
-  // 1 stops cores to a pipe, too. /proc hides the memory of a process that is
-  // not dumpable, where the sandbox hides other processes.
+  // A pipe of core_pattern ignores a limit of 0, and takes none at 1. /proc
+  // hides the memory of a process that is not dumpable where a sandbox hides
+  // processes.
   const rlimit core = {1, 1};
   if (setrlimit(RLIMIT_CORE, &core) != 0) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
   Limit(RLIMIT_FSIZE, 0);

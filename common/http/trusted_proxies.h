@@ -22,11 +22,12 @@ class TrustedProxies {
   static StatusOr<TrustedProxies> Parse(
       const std::vector<std::string>& networks);
 
-  // The client's address of a request that came from the address `peer`. If
-  // that is a trusted proxy's, the rightmost address of Forwarded (RFC 7239) or
-  // X-Forwarded-For that is not a trusted proxy's. It is `peer` if that address
-  // is hidden or malformed, and if the two headers differ about it: a proxy
-  // writes one of them, and passes the client's own other one on.
+  // Returns the client's address of a request that came from the address
+  // `peer`. Behind a trusted proxy the client has the rightmost address of
+  // Forwarded (RFC 7239) or X-Forwarded-For that no trusted proxy has. `peer`
+  // is the client where the headers hide or misspell that address, and where
+  // they tell different addresses: a proxy writes one header, and passes the
+  // other header on as the client sent it.
   std::string ClientOf(const HttpHeaders& headers, std::string_view peer) const;
 
  private:

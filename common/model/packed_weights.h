@@ -81,7 +81,7 @@ class PackedWeights {
   void LogUse() const;
 
  private:
-  // A folder below one that may be anybody's.
+  // The process' own folder, below a base that any user may write.
   struct Place {
     std::string base;
     std::string below;                                 // "": of one model

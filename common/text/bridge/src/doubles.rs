@@ -1,4 +1,4 @@
-//! The numbers of a schema as doubles, where each is one.
+//! A schema's numbers as doubles, where a double keeps each number.
 
 use crate::decimal::Decimal;
 use crate::exact_json::number_text;
