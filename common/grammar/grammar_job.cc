@@ -42,7 +42,7 @@ double MasksMs(const GrammarLimits& limits) {
   return std::clamp(LimitOf(limits) * kMasksPart, 1.0, kMostMasksMs);
 }
 
-// Rust ends the process where it gets no memory: what compiling took in the
+// A repetition without memory would fail at its end: what compiling took in the
 // trial must be there before.
 Status CheckMemory(size_t bytes) {
   void* const got = mmap(nullptr, bytes + kSpareBytes, PROT_READ | PROT_WRITE,
@@ -160,21 +160,21 @@ Status GrammarJob::Try(const GrammarSpec& spec) {
 
 StatusOr<std::string> GrammarJob::CheckSchema(std::string_view schema) const {
   if (!trial_) return CheckSchemaText(schema, limits(), Trial::kNo);
-  TrialQuestion question;
-  question.what = TrialQuestion::What::kCheckSchema;
-  question.text = schema;
-  SLUICE_ASSIGN_OR_RETURN(TrialAnswer answer,
-                          Ask(std::move(question), "schema"));
-  return std::move(answer.text);
+  return TriedText(TrialQuestion::What::kCheckSchema, schema, "schema");
 }
 
 StatusOr<std::string> GrammarJob::LarkOfGbnf(std::string_view gbnf) const {
   if (!trial_) return LarkOfGbnfText(gbnf, limits(), Trial::kNo);
+  return TriedText(TrialQuestion::What::kLarkOfGbnf, gbnf, "grammar");
+}
+
+StatusOr<std::string> GrammarJob::TriedText(TrialQuestion::What what,
+                                            std::string_view text,
+                                            std::string_view named) const {
   TrialQuestion question;
-  question.what = TrialQuestion::What::kLarkOfGbnf;
-  question.text = gbnf;
-  SLUICE_ASSIGN_OR_RETURN(TrialAnswer answer,
-                          Ask(std::move(question), "grammar"));
+  question.what = what;
+  question.text = text;
+  SLUICE_ASSIGN_OR_RETURN(TrialAnswer answer, Ask(std::move(question), named));
   return std::move(answer.text);
 }
 

@@ -49,6 +49,10 @@ class GrammarJob : public GrammarTexts {
   StatusOr<TrialAnswer> Ask(TrialQuestion question,
                             std::string_view what) const;
   StatusOr<TrialAnswer> TryText(const GrammarSpec& spec) const;
+  // What the trial makes of a text; an error of the text begins with `named`.
+  StatusOr<std::string> TriedText(TrialQuestion::What what,
+                                  std::string_view text,
+                                  std::string_view named) const;
   Status TooSlow(std::string_view what) const;
 
   GrammarCompiler& compiler_;

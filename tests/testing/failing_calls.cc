@@ -107,6 +107,13 @@ bool IsFile(int fd) {
 
 bool ForWriting(int flags) { return (flags & (O_WRONLY | O_RDWR)) != 0; }
 
+// The last argument of open, where the flags ask for one.
+mode_t ModeOf(int flags, va_list more) {
+  return (flags & (O_CREAT | __O_TMPFILE)) != 0
+             ? static_cast<mode_t>(va_arg(more, unsigned))
+             : 0;
+}
+
 int Open(int folder, const char* path, int flags, mode_t mode) {
   if (ForWriting(flags) && strncmp(path, "/dev/", 5) != 0 &&
       strncmp(path, "/proc/", 6) != 0 && WriteFails("open")) {
@@ -267,9 +274,7 @@ int symlink(const char* target, const char* path) {
 int open(const char* path, int flags, ...) {
   va_list more;
   va_start(more, flags);
-  const auto mode = (flags & (O_CREAT | __O_TMPFILE)) != 0
-                        ? static_cast<mode_t>(va_arg(more, unsigned))
-                        : 0;
+  const mode_t mode = sluice::testing::ModeOf(flags, more);
   va_end(more);
   return sluice::testing::Open(AT_FDCWD, path, flags, mode);
 }
@@ -277,9 +282,7 @@ int open(const char* path, int flags, ...) {
 int open64(const char* path, int flags, ...) {
   va_list more;
   va_start(more, flags);
-  const auto mode = (flags & (O_CREAT | __O_TMPFILE)) != 0
-                        ? static_cast<mode_t>(va_arg(more, unsigned))
-                        : 0;
+  const mode_t mode = sluice::testing::ModeOf(flags, more);
   va_end(more);
   return sluice::testing::Open(AT_FDCWD, path, flags, mode);
 }
@@ -287,9 +290,7 @@ int open64(const char* path, int flags, ...) {
 int openat(int folder, const char* path, int flags, ...) {
   va_list more;
   va_start(more, flags);
-  const auto mode = (flags & (O_CREAT | __O_TMPFILE)) != 0
-                        ? static_cast<mode_t>(va_arg(more, unsigned))
-                        : 0;
+  const mode_t mode = sluice::testing::ModeOf(flags, more);
   va_end(more);
   return sluice::testing::Open(folder, path, flags, mode);
 }
