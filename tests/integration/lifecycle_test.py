@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import signal
 import subprocess
 import threading
@@ -55,6 +56,13 @@ class LifecycleTest(unittest.TestCase):
             self.assertIn("curl " + cluster.url, cluster.up.stdout)
             self.assertRegex(cluster.up.stdout, r"answer: \S")
             self.assertNotIn("no answer", cluster.up.stdout)
+            # The line, as it was printed, gives the answer that was printed.
+            line = next(one for one in cluster.up.stdout.splitlines()
+                        if one.strip().startswith("curl "))
+            said = json.loads(subprocess.run(
+                shlex.split(line), capture_output=True, text=True, timeout=60,
+                check=True).stdout)["choices"][0]
+            self.assertIn(said["text"].strip(), cluster.up.stdout)
 
     def test_a_second_cluster_in_the_folder_is_refused(self):
         with harness.Cluster(model()) as cluster:

@@ -56,11 +56,9 @@ def served_model(url, **trust):
 
 
 def curl_line(url, path, body, with_key=False):
-    shown = {key: body[key] for key in body
-             if key not in ("max_tokens", "temperature")}
     key = ' -H "Authorization: Bearer $API_KEY"' if with_key else ""
     return (f"curl {url}{path} -H 'Content-Type: application/json'{key} "
-            f"-d '{json.dumps(shown)}'")
+            f"-d '{json.dumps(body)}'")
 
 
 def first_answer(url, model, question, **trust):
