@@ -27,6 +27,7 @@ constexpr char kMarksName[] = "in-use";
 constexpr std::string_view kPacked = ".packed";
 constexpr std::string_view kDraft = ".packed.tmp";
 constexpr char kUsersFolder[] = "/sluice/packed";
+constexpr char kUsersModels[] = "/sluice/models";
 constexpr char kBesideName[] = "sluice.packed";
 constexpr std::string_view kOwn = "uid-";
 // What another process may take to make room; a live one takes milliseconds.
@@ -219,6 +220,15 @@ Status TakeTurn(int turn, const OwnFolder& folder) {
   return OkStatus();
 }
 
+// The user's cache; "" without a home.
+std::string UsersCache() {
+  const char* const cache = std::getenv("XDG_CACHE_HOME");
+  const char* const home = std::getenv("HOME");
+  if (cache != nullptr && *cache == '/') return cache;
+  if (home == nullptr || *home != '/') return "";
+  return Cat(home, "/.cache");
+}
+
 }  // namespace
 
 UseMarks::UseMarks(const OwnFolder& folder)
@@ -289,11 +299,16 @@ Status MakeRoom(const OwnFolder& folder, const PackedBounds& bounds,
 }
 
 std::string UsersPackedFolder() {
-  const char* const cache = std::getenv("XDG_CACHE_HOME");
-  const char* const home = std::getenv("HOME");
-  if (cache != nullptr && *cache == '/') return Cat(cache, kUsersFolder);
-  if (home == nullptr || *home != '/') return "";
-  return Cat(home, "/.cache", kUsersFolder);
+  const std::string cache = UsersCache();
+  return cache.empty() ? "" : cache + kUsersFolder;
+}
+
+std::vector<std::string> UsersPackedFolders() {
+  const std::string cache = UsersCache();
+  if (cache.empty()) return {};
+  std::vector<std::string> folders = PackedFoldersAt(cache + kUsersModels);
+  folders.push_back(cache + kUsersFolder);
+  return folders;
 }
 
 std::vector<std::string> PackedFoldersAt(const std::string& path) {

@@ -69,6 +69,9 @@ Status MakeRoom(const OwnFolder& folder, const PackedBounds& bounds,
 // Returns where packed weights are if they cannot be beside their model:
 // ${XDG_CACHE_HOME:-~/.cache}/sluice/packed; "" without a home.
 std::string UsersPackedFolder();
+// Returns that folder, and those of the models in the user's cache, of which
+// deploy/local/up fetches the default one. Empty without a home.
+std::vector<std::string> UsersPackedFolders();
 // Returns the folders BASE at `path`: beside the model or the models that it
 // is or has, or itself, as given to --packed.
 std::vector<std::string> PackedFoldersAt(const std::string& path);

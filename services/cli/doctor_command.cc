@@ -83,7 +83,7 @@ StatusOr<doctor::Findings> Examine(const DoctorOptions& options) {
   };
   add({doctor::CheckDisk(
       VariableOr("XDG_CACHE_HOME", VariableOr("HOME", "/tmp") + "/.cache"))});
-  std::vector<std::string> packed = {weights::UsersPackedFolder()};
+  std::vector<std::string> packed = weights::UsersPackedFolders();
   for (const auto& folder : weights::PackedFoldersAt(options.model)) {
     packed.push_back(folder);
   }

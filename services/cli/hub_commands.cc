@@ -185,10 +185,9 @@ std::string Joined(const std::vector<std::string>& words) {
   return text;
 }
 
-// Returns the bytes of packed weights beside a model, or in a folder of them.
-uint64_t PackedBytesAt(const std::string& path) {
+uint64_t PackedBytesIn(const std::vector<std::string>& folders) {
   uint64_t bytes = 0;
-  for (const std::string& folder : weights::PackedFoldersAt(path)) {
+  for (const std::string& folder : folders) {
     for (const auto& file : weights::ListPacked(folder)) bytes += file.bytes;
   }
   return bytes;
@@ -203,8 +202,8 @@ Status RunList() {
     std::vector<std::string> revisions;
     uint64_t packed = 0;
     for (const CachedSnapshot& snapshot : model.snapshots) {
-      packed +=
-          PackedBytesAt(cache.Snapshot(model.repository, snapshot.commit));
+      packed += PackedBytesIn(weights::PackedFoldersAt(
+          cache.Snapshot(model.repository, snapshot.commit)));
       if (snapshot.revisions.empty()) {
         revisions.push_back(snapshot.commit.substr(0, 10));
       }
@@ -214,11 +213,10 @@ Status RunList() {
                 InMegabytes(model.bytes), InMegabytes(model.unfinished_bytes),
                 InMegabytes(packed), Joined(revisions).c_str());
   }
-  const std::string users = weights::UsersPackedFolder();
-  const uint64_t elsewhere = PackedBytesAt(users);
+  const uint64_t elsewhere = PackedBytesIn(weights::UsersPackedFolders());
   if (elsewhere == 0) return OkStatus();
-  std::printf("\npacked weights in %s: %.1f MB (sluice packed)\n",
-              users.c_str(), InMegabytes(elsewhere));
+  std::printf("\npacked weights of other models: %.1f MB (sluice packed)\n",
+              InMegabytes(elsewhere));
   return OkStatus();
 }
 

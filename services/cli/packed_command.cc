@@ -38,9 +38,9 @@ double PackedMegabytes(uint64_t bytes) {
 }
 
 // Returns the folders that may have packed weights, without a path: the
-// user's, and those beside the models of the hub's cache.
+// user's, and those beside the models of the user's and of the hub's cache.
 StatusOr<std::vector<std::string>> UsualFolders() {
-  std::vector<std::string> folders = {weights::UsersPackedFolder()};
+  std::vector<std::string> folders = weights::UsersPackedFolders();
   const HubCache cache(HubSettingsOfEnvironment().cache);
   SLUICE_ASSIGN_OR_RETURN(const std::vector<CachedModel> models, cache.List());
   for (const CachedModel& model : models) {

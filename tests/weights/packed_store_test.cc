@@ -205,6 +205,20 @@ TEST_F(PackedStoreTest, PruningLeavesWhatWasUsedLately) {
   EXPECT_THAT(ListPacked(dir_.path() + "/nowhere"), IsEmpty());
 }
 
+TEST_F(PackedStoreTest, AUsersFoldersAreThoseOfTheModelsInTheirCacheToo) {
+  const std::string models = dir_.path() + "/sluice/models";
+  fs::create_directories(models + "/a.gguf.sluice.packed");
+  fs::create_directories(models + "/b.gguf");
+  const char* const before = std::getenv("XDG_CACHE_HOME");
+  const std::string kept = before == nullptr ? "" : before;
+  ::setenv("XDG_CACHE_HOME", dir_.path().c_str(), 1);
+  EXPECT_THAT(UsersPackedFolders(),
+              ElementsAre(models, models + "/a.gguf.sluice.packed",
+                          dir_.path() + "/sluice/packed"));
+  ::setenv("XDG_CACHE_HOME", kept.c_str(), 1);
+  if (before == nullptr) ::unsetenv("XDG_CACHE_HOME");
+}
+
 TEST_F(PackedStoreTest, LinksAndFilesOfOtherNamesStay) {
   const Folder folder = FolderOf("m");
   dir_.Write("x.packed", "of an earlier version");
