@@ -225,11 +225,10 @@ def main():
             options.name = "model"
             result = run(cluster, options)
     code = judged(result, options.short)
+    print(json.dumps(result, indent=1), flush=True)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(
             {**lc.conditions(), **result}, indent=1) + "\n")
-    else:
-        print(json.dumps(result, indent=1))
     return code
 
 
