@@ -188,9 +188,9 @@ keep_crates() {
 
 # sluice_build PRESET [TARGET...]: configures and builds, the sources of a room
 # compiled together (a third of the time from nothing; SLUICE_UNITY=OFF in the
-# environment: one by one), with the tests of the edges (SLUICE_EDGE_TESTS=OFF:
-# without) and with a team's large ones (SLUICE_TEAM_TESTS); quick if nothing
-# has changed. What ccache keeps serves every checkout of this machine: paths in
+# environment: one by one), with every unit test (SLUICE_UNIT_TESTS=OFF,
+# SLUICE_TSAN_ALL=OFF: those that CMakeLists.txt names); quick if nothing has
+# changed. What ccache keeps serves every checkout of this machine: paths in
 # it begin at the checkout, and precompiled headers count by their text. Runs in
 # the repository root.
 sluice_build() {
@@ -213,8 +213,8 @@ sluice_build() {
   mkdir -p build
   log=build/configure-$preset.log
   if ! cmake --preset "$preset" -DSLUICE_UNITY="${SLUICE_UNITY:-ON}" \
-       -DSLUICE_EDGE_TESTS="${SLUICE_EDGE_TESTS:-ON}" \
-       -DSLUICE_TEAM_TESTS="${SLUICE_TEAM_TESTS:-ON}" >"$log" 2>&1; then
+       -DSLUICE_UNIT_TESTS="${SLUICE_UNIT_TESTS:-ON}" \
+       -DSLUICE_TSAN_ALL="${SLUICE_TSAN_ALL:-ON}" >"$log" 2>&1; then
     cat "$log" >&2
     return 1
   fi

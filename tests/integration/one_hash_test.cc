@@ -86,47 +86,45 @@ std::vector<Cut> AllCuts() {
   return cuts;
 }
 
-// The combinations of three values, with their places, that `cut` has.
-std::vector<std::array<int, 6>> TriplesOf(const Cut& cut) {
+// The pairs of values, with their places, that `cut` has.
+std::vector<std::array<int, 4>> PairsOf(const Cut& cut) {
   const std::array<int, 7> values = cut.values();
-  std::vector<std::array<int, 6>> triples;
+  std::vector<std::array<int, 4>> pairs;
   for (int a = 0; a < 7; ++a) {
     for (int b = a + 1; b < 7; ++b) {
-      for (int c = b + 1; c < 7; ++c) {
-        triples.push_back({a, b, c, values[a], values[b], values[c]});
-      }
+      pairs.push_back({a, b, values[a], values[b]});
     }
   }
-  return triples;
+  return pairs;
 }
 
-// Cuts that have every combination of three values, taken one after the other
-// by how many new ones a cut brings.
+// Cuts that have every pair of values, taken one after the other by how many
+// new pairs a cut brings.
 std::vector<Cut> CoveringCuts() {
   const std::vector<Cut> cuts = AllCuts();
   std::vector<Cut> chosen;
-  std::set<std::array<int, 6>> covered;
+  std::set<std::array<int, 4>> covered;
   while (true) {
     const Cut* best = nullptr;
     int64_t most = 0;
     for (const Cut& cut : cuts) {
-      const auto triples = TriplesOf(cut);
-      const int64_t gain =
-          std::count_if(triples.begin(), triples.end(),
-                        [&](const auto& t) { return !covered.contains(t); });
+      const auto pairs = PairsOf(cut);
+      const int64_t gain = std::count_if(
+          pairs.begin(), pairs.end(),
+          [&](const auto& pair) { return !covered.contains(pair); });
       if (gain <= most) continue;
       most = gain;
       best = &cut;
     }
     if (best == nullptr) return chosen;
-    for (const auto& triple : TriplesOf(*best)) covered.insert(triple);
+    for (const auto& pair : PairsOf(*best)) covered.insert(pair);
     chosen.push_back(*best);
   }
 }
 
 // The cuts whose number of stages is the parameter: all of them in the long
-// mode, else those of one set, over all numbers of stages, that has every
-// combination of three values.
+// mode, else those of one set, over all numbers of stages, that has every pair
+// of values.
 class OneHashTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(OneHashTest, EveryCutGivesTheSameBitsOverGrpc) {

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""suites.py: which suites are due, what is left out, what is noted."""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import suites
+
+TABLE = {"shop": {"tests": ["shop_.*"], "files": ["shop"], "packages": []},
+         "port": {"tests": ["port", "harbour"], "files": ["port", "map.txt"],
+                  "packages": []}}
+LOG = """
+ 1/4 Test  #3: shop_opens .......   Passed    1.00 sec
+ 2/4 Test  #4: shop_closes ......***Failed    1.00 sec
+     Test  #4: shop_closes ......   Passed    1.00 sec
+ 3/4 Test #10: port .............***Skipped   0.01 sec
+ 4/4 Test #11: harbour ..........   Passed    0.01 sec
+"""
+
+
+class SuitesTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        for name in ("shop/door.txt", "port/pier.txt", "map.txt"):
+            (self.root / name).parent.mkdir(exist_ok=True)
+            (self.root / name).write_text(name)
+
+    def all_passed(self):
+        return {name: suites.digest(suite["files"], self.root)
+                for name, suite in TABLE.items()}
+
+    def test_a_suite_is_due_until_it_passed_and_after_a_change(self):
+        self.assertEqual(suites.due(TABLE, {}, self.root), ["shop", "port"])
+        passed = self.all_passed()
+        self.assertEqual(suites.due(TABLE, passed, self.root), [])
+        (self.root / "map.txt").write_text("another")
+        self.assertEqual(suites.due(TABLE, passed, self.root), ["port"])
+
+    def test_a_new_a_renamed_and_a_lost_file_change_a_suite(self):
+        passed = self.all_passed()
+        (self.root / "shop/window.txt").write_text("new")
+        self.assertEqual(suites.due(TABLE, passed, self.root), ["shop"])
+        (self.root / "shop/window.txt").unlink()
+        self.assertEqual(suites.due(TABLE, passed, self.root), [])
+        (self.root / "shop/door.txt").rename(self.root / "shop/gate.txt")
+        self.assertEqual(suites.due(TABLE, passed, self.root), ["shop"])
+
+    def test_git_knows_new_files_and_leaves_out_what_it_ignores(self):
+        git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run([*git, "init", "-q"], cwd=self.root, check=True)
+        (self.root / ".gitignore").write_text("*.pyc\n")
+        passed = self.all_passed()
+        (self.root / "shop/cache.pyc").write_text("ignored")
+        self.assertEqual(suites.due(TABLE, passed, self.root), [])
+        (self.root / "shop/new.txt").write_text("not added yet")
+        self.assertEqual(suites.due(TABLE, passed, self.root), ["shop"])
+
+    def test_the_tests_of_suites_that_are_not_due_are_left_out(self):
+        left = re.compile(suites.left_out(TABLE, ["port"]))
+        self.assertTrue(left.match("shop_opens"))
+        for name in ("port", "harbour", "workshop_opens", "shop"):
+            self.assertFalse(left.match(name), name)
+        self.assertFalse(re.match(suites.left_out(TABLE, list(TABLE)), "shop_a"))
+
+    def test_a_suite_passed_if_each_test_ran_and_passed_at_last(self):
+        log = self.root / "log"
+        log.write_text(LOG)
+        ran = suites.results([log])
+        self.assertEqual(ran, {"shop_opens": True, "shop_closes": True,
+                               "port": False, "harbour": True})
+        self.assertEqual(suites.passed_now(TABLE, ["shop", "port"], ran),
+                         ["shop"])
+        self.assertEqual(suites.passed_now(TABLE, ["shop"], {}), [])
+
+    def test_the_repositorys_table_names_files_that_are_there(self):
+        for name, suite in suites.suites().items():
+            for path in suite["files"]:
+                self.assertTrue((suites.ROOT / path).exists(), f"{name}: {path}")
+            self.assertTrue(suites.files_of(suite["files"]), name)
+
+
+if __name__ == "__main__":
+    unittest.main()
