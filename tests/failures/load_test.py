@@ -66,6 +66,10 @@ class Stage:
         self._socket.close()
 
 
+# Within the head of a packed file (common/weights/packed_file.h).
+SUM_AND_PROOF = range(48, 88)
+
+
 class LoadTest(unittest.TestCase):
     def setUp(self):
         temporary = tempfile.TemporaryDirectory(prefix="sluice-failures-")
@@ -119,7 +123,14 @@ class LoadTest(unittest.TestCase):
                       small_allocations(), 15, 300, check, "--packed", "off")
 
     def packed_files(self, folder):
-        return {path.relative_to(folder): path.read_bytes()
+        """{path: bytes}; each folder has a secret of its own, so its length
+        stands for it, and sums and proofs of heads are left out."""
+        def comparable(path):
+            data = path.read_bytes()
+            if path.name == "secret":
+                return len(data)
+            return data[:SUM_AND_PROOF.start] + data[SUM_AND_PROOF.stop:]
+        return {path.relative_to(folder): comparable(path)
                 for path in sorted(folder.rglob("*"))
                 if path.is_file() and not re.search(r"tmp|part|lock|draft",
                                                     path.name)}
