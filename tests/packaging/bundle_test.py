@@ -164,11 +164,11 @@ class BundleTest(unittest.TestCase):
 
     def test_3_what_is_there_already_stays(self):
         at = self.root.put(self.script, "/tmp/sluice.sh")
-        self.root.run("mkdir", "-p", "own/bin")
-        self.root.run("touch", "own/bin/sluice")
+        self.root.run("mkdir", "-p", "/tmp/own/bin")
+        self.root.run("touch", "/tmp/own/bin/sluice")
         before = self.root.files()
-        _, err = self.root.run("sh", at, "--prefix", "/home/own", status=1)
-        self.assertIn("/home/own/bin/sluice is there", err)
+        _, err = self.root.run("sh", at, "--prefix", "/tmp/own", status=1)
+        self.assertIn("/tmp/own/bin/sluice is there", err)
         _, err = self.root.run("sh", at, "--prefix", "/etc", status=1)
         self.assertIn("/etc/lib", err)
         self.assertEqual(self.root.files(), before)
