@@ -14,9 +14,13 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]
                        / "integration"))
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+import api  # noqa: E402
 import harness  # noqa: E402
 import small_root  # noqa: E402
 import ssh_machines  # noqa: E402
+
+sys.path.append(str(harness.ROOT / "deploy/local/cluster"))
+import ports  # noqa: E402
 
 MAKE = harness.ROOT / "deploy/packages/make"
 NAMES = pathlib.Path(__file__).with_name("name_server.py")
@@ -126,7 +130,8 @@ class BundleTest(unittest.TestCase):
                     f"127.0.0.1:{port + 1000}"), stderr=subprocess.DEVNULL)
                 gateway = subprocess.Popen(self.root.inside(
                     f"{at}/bin/sluice-gateway", "--model", model, "--listen",
-                    f"127.0.0.1:{port}", "--stages", f"{name}:{port + 1000}"),
+                    f"127.0.0.1:{port}", "--stages", f"{name}:{port + 1000}",
+                    "--insecure", "--allowed-hosts", name),
                     stderr=subprocess.DEVNULL)
                 for child in (stage, gateway):
                     self.addCleanup(child.wait)
@@ -200,7 +205,39 @@ class BundleTest(unittest.TestCase):
             f"{at}/lib/sluice/python/bin/python3", "-ISBc",
             "import ctypes; assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 0")
 
-    def test_5_hosts_need_sh_ssh_and_tar_alone(self):
+    def test_5_a_cpu_without_avx_answers(self):
+        """An old CPU, as qemu has it: no kernel of AVX2, and no SSE4 either."""
+        qemu = small_root.shutil.which("qemu-x86_64")
+        if not qemu or os.uname().machine != "x86_64":
+            self.skipTest("needs qemu-x86_64 (qemu-user)")
+        at = self.folder / "old"
+        subprocess.run(["sh", self.script, "--unpack", at], check=True)
+        model = at / "share/sluice/demo-model"
+        stage, gateway = ports.choose(2)
+        url = f"http://127.0.0.1:{gateway}"
+        for program, words in (
+                ("stage", ["--packed", "off", "--listen",
+                           f"127.0.0.1:{stage}"]),
+                ("gateway", ["--listen", f"127.0.0.1:{gateway}", "--stages",
+                             f"127.0.0.1:{stage}"])):
+            child = subprocess.Popen(
+                [qemu, "-cpu", "core2duo", at / f"bin/sluice-{program}",
+                 "--model", model, *words], stderr=subprocess.DEVNULL)
+            self.addCleanup(child.wait)
+            self.addCleanup(child.kill)
+
+        def ready():
+            try:
+                return api.get(url, "/readyz")[0] == 200
+            except OSError:
+                return False
+        harness.wait_for(ready, 100, "ready under qemu")
+        status, _, raw = api.request(url, "POST", "/v1/completions", {
+            "prompt": "Once upon a time", "max_tokens": 2, "temperature": 0})
+        self.assertEqual(status, 200, raw)
+        self.assertIn('"isa":"portable"', api.get(url, "/cluster")[1])
+
+    def test_6_hosts_need_sh_ssh_and_tar_alone(self):
         missing = ssh_machines.lacks()
         if missing:
             self.skipTest(missing)
