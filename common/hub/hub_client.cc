@@ -22,7 +22,8 @@ constexpr long kMaxRedirects = 10;
 constexpr double kFirstPause = 0.25;  // seconds, doubled each time
 
 // Where systems keep the certificates that they trust; libcurl knows the place
-// of the system that it was built on.
+// of the system that it was built on. A system without any may run a bundle,
+// which brings some along (deploy/packages).
 std::string CertificateFile() {
   for (const char* name : {"CURL_CA_BUNDLE", "SSL_CERT_FILE"}) {
     const char* value = std::getenv(name);
@@ -34,7 +35,10 @@ std::string CertificateFile() {
                            "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}) {
     if (std::filesystem::exists(path, ignored)) return path;
   }
-  return "";
+  const std::filesystem::path own =
+      std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() /
+      "../share/sluice/ca-certificates.crt";
+  return std::filesystem::exists(own, ignored) ? own.string() : "";
 }
 
 // Compares names of URLs, in which case does not matter.

@@ -53,7 +53,7 @@ StatusOr<ClusterFile> ReadClusterFile(const std::string& given) {
   const StatusOr<std::string> text = ReadTextFile(cluster.path);
   if (!text.ok()) {
     return NotFound("no cluster runs in ", run_dir,
-                    " (start one with deploy/local/up, or name it: --run-dir "
+                    " (start one with sluice up, or name it: --run-dir "
                     "DIR or --url URL)");
   }
   const StatusOr<Json> json = ParseJson(*text);

@@ -25,7 +25,7 @@ struct ClusterProcess {
   bool IsRunning() const;
 };
 
-// The file of deploy/local/up.
+// The file of `sluice up`.
 struct ClusterFile {
   std::string path;
   std::string url;

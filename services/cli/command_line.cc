@@ -12,6 +12,8 @@
 #include <string_view>
 #include <utility>
 
+#include "services/cli/launcher.h"
+
 namespace sluice::cli {
 namespace {
 
@@ -141,24 +143,14 @@ class CommandConfig : public CLI::ConfigTOML {
   const std::string hidden_;
 };
 
-// Replaces this process by deploy/local/`words[0]`; returns on failure alone.
-Status RunScript(Words words) {
-  // The scripts are in the checkout with this binary.
-  std::error_code error;
-  fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  while (!fs::exists(folder / "deploy/local" / words[0], error)) {
-    if (folder == folder.parent_path()) {
-      return NotFound("deploy/local/", words[0],
-                      " is in no folder above this binary: run it from a "
-                      "checkout");
-    }
-    folder = folder.parent_path();
-  }
-  words[0] = (folder / "deploy/local" / words[0]).string();
+// Replaces this process by the launcher's command `words[0]`; returns on
+// failure alone.
+Status RunLauncher(Words words) {
+  SLUICE_ASSIGN_OR_RETURN(words, LauncherCommand(words));
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
-  execv(argv[0], argv.data());
+  execvp(argv[0], argv.data());
   return Internal("running ", words[0], ": ", std::strerror(errno));
 }
 
@@ -364,7 +356,7 @@ Status CommandLine::Run(Words words) {
   if (IsHelp(words[0])) words = {NameAt(words, 1), "--help"};
   SLUICE_ASSIGN_OR_RETURN(words, Ordered(words));
   const std::function<Status()>& run = commands_.at(words[0]);
-  if (!run) return RunScript(std::move(words));
+  if (!run) return RunLauncher(std::move(words));
   // Help and version do not read the file of options, which may be bad.
   if (words.size() == 2 && words[1] == "--help") {
     return Print(app_.get_subcommand(words[0])->help("sluice"));

@@ -23,8 +23,8 @@ class CommandLine {
   explicit CommandLine(const std::string& version);
 
   // Adds a command. The caller adds options to the App, which write to objects
-  // that `run` holds. Without `run` the command is a script,
-  // deploy/local/`name`, with options of its own.
+  // that `run` holds. Without `run` the command is the launcher's (launcher.h),
+  // with options of its own.
   CLI::App& Add(const std::string& name, const std::string& about,
                 std::function<Status()> run);
 

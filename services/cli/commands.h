@@ -5,8 +5,9 @@ namespace sluice::cli {
 
 class CommandLine;
 
-// Each function adds one command, or all of them with the scripts `up` and
-// `down`. A command prints its answer to stdout and its progress to stderr. Its
+// Each function adds one command, or all of them with those of the
+// launcher. A command prints its answer to stdout and its progress to stderr.
+// Its
 // --help tells what it does; the README has the exit codes.
 void AddStatus(CommandLine& sluice);
 void AddChat(CommandLine& sluice);

@@ -117,6 +117,7 @@ void AddCompletion(CommandLine& sluice) {
 void AddCommands(CommandLine& sluice) {
   sluice.Add("up", "build if needed and start a cluster", nullptr);
   sluice.Add("down", "drain and stop it", nullptr);
+  sluice.Add("certificates", "make a cluster's certificates", nullptr);
   AddStatus(sluice);
   AddChat(sluice);
   AddGenerate(sluice);

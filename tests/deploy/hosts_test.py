@@ -1,7 +1,10 @@
 """hosts.toml: what it means, and what is refused; what is sent to a host."""
 
+import dataclasses
 import io
+import os
 import pathlib
+import shutil
 import stat
 import subprocess
 import sys
@@ -15,6 +18,7 @@ sys.path.insert(0, str(ROOT / "deploy/local/cluster"))
 import exits  # noqa: E402
 import fleet  # noqa: E402
 import hosts  # noqa: E402
+import installation  # noqa: E402
 import layout  # noqa: E402
 import options  # noqa: E402
 import remote  # noqa: E402
@@ -153,11 +157,13 @@ class HostsFileTest(FolderTest):
             # pylint: disable-next=protected-access
             document = fleet._document(
                 read, {host: "/run" for host in read.hosts},
-                {host: {"cores": 4} for host in read.hosts}, parsed)
+                {host: {"cores": 4, "python": "/p"} for host in read.hosts}, parsed)
         argvs = [one["argv"] for host in document["hosts"]
                  for one in host["processes"] if one["role"] == "stage"]
         self.assertEqual([argv[argv.index("--device") + 1] for argv in argvs],
                          ["cuda:0", "cuda:1", "cuda:2"])
+        self.assertEqual({host["python"] for host in document["hosts"]},
+                         {"/p"})
 
     def test_a_file_that_is_not_there_is_named(self):
         with self.assertRaises(exits.Failure) as caught:
@@ -213,10 +219,51 @@ class RemoteTest(FolderTest):
         self.assertGreater((target / "one").stat().st_mtime, 1e9)
 
     def test_a_probe_tells_what_the_machine_has(self):
-        found = remote.probe(self.HERE, str(self.folder))
+        found = remote.probe(self.HERE)
         self.assertFalse(found["has_model"])
         self.assertFalse(found["has_binaries"])
         self.assertGreater(found["cores"], 0)
+        self.assertEqual((found["machine"], found["home"], found["python"]),
+                         (os.uname().machine, os.path.expanduser("~"),
+                          "python3"))
+
+    def probe(self, **keys):
+        return remote.probe(dataclasses.replace(self.HERE, **keys))
+
+    def test_a_probe_finds_what_is_there(self):
+        binaries = self.folder / "it's bin"
+        binaries.mkdir()
+        (binaries / "sluice-stage").write_bytes(b"")
+        (binaries / "sluice-stage").chmod(0o700)
+        found = self.probe(model=str(self.folder), binaries=str(binaries))
+        self.assertTrue(found["has_model"] and found["has_binaries"])
+        self.assertFalse(found["has_bundle"])
+        with unittest.mock.patch.dict(os.environ, HOME=str(self.folder)):
+            self.assertTrue(self.probe(model="~/it's bin")["has_model"])
+        python = binaries / ".." / installation.PYTHON
+        python.parent.mkdir(parents=True)
+        python.write_bytes(b"")
+        python.chmod(0o700)
+        self.assertEqual(self.probe(binaries=str(binaries))["python"],
+                         str(python))
+
+    def without_python(self):
+        """A PATH on which the probe finds all but python3."""
+        tools = self.folder / "tools"
+        tools.mkdir()
+        for name in ("sh", "uname", "nproc", "grep"):
+            (tools / name).symlink_to(shutil.which(name))
+        return unittest.mock.patch.dict(os.environ, PATH=str(tools))
+
+    def test_a_bundle_alone_does_without_the_hosts_python(self):
+        with self.without_python():
+            with self.assertRaises(exits.Failure) as caught:
+                self.probe()
+            self.assertIn("host here: python3 is missing there",
+                          str(caught.exception))
+            with unittest.mock.patch.object(installation, "is_bundle",
+                                            lambda: True):
+                self.assertIsNone(self.probe()["python"])
 
     def test_the_package_is_sent_whole(self):
         names = remote.package_files()

@@ -1,5 +1,5 @@
-"""The tarball for AArch64, built here: its programs answer under qemu with
-glibc and nothing else of that processor, and give the tokens of this one.
+"""The bundle for AArch64, built here: its programs answer under qemu with
+nothing else of that processor, and give the tokens of this one.
 Long mode alone: the build takes minutes."""
 
 import json
@@ -21,9 +21,6 @@ import harness  # noqa: E402
 import ports  # noqa: E402
 
 MAKE = harness.ROOT / "deploy/packages/make"
-SYSROOT = harness.ROOT / "build/sysroot-arm64"
-GLIBC = ("ld-linux-aarch64.so.1", "libc.so.6", "libm.so.6", "libpthread.so.0",
-         "libdl.so.2", "librt.so.1", "libresolv.so.2", "libutil.so.1")
 BODY = {"prompt": "Once upon a time", "max_tokens": 24, "temperature": 0,
         "return_token_ids": True}
 
@@ -43,22 +40,17 @@ class Arm64Test(unittest.TestCase):
         cls.folder = pathlib.Path(folder.name)
         environment = {name: value for name, value in os.environ.items()
                        if name != "SLUICE_BUILD_DIR"}
-        subprocess.run([MAKE, "tarball", "--arch", "arm64", "--out",
+        subprocess.run([MAKE, "bundle", "--arch", "arm64", "--out",
                         cls.folder], check=True, env=environment)
-        (tarball,) = cls.folder.glob("sluice-*-arm64.tar.xz")
+        (tarball,) = cls.folder.glob("sluice-*-arm64.tar.gz")
         subprocess.run(["tar", "-C", cls.folder, "-xf", tarball], check=True)
-        cls.at = cls.folder / tarball.name.removesuffix(".tar.xz")
-        libraries = cls.folder / "glibc/lib"
-        libraries.mkdir(parents=True)
-        for name in GLIBC:
-            shutil.copy(SYSROOT / "lib/aarch64-linux-gnu" / name, libraries)
+        cls.at = cls.folder / tarball.name.removesuffix(".tar.gz")
 
     def start(self, program, *options):
         log = open(self.folder / f"{program}.log", "wb")
         with log:
             child = subprocess.Popen(
-                ["qemu-aarch64", "-L", str(self.folder / "glibc"), "-E",
-                 "LD_LIBRARY_PATH=/lib", str(self.at / "bin" / program),
+                ["qemu-aarch64", str(self.at / "bin" / program),
                  *map(str, options)], stdin=subprocess.DEVNULL, stdout=log,
                 stderr=log)
         self.addCleanup(child.wait, 60)
@@ -97,6 +89,14 @@ class Arm64Test(unittest.TestCase):
                          json.loads(want)["choices"][0]["token_ids"])
         status, text = api.get(url, "/cluster")
         self.assertIn('"isa":"neon', text)
+
+    def test_its_interpreter_runs_the_launcher(self):
+        done = subprocess.run(
+            ["qemu-aarch64", self.at / "lib/sluice/python/bin/python3", "-ISB",
+             self.at / "share/sluice/launcher", "up", "--help"],
+            capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("usage: sluice up", done.stdout)
 
 
 if __name__ == "__main__":

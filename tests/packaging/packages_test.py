@@ -1,4 +1,4 @@
-"""A fresh Debian 12 runs the tarball without a package more, and the packages
+"""A fresh Debian 12 runs the bundle without a package more, and the packages
 from their installation to the first token in less than a minute.
 
 No systemd runs in a chroot: the test starts each unit's ExecStart as an
@@ -198,10 +198,10 @@ class PackagesTest(unittest.TestCase):
             self.assertEqual(code, 0, log)
             self.assertIn("STOPPING=1", told)
 
-    def test_1_the_tarball_needs_no_package(self):
-        (tarball,) = self.out.glob("*.tar.xz")
+    def test_1_the_bundle_needs_no_package(self):
+        (tarball,) = self.out.glob("*.tar.gz")
         run("tar", "-C", self.root.path / "opt", "-xf", tarball)
-        at = "/opt/" + tarball.name.removesuffix(".tar.xz")
+        at = "/opt/" + tarball.name.removesuffix(".tar.gz")
         model = at + "/share/sluice/demo-model"
         self.stop(self.serve(
             [at + "/bin/sluice-stage", "--model", model, "--listen",
@@ -214,7 +214,7 @@ class PackagesTest(unittest.TestCase):
     def test_1_apptainers_steps_make_an_image_that_answers(self):
         """Apptainer itself is no package: its sections are run in the root."""
         sections = definition(harness.ROOT / "deploy/apptainer/sluice.def")
-        (tarball,) = self.out.glob("*.tar.xz")
+        (tarball,) = self.out.glob("*.tar.gz")
         argument = sections["arguments"].strip().partition("=")
         self.assertEqual((argument[0], pathlib.Path(argument[2]).name),
                          ("TARBALL", tarball.name))
@@ -268,6 +268,19 @@ class PackagesTest(unittest.TestCase):
         self.addCleanup(host.process.kill)
         self.assertEqual(host.heard(), "READY=1")
         self.stop([host])
+
+    def test_2_the_launcher_answers_from_packages(self):
+        """As a user without a checkout, after the packages are installed."""
+        def sluice(*words):
+            return run(*self.root.inside(
+                "env", "-i", "HOME=/tmp/home", "PATH=/usr/bin:/bin", "sluice",
+                *words, user=NOBODY))
+        self.root.run("install", "-d", "-o", "65534", "/tmp/home")
+        told = sluice("up", "--detach", "--port", "0")
+        self.assertIn("serving the small model that comes along", told)
+        self.assertIn("A stage is one part of the pipeline", told)
+        self.assertIn("\nready\n", sluice("status"))
+        self.assertIn("stopped", sluice("down"))
 
     def exec_start(self, unit, instance=""):
         text = (self.root.path / "usr/lib/systemd/system" / unit).read_text()

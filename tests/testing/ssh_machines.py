@@ -31,9 +31,13 @@ def ip(*words, check=True):
 
 class Machines:
     """Machine `names[i]` is a namespace PREFIX-NAME at address NET.(i+1);
-    this machine is at NET.254. Links may be given a delay or cut."""
+    this machine is at NET.254. Links may be given a delay or cut. With `chroot`
+    the machines have that folder's files instead of this machine's: one in a
+    path that root alone may write to."""
 
-    def __init__(self, folder, names, prefix="slm", net="10.232.0"):
+    def __init__(self, folder, names, prefix="slm", net="10.232.0",
+                 chroot=None):
+        self._chroot = chroot
         self._folder = pathlib.Path(folder)
         self._prefix = prefix
         self._net = net
@@ -156,7 +160,8 @@ class Machines:
             f"HostKey {self._folder}/host_key\n"
             f"AuthorizedKeysFile {self._folder}/user_key.pub\n"
             "PidFile none\nStrictModes no\nPasswordAuthentication no\n"
-            "PermitRootLogin yes\n")
+            "PermitRootLogin yes\n"
+            + (f"ChrootDirectory {self._chroot}\n" if self._chroot else ""))
         (self._folder / "ssh_config").write_text(
             f"IdentityFile {self._folder}/user_key\nIdentitiesOnly yes\n"
             "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"

@@ -1,4 +1,5 @@
-"""Entry of deploy/local/up and down: python3 deploy/local/cluster COMMAND.
+"""Entry of `sluice up` and `down`, and of deploy/local/up and down in a
+checkout: python3 deploy/local/cluster COMMAND.
 
 Standard library alone: it runs before anything is installed.
 """
@@ -10,12 +11,13 @@ import agent
 import certificates
 import commands
 import exits
+import installation
 import model
 import options
 
 
 def parse_up(arguments):
-    parser = options.up_parser("deploy/local/up")
+    parser = options.up_parser(installation.command("up"))
     parsed = parser.parse_args(arguments)
     options.check_up(parser, parsed)
     return parsed
@@ -42,7 +44,7 @@ def main(arguments):
             else commands.up(parsed)
     if command == "down":
         return commands.down(options.run_dir_parser(
-            "deploy/local/down", "Drains and stops the cluster of a run "
+            installation.command("down"), "Drains and stops the cluster of a run "
             "folder; does nothing if there is none.").parse_args(rest))
     if command == "supervise":
         return commands.supervise(options.run_dir_parser(

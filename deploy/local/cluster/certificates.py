@@ -10,17 +10,27 @@ import subprocess
 import tempfile
 
 import exits
+import installation
 
 ROLES = ("gateway", "stage", "expert")
 # As common/rpc/peer_roles.h has it.
 ROLE_URI = "sluice://role/"
 AUTHORITY_DAYS = 3650
+CONFIGURATION = """[req]
+distinguished_name = name
+x509_extensions = authority
+[name]
+[authority]
+basicConstraints = critical,CA:TRUE
+keyUsage = critical,keyCertSign,cRLSign
+subjectKeyIdentifier = hash
+"""
 SOON_SECONDS = 7 * 86400
 
 
 def parser():
     made = argparse.ArgumentParser(
-        prog="deploy/local/certificates", allow_abbrev=False,
+        prog=installation.command("certificates"), allow_abbrev=False,
         description="Makes the authority of a cluster in DIR, once, and a "
         "certificate for each role of each host: HOST-ROLE.pem and .key. "
         "What is there stays, unless --renew is given, the host's addresses "
@@ -96,11 +106,10 @@ def _names(peer):
 
 def _authority(folder):
     with tempfile.TemporaryDirectory(dir=folder) as draft:
-        key, certificate = f"{draft}/ca.key", f"{draft}/ca.pem"
-        _openssl("req", "-x509", *_new_key(key), "-out", certificate, "-days",
-                 str(AUTHORITY_DAYS), "-subj", "/CN=sluice cluster", "-addext",
-                 "keyUsage=critical,keyCertSign,cRLSign")
-        os.replace(key, folder / "ca.key")
+        certificate = f"{draft}/ca.pem"
+        _openssl("req", "-x509", *_new_key(draft), "-out", certificate, "-days",
+                 str(AUTHORITY_DAYS), "-subj", "/CN=sluice cluster")
+        os.replace(f"{draft}/key", folder / "ca.key")
         os.replace(certificate, folder / "ca.pem")
     return folder / "ca.pem"
 
@@ -118,8 +127,8 @@ def _certificate(path, peer, days):
             "basicConstraints=critical,CA:FALSE\n"
             "keyUsage=critical,digitalSignature\n"
             "extendedKeyUsage=serverAuth,clientAuth\n")
-        _openssl("req", *_new_key(f"{draft}/key"), "-out", f"{draft}/request",
-                 "-subj", f"/CN={path.stem}")
+        _openssl("req", *_new_key(draft), "-out", f"{draft}/request", "-subj",
+                 f"/CN={path.stem}")
         _openssl("x509", "-req", "-in", f"{draft}/request", "-CA",
                  str(folder / "ca.pem"), "-CAkey", str(folder / "ca.key"),
                  "-set_serial", "0x" + os.urandom(16).hex(), "-days",
@@ -130,9 +139,13 @@ def _certificate(path, peer, days):
     return path
 
 
-def _new_key(path):
-    return ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-            "-keyout", path)
+def _new_key(draft):
+    """Of the command "req": a new key in the folder, and no configuration of the
+    machine's, which may have none."""
+    config = pathlib.Path(draft, "config")
+    config.write_text(CONFIGURATION)
+    return ("-config", str(config), "-newkey", "ec", "-pkeyopt",
+            "ec_paramgen_curve:P-256", "-nodes", "-keyout", f"{draft}/key")
 
 
 def _alternative(address):
@@ -146,8 +159,9 @@ def _openssl(*words, fails=False):
     """What it prints; keys are for their user alone. Failure unless it may
     fail."""
     try:
-        done = subprocess.run(["openssl", *words], capture_output=True,
-                              text=True, umask=0o077, check=False)
+        done = subprocess.run([installation.tool("openssl"), *words],
+                              capture_output=True, text=True, umask=0o077,
+                              check=False)
     except FileNotFoundError:
         raise exits.Failure(exits.SETUP_FAILED, "the openssl command is "
                             "missing (Debian's package openssl)") from None

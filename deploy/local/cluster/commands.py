@@ -11,6 +11,7 @@ import time
 import exits
 import fleet
 import gateway_client
+import installation
 import layout
 import model
 import options as options_module
@@ -19,7 +20,6 @@ import progress
 import run_folder
 import watch
 
-PACKAGE = str(pathlib.Path(__file__).resolve().parent)
 # `down` waits so long for another command that stops the cluster; stopping takes
 # less.
 LOCK_SECONDS = 90
@@ -176,13 +176,13 @@ def refuse_if_running(cluster_file, run_dir):
         raise exits.Failure(
             exits.IN_USE, f"--run-dir {run_dir}: a cluster runs there "
             f"already ({', '.join(running)}) at {old['url']}.\n"
-            f"Stop it with deploy/local/down --run-dir {run_dir}, or choose "
-            "another --run-dir")
+            f"Stop it with {installation.command('down')} --run-dir {run_dir}, "
+            "or choose another --run-dir")
     if old.get("hosts"):
         raise exits.Failure(
             exits.IN_USE, f"--run-dir {run_dir}: a cluster of "
             f"{len(old['hosts'])} hosts was started there; what is left of it "
-            f"ends with deploy/local/down --run-dir {run_dir}")
+            f"ends with {installation.command('down')} --run-dir {run_dir}")
     cluster_file.remove(old)  # Left behind by a crash or a reboot.
 
 
@@ -267,7 +267,8 @@ def _greeting(document, options):
         f"ranks per stage: {options.ranks}{more})\n\ntry:\n  "
         f"{gateway_client.curl_line(url, path, body, bool(key))}\n",
         f"first prompt: {prompt}\nanswer: {answer.strip()}\n",
-        f"stop it with: deploy/local/down --run-dir {options.run_dir}"
+        f"stop it with: {installation.command('down')} --run-dir "
+        f"{options.run_dir}"
         if options.detach else "Ctrl-C drains and stops it."])
 
 
@@ -285,8 +286,7 @@ def hand_over(document, cluster_file, options):
 
 
 def _start_supervisor(options):
-    argv = [sys.executable, "-B", PACKAGE, "supervise", "--run-dir",
-            options.run_dir]
+    argv = [*installation.launcher("supervise"), "--run-dir", options.run_dir]
     log = pathlib.Path(options.run_dir) / "supervisor.log"
     with open(log, "wb") as out:
         child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out,

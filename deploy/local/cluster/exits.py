@@ -1,4 +1,4 @@
-"""Exit codes of deploy/local/up and down; listed in README.md."""
+"""Exit codes of `up` and `down`; listed in deploy/local/README.md."""
 
 OK = 0
 UNEXPECTED = 1

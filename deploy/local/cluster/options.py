@@ -1,4 +1,4 @@
-"""The command line of deploy/local/up and down."""
+"""The command line of `up` and `down`."""
 
 import argparse
 import ipaddress

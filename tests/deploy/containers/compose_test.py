@@ -13,7 +13,7 @@ import manifests
 from manifests import ROOT
 
 COMPOSE = ROOT / "docker/compose.yaml"
-PROFILES = {"cpu", "gpu", "experts", "monitoring", "openwebui"}
+PROFILES = {"cpu", "gpu", "experts", "pull", "monitoring", "openwebui"}
 # Files that others provide, mounted by the profile "monitoring".
 MONITORING = "../deploy/monitoring/"
 
