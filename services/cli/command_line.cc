@@ -17,6 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The payload of a status that has an exit code of its own.
+constexpr char kExitCode[] = "sluice.exit_code";
+
 // Options that mean the same to every command.
 constexpr std::string_view kShared[] = {"--url", "--run-dir", "--api-key"};
 
@@ -141,20 +144,9 @@ class CommandConfig : public CLI::ConfigTOML {
   const std::string hidden_;
 };
 
-// Replaces this process by deploy/local/`words[0]`; returns on failure alone.
+// Replaces this process by the launcher; returns on failure alone.
 Status RunScript(Words words) {
-  // The scripts are in the checkout with this binary.
-  std::error_code error;
-  fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  while (!fs::exists(folder / "deploy/local" / words[0], error)) {
-    if (folder == folder.parent_path()) {
-      return NotFound("deploy/local/", words[0],
-                      " is in no folder above this binary: run it from a "
-                      "checkout");
-    }
-    folder = folder.parent_path();
-  }
-  words[0] = (folder / "deploy/local" / words[0]).string();
+  SLUICE_ASSIGN_OR_RETURN(words, LauncherCommand(std::move(words)));
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -180,6 +172,35 @@ CLI::Validator NumberThat(std::string about,
 }
 
 }  // namespace
+
+StatusOr<Words> LauncherCommand(Words words) {
+  // The scripts are in the checkout with this binary.
+  std::error_code error;
+  fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  while (!fs::exists(folder / "deploy/local" / words[0], error)) {
+    if (folder == folder.parent_path()) {
+      return NotFound("deploy/local/", words[0],
+                      " is in no folder above this binary: run it from a "
+                      "checkout");
+    }
+    folder = folder.parent_path();
+  }
+  words[0] = (folder / "deploy/local" / words[0]).string();
+  return words;
+}
+
+Status WithExitCode(Status status, int code) {
+  status.SetPayload(kExitCode, absl::Cord(std::to_string(code)));
+  return status;
+}
+
+int ExitCodeOf(const Status& status) {
+  if (status.ok()) return 0;
+  if (const auto code = status.GetPayload(kExitCode)) {
+    return std::atoi(std::string(*code).c_str());
+  }
+  return status.code() == StatusCode::kInvalidArgument ? 2 : 1;
+}
 
 CLI::Validator Within(double low, double high) {
   return NumberThat(
@@ -208,7 +229,8 @@ std::string EnvName(const CLI::App& command, const CLI::Option& option) {
 }
 
 CommandLine::CommandLine(const std::string& version)
-    : app_("The one command of Sluice for people.", "sluice") {
+    : version_(version),
+      app_("The one command of Sluice for people.", "sluice") {
   app_.get_formatter()->label("Usage", "usage");
   app_.get_formatter()->label("SUBCOMMAND", "COMMAND ...");
   app_.option_defaults()->take_last();
@@ -225,7 +247,10 @@ other words, those of up and down behind the command alone; "--" ends them.
 
 Exit status: 0 done, 1 it failed (status: a process is dead or the cluster is
 not ready; bench: a request was not answered; eval: a check failed), 2 the
-command line was wrong.)");
+command line was wrong; run, chat and stop also end as the launcher does that
+they run: 3 set-up failed, 4 the build failed, 5 no model, 6 a process died or
+the cluster was not ready in time, 7 a port or run folder is in use; run, chat
+and logs with 128 and the number of the signal that ended them (130: Ctrl-C).)");
 }
 
 CLI::App& CommandLine::Add(const std::string& name, const std::string& about,
@@ -287,6 +312,12 @@ StatusOr<Words> CommandLine::Checked(const CLI::App& command,
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (word == "--") {
+      const auto rest = up_options_.find(command.get_name());
+      if (rest != up_options_.end()) {
+        rest->second->assign(words.begin() + std::ptrdiff_t(i) + 1,
+                             words.end());
+        break;
+      }
       others.insert(others.end(), words.begin() + std::ptrdiff_t(i) + 1,
                     words.end());
       break;
@@ -299,7 +330,10 @@ StatusOr<Words> CommandLine::Checked(const CLI::App& command,
     const CLI::Option* option = command.get_option_no_throw(name);
     if (option == nullptr) option = app_.get_option_no_throw(name);
     if (option == nullptr) {
-      wrong = InvalidArgument("unknown option ", word, Hint(command, name));
+      wrong = InvalidArgument("unknown option ", word, Hint(command, name),
+                              up_options_.contains(command.get_name())
+                                  ? ", options of up stand behind --"
+                                  : "");
       continue;
     }
     if (IsHelp(name)) return Words{command.get_name(), "--help"};

@@ -9,7 +9,10 @@ class CommandLine;
 // `down`. A command prints its answer to stdout and its progress to stderr. Its
 // --help tells what it does; the README has the exit codes.
 void AddStatus(CommandLine& sluice);
+void AddRun(CommandLine& sluice);
 void AddChat(CommandLine& sluice);
+void AddPs(CommandLine& sluice);  // ps and stop
+void AddLogs(CommandLine& sluice);
 void AddGenerate(CommandLine& sluice);
 void AddBench(CommandLine& sluice);
 void AddBenchModel(CommandLine& sluice);  // bench kernels and bench layers
