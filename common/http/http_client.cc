@@ -1,6 +1,9 @@
 #include "common/http/http_client.h"
 
+#include <unistd.h>
+
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <memory>
 #include <utility>
 
@@ -20,6 +23,7 @@ struct Question {
   const std::string& body;
   const char* accept = "";
   seconds timeout = seconds(600);
+  int cancel_fd = -1;
 };
 
 // Sends and waits. `on_body` gets the status and the body's bytes as they come;
@@ -35,12 +39,23 @@ Status Ask(const BaseUrl& base, const Question& question,
       RequestHead(base, question.method, question.target, question.accept),
       question.body);
   Status done = OkStatus();
+  boost::asio::posix::stream_descriptor cancel(io);
+  if (question.cancel_fd >= 0) {
+    cancel.assign(::dup(question.cancel_fd));
+    cancel.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                      [&](const boost::system::error_code& error) {
+                        if (error) return;
+                        done = Cancelled("the request was cancelled");
+                        call->Cancel();
+                      });
+  }
   call->Start({question.timeout, true},
               {[&](std::string_view bytes, TimePoint) {
                  done = on_body(call->response(), bytes);
                  if (!done.ok()) call->Cancel();
                },
                [&](HttpCall::End end, const std::string& error) {
+                 cancel.close();  // the loop ends without it
                  if (end == HttpCall::End::kDone || !done.ok()) return;
                  const std::string what =
                      Cat(base.host, ":", base.port, ": ", error);
@@ -120,12 +135,14 @@ StatusOr<HttpResponse> HttpPostForBytes(const BaseUrl& base,
 
 Status HttpPostEvents(const BaseUrl& base, const std::string& target,
                       const std::string& json,
-                      const std::function<Status(std::string_view)>& on_event) {
+                      const std::function<Status(std::string_view)>& on_event,
+                      int cancel_fd) {
   SseReader reader;
   int status = 0;
   std::string refusal;
   const Status asked =
-      Ask(base, {"POST", target, json, "text/event-stream"},
+      Ask(base,
+          {"POST", target, json, "text/event-stream", seconds(600), cancel_fd},
           [&](const ResponseParser& head, std::string_view bytes) -> Status {
             status = head.status();
             if (status != 200) {

@@ -40,10 +40,12 @@ StatusOr<Json> PostJson(const BaseUrl& base, const std::string& target,
 
 // Posts `json` and gives the data of every server-sent event to `on_event`.
 // Ends with the stream, or with an error of `on_event`, which is returned. A
-// status other than 200 is an error with the body's message.
+// status other than 200 is an error with the body's message. CANCELLED as soon
+// as the descriptor `cancel_fd` can be read; negative: none.
 Status HttpPostEvents(const BaseUrl& base, const std::string& target,
                       const std::string& json,
-                      const std::function<Status(std::string_view)>& on_event);
+                      const std::function<Status(std::string_view)>& on_event,
+                      int cancel_fd = -1);
 
 // Returns the message of an OpenAI error body, else `body`.
 std::string ErrorText(int status, const std::string& body);

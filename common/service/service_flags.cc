@@ -7,24 +7,24 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <sstream>
 #include <vector>
 
 #include "common/base/text_file.h"
+#include "common/service/describe_flags.h"
 #include "common/service/flag_names.h"
 
 ABSL_FLAG(std::string, config, "",
           "TOML file of options, `kv-blocks = 64`; what the command line or "
           "the environment (SLUICE_STAGE_KV_BLOCKS) sets goes before it");
+ABSL_FLAG(std::string, print, "",
+          "write the manual page (man), or the completion script of a shell "
+          "(bash, zsh, fish), and end");
 
 namespace sluice {
 namespace {
-
-// Returns whether the flag is one of a service, none of Abseil's own.
-bool IsOfService(const absl::CommandLineFlag& flag) {
-  return flag.Filename().find("absl/flags/") == std::string::npos;
-}
 
 std::string VariableOf(const std::string& service, const std::string& flag) {
   std::string name = Cat("SLUICE_", service, "_", flag);
@@ -33,17 +33,12 @@ std::string VariableOf(const std::string& service, const std::string& flag) {
   return name;
 }
 
-std::string OptionNamed(std::string flag) {
-  std::replace(flag.begin(), flag.end(), '_', '-');
-  return "--" + flag;
-}
-
 // `source` says where `value` was found.
 Status SetFlag(absl::CommandLineFlag& flag, const std::string& source,
                const std::string& value) {
   std::string error;
   if (flag.ParseFrom(value, &error)) return OkStatus();
-  return InvalidArgument(source, ": ", OptionNamed(std::string(flag.Name())),
+  return InvalidArgument(source, ": ", OptionNameOf(std::string(flag.Name())),
                          " '", value, "': ", error);
 }
 
@@ -57,8 +52,9 @@ Status SetFromItem(const std::string& file, const CLI::ConfigItem& item) {
   std::string name = item.name;
   std::replace(name.begin(), name.end(), '-', '_');
   absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
-  if (flag == nullptr || !IsOfService(*flag) || name == "config") {
-    return InvalidArgument(file, ": there is no option ", OptionNamed(name));
+  if (flag == nullptr || !IsServiceFlag(*flag) || name == "config" ||
+      name == "print") {
+    return InvalidArgument(file, ": there is no option ", OptionNameOf(name));
   }
   return SetFlag(*flag, file, CLI::detail::join(item.inputs, ","));
 }
@@ -80,7 +76,7 @@ Status SetFromFile(const std::string& file) {
 
 Status SetFromEnvironment(const std::string& service) {
   for (const auto& [name, flag] : absl::GetAllFlags()) {
-    if (!IsOfService(*flag)) continue;
+    if (!IsServiceFlag(*flag)) continue;
     const std::string variable = VariableOf(service, std::string(name));
     const char* value = std::getenv(variable.c_str());
     if (value == nullptr || *value == '\0') continue;
@@ -121,7 +117,8 @@ Status ParseServiceFlags(const std::string& service, int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   // Help needs no file, which may be bad.
   const bool asks = std::any_of(words.begin(), words.end(), [](const auto& w) {
-    return w.starts_with("--help") || w.starts_with("--version");
+    return w.starts_with("--help") || w.starts_with("--version") ||
+           w.starts_with("--print");
   });
   if (!asks) {
     const std::string file = ConfigPath(service, words);
@@ -130,6 +127,14 @@ Status ParseServiceFlags(const std::string& service, int argc, char** argv) {
   }
   if (const auto rest = absl::ParseCommandLine(argc, argv); rest.size() > 1) {
     return InvalidArgument("unknown argument '", rest[1], "'; see --help");
+  }
+  const std::string what = absl::GetFlag(FLAGS_print);
+  if (asks && !what.empty()) {
+    SLUICE_ASSIGN_OR_RETURN(const std::string text,
+                            DescribeFlags(service, what));
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+    std::_Exit(0);
   }
   return OkStatus();
 }

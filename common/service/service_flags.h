@@ -11,7 +11,8 @@ namespace sluice {
 // the environment (SLUICE_STAGE_KV_BLOCKS for --kv-blocks of `service`
 // "stage"), else from the TOML file of --config or SLUICE_STAGE_CONFIG. The
 // file has an option per line, `kv-blocks = 64`, `stages = ["a:1", "b:1"]`, and
-// no tables. An empty variable counts as none. INVALID_ARGUMENT names a source,
+// no tables. --print writes a text of the flags (DescribeFlags) and ends the
+// process. An empty variable counts as none. INVALID_ARGUMENT names a source,
 // an option and a value that do not fit. --help and --version end the process.
 Status ParseServiceFlags(const std::string& service, int argc, char** argv);
 

@@ -1,6 +1,7 @@
 #include "services/cli/cluster_file.h"
 
 #include <cstdlib>
+#include <sstream>
 
 #include "common/base/json.h"
 #include "common/base/json_member.h"
@@ -26,17 +27,34 @@ ClusterProcess ParseProcess(const Json& json) {
   return process;
 }
 
-std::string DefaultRunDir() {
+// Returns the first key of a file of lines "key" or "name:key"; empty without
+// one.
+std::string FirstKey(const std::string& path) {
+  const StatusOr<std::string> text =
+      path.empty() ? StatusOr<std::string>("") : ReadTextFile(path);
+  std::istringstream lines(text.ok() ? *text : "");
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string key;
+    words >> key;
+    if (key.empty() || key[0] == '#') continue;
+    if (key.find(':') + 1 == key.size()) words >> key;  // "name: key"
+    return key.substr(key.find(':') + 1);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string StateFolder() {
   const char* state = std::getenv("XDG_STATE_HOME");
   const char* home = std::getenv("HOME");
   const std::string base =
       state != nullptr && *state != '\0'
           ? std::string(state)
           : Cat(home == nullptr ? "" : home, "/.local/state");
-  return base + "/sluice/default";
+  return base + "/sluice";
 }
-
-}  // namespace
 
 bool ClusterProcess::IsRunning() const {
   const StatusOr<std::string> text =
@@ -47,7 +65,8 @@ bool ClusterProcess::IsRunning() const {
 }
 
 StatusOr<ClusterFile> ReadClusterFile(const std::string& given) {
-  const std::string run_dir = given.empty() ? DefaultRunDir() : given;
+  const std::string run_dir =
+      given.empty() ? StateFolder() + "/default" : given;
   ClusterFile cluster;
   cluster.path = run_dir + "/cluster.json";
   const StatusOr<std::string> text = ReadTextFile(cluster.path);
@@ -63,6 +82,16 @@ StatusOr<ClusterFile> ReadClusterFile(const std::string& given) {
   }
   cluster.url = FindText(*json, "url");
   cluster.model = FindText(*json, "model");
+  cluster.created = FindText(*json, "created");
+  if (const Json* options = FindMember(*json, "options")) {
+    cluster.model_given = FindText(*options, "model");
+    cluster.key_file = FindText(*options, "api_key_file");
+    const Json* until_eof = FindMember(*options, "until_eof");
+    cluster.until_eof = until_eof != nullptr && *until_eof == true;
+  }
+  if (const Json* supervisor = FindMember(*json, "supervisor")) {
+    cluster.supervisor = ParseProcess(*supervisor);
+  }
   for (const Json& process : FindList(*json, "processes")) {
     cluster.processes.push_back(ParseProcess(process));
   }
@@ -88,13 +117,15 @@ void AddEndpoint(CLI::App& app, EndpointOptions& options) {
 
 StatusOr<http::BaseUrl> FindGateway(const EndpointOptions& options) {
   std::string url = options.url;
+  std::string api_key = options.api_key;
   if (url.empty()) {
     SLUICE_ASSIGN_OR_RETURN(const ClusterFile cluster,
                             ReadClusterFile(options.run_dir));
     url = cluster.url;
+    if (api_key.empty()) api_key = FirstKey(cluster.key_file);
   }
   SLUICE_ASSIGN_OR_RETURN(http::BaseUrl base, http::BaseUrl::Parse(url));
-  base.api_key = options.api_key;
+  base.api_key = api_key;
   return base;
 }
 

@@ -29,7 +29,12 @@ struct ClusterProcess {
 struct ClusterFile {
   std::string path;
   std::string url;
-  std::string model;
+  std::string model;        // its path
+  std::string model_given;  // as --model named it; empty: the default model
+  std::string created;      // an ISO time
+  std::string key_file;     // of the keys that requests need, or empty
+  bool until_eof = false;   // it ends with the process that started it
+  ClusterProcess supervisor;
   std::vector<ClusterProcess> processes;
   std::vector<ClusterProcess> remote;  // of all its hosts, none with a pid
 };
@@ -43,11 +48,15 @@ struct EndpointOptions {
 void AddRunDir(CLI::App& app, EndpointOptions& options);    // and --api-key
 void AddEndpoint(CLI::App& app, EndpointOptions& options);  // all of them
 
+// Returns the folder of the run folders that were not named by a path.
+std::string StateFolder();
+
 // Reads RUN_DIR/cluster.json; `run_dir` empty: the default run folder.
 // NOT_FOUND without a cluster.
 StatusOr<ClusterFile> ReadClusterFile(const std::string& run_dir);
 
-// Returns the gateway's address, with the key.
+// Returns the gateway's address, with the key: without one of the options, the
+// first key of the cluster's own file, if this user may read that.
 StatusOr<http::BaseUrl> FindGateway(const EndpointOptions& options);
 
 }  // namespace sluice::cli

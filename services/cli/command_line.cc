@@ -19,6 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The payload of a status that has an exit code of its own.
+constexpr char kExitCode[] = "sluice.exit_code";
+
 // Options that mean the same to every command.
 constexpr std::string_view kShared[] = {"--url", "--run-dir", "--api-key"};
 
@@ -173,6 +176,19 @@ CLI::Validator NumberThat(std::string about,
 
 }  // namespace
 
+Status WithExitCode(Status status, int code) {
+  status.SetPayload(kExitCode, absl::Cord(std::to_string(code)));
+  return status;
+}
+
+int ExitCodeOf(const Status& status) {
+  if (status.ok()) return 0;
+  if (const auto code = status.GetPayload(kExitCode)) {
+    return std::atoi(std::string(*code).c_str());
+  }
+  return status.code() == StatusCode::kInvalidArgument ? 2 : 1;
+}
+
 CLI::Validator Within(double low, double high) {
   return NumberThat(
       Cat("between ", low, " and ", high),
@@ -200,7 +216,8 @@ std::string EnvName(const CLI::App& command, const CLI::Option& option) {
 }
 
 CommandLine::CommandLine(const std::string& version)
-    : app_("The one command of Sluice for people.", "sluice") {
+    : version_(version),
+      app_("The one command of Sluice for people.", "sluice") {
   app_.get_formatter()->label("Usage", "usage");
   app_.get_formatter()->label("SUBCOMMAND", "COMMAND ...");
   app_.option_defaults()->take_last();
@@ -217,7 +234,10 @@ other words, those of up and down behind the command alone; "--" ends them.
 
 Exit status: 0 done, 1 it failed (status: a process is dead or the cluster is
 not ready; bench: a request was not answered; eval: a check failed), 2 the
-command line was wrong.)");
+command line was wrong; run, chat and stop also end as the launcher does that
+they run: 3 set-up failed, 4 the build failed, 5 no model, 6 a process died or
+the cluster was not ready in time, 7 a port or run folder is in use; run, chat
+and logs with 128 and the number of the signal that ended them (130: Ctrl-C).)");
 }
 
 CLI::App& CommandLine::Add(const std::string& name, const std::string& about,
@@ -279,6 +299,12 @@ StatusOr<Words> CommandLine::Checked(const CLI::App& command,
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (word == "--") {
+      const auto rest = up_options_.find(command.get_name());
+      if (rest != up_options_.end()) {
+        rest->second->assign(words.begin() + std::ptrdiff_t(i) + 1,
+                             words.end());
+        break;
+      }
       others.insert(others.end(), words.begin() + std::ptrdiff_t(i) + 1,
                     words.end());
       break;
@@ -291,7 +317,10 @@ StatusOr<Words> CommandLine::Checked(const CLI::App& command,
     const CLI::Option* option = command.get_option_no_throw(name);
     if (option == nullptr) option = app_.get_option_no_throw(name);
     if (option == nullptr) {
-      wrong = InvalidArgument("unknown option ", word, Hint(command, name));
+      wrong = InvalidArgument("unknown option ", word, Hint(command, name),
+                              up_options_.contains(command.get_name())
+                                  ? ", options of up stand behind --"
+                                  : "");
       continue;
     }
     if (IsHelp(name)) return Words{command.get_name(), "--help"};

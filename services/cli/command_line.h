@@ -14,6 +14,12 @@ namespace sluice::cli {
 
 using Words = std::vector<std::string>;
 
+// Returns `status` with another exit code than that of its kind.
+Status WithExitCode(Status status, int code);
+// Returns the exit code of this process after `status`: 0 for OK, the code of
+// WithExitCode, 2 for INVALID_ARGUMENT, else 1.
+int ExitCodeOf(const Status& status);
+
 // The command line of `sluice`: one CLI11 command per word. An option's value
 // is the command line's, else its environment variable's (EnvName), else the
 // configuration file's, else its default. Threadless.
@@ -34,11 +40,21 @@ class CommandLine {
     return Add(command + "-" + name, about, std::move(run));
   }
 
+  // Words behind "--" of the command `name` are written to `rest`, for the
+  // launcher's `up`; those of other commands are arguments.
+  void TakeUpOptions(const std::string& name, Words& rest) {
+    up_options_[name] = &rest;
+  }
+
   // Runs the command of `words` (those behind "sluice"), or prints the
   // requested help or version. Options may stand before the command.
   // INVALID_ARGUMENT for a wrong command line, else the command's status.
   Status Run(Words words);
 
+  // Leaves a command out of help, pages and completions.
+  static void Hide(CLI::App& command) { command.group(""); }
+
+  const std::string& version() const { return version_; }
   std::string Help() const { return app_.help(); }
   // Returns the commands with their options, for completions.
   const CLI::App& app() const { return app_; }
@@ -55,8 +71,10 @@ class CommandLine {
   // Writes the options' values, from every source, to the command's objects.
   Status Parse(const Words& words);
 
+  const std::string version_;
   CLI::App app_;
   std::map<std::string, std::function<Status()>> commands_;
+  std::map<std::string, Words*> up_options_;
 };
 
 // Returns an option's environment variable: SLUICE_URL, SLUICE_RUN_DIR and
@@ -83,11 +101,6 @@ CLI::Option* AddParsed(CLI::App& app, const std::string& name, T& target,
       },
       about);
 }
-
-// Returns the completion script of `shell` (bash, zsh or fish).
-// INVALID_ARGUMENT for another shell.
-StatusOr<std::string> CompletionScript(const CLI::App& sluice,
-                                       const std::string& shell);
 
 }  // namespace sluice::cli
 

@@ -10,7 +10,10 @@ class CommandLine;
 // Its
 // --help tells what it does; the README has the exit codes.
 void AddStatus(CommandLine& sluice);
+void AddRun(CommandLine& sluice);
 void AddChat(CommandLine& sluice);
+void AddPs(CommandLine& sluice);  // ps and stop
+void AddLogs(CommandLine& sluice);
 void AddGenerate(CommandLine& sluice);
 void AddBench(CommandLine& sluice);
 void AddBenchModel(CommandLine& sluice);  // bench kernels and bench layers

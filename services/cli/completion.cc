@@ -1,125 +1,147 @@
+// The commands completion, man and words, and the list of all commands.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "common/base/text_file.h"
+#include "common/hub/hub_cache.h"
+#include "common/manual/completion_script.h"
+#include "common/manual/manual_page.h"
+#include "services/cli/clusters.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
+#include "services/cli/describe.h"
+#include "services/cli/launcher.h"
 
 namespace sluice::cli {
 namespace {
 
-std::vector<const CLI::App*> CommandsOf(const CLI::App& sluice) {
-  return sluice.get_subcommands({});
+// Returns what sluice does; of its launcher, if there is one.
+StatusOr<Program> DescribeAll(const CommandLine& sluice) {
+  const bool launcher = LauncherCommand({"up"}).ok();
+  return DescribeProgram(sluice.app(), sluice.version(), launcher);
 }
 
-// Returns the options' names: " --seed --top-k".
-std::string OptionNames(const CLI::App& command) {
-  std::string names;
-  for (const CLI::Option* option : command.get_options()) {
-    if (!option->get_positional()) names += " " + option->get_name();
+Status WriteScript(const CommandLine& sluice, const std::string& shell) {
+  SLUICE_ASSIGN_OR_RETURN(const Program program, DescribeAll(sluice));
+  SLUICE_ASSIGN_OR_RETURN(const std::string script,
+                          CompletionScript(program, shell));
+  std::fputs(script.c_str(), stdout);
+  return OkStatus();
+}
+
+// Writes the page of sluice, or of a command, to stdout; with `folder` each of
+// them to a file there.
+Status WritePages(const CommandLine& sluice, const std::string& name,
+                  const std::string& folder) {
+  SLUICE_ASSIGN_OR_RETURN(const Program program, DescribeAll(sluice));
+  if (folder.empty() && name.empty()) {
+    std::fputs(ManualPage(program).c_str(), stdout);
+    return OkStatus();
   }
-  return names;
-}
-
-std::string CommandNames(const CLI::App& sluice, const char* between) {
-  std::string names;
-  for (const CLI::App* command : CommandsOf(sluice)) {
-    names += Cat(names.empty() ? "" : between, command->get_name());
+  if (!folder.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    SLUICE_RETURN_IF_ERROR(
+        WriteTextFile(folder + "/sluice.1", ManualPage(program)));
   }
-  return names;
-}
-
-// Returns `text` in single quotes, valid in each shell.
-std::string Quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) {
-    if (c != '\'') out += c;
-  }
-  return out + "'";
-}
-
-// Returns the body of a function that finds the command among the words that
-// `words` lists, and has a case for every command; `offer` makes a case's line.
-template <typename Offer>
-std::string Function(const CLI::App& sluice, const char* words, Offer offer) {
-  std::string out =
-      Cat("  for word in \"", words, R"("; do
-    case $word in )",
-          CommandNames(sluice, "|"), R"() command=$word; break ;; esac
-  done
-  case $command in
-    '') )",
-          offer(CommandNames(sluice, " ")), " ;;\n");
-  for (const CLI::App* command : CommandsOf(sluice)) {
-    out += Cat("    ", command->get_name(), ") ", offer(OptionNames(*command)),
-               " ;;\n");
-  }
-  return out + "  esac\n}\n";
-}
-
-std::string Bash(const CLI::App& sluice) {
-  return Cat(
-      "_sluice() {\n  local word command= current=${COMP_WORDS[COMP_CWORD]}\n",
-      Function(sluice, "${COMP_WORDS[@]:1:COMP_CWORD-1}",
-               [](const std::string& words) {
-                 return Cat("COMPREPLY=($(compgen -W '", words,
-                            "' -- \"$current\"))");
-               }),
-      "complete -o default -F _sluice sluice\n");
-}
-
-std::string Zsh(const CLI::App& sluice) {
-  return Cat("#compdef sluice\n_sluice() {\n  local word command=\n",
-             Function(sluice, "${(@)words[2,CURRENT-1]}",
-                      [](const std::string& words) {
-                        return Cat("compadd -- ", words, "; _files");
-                      }),
-             "compdef _sluice sluice\n");
-}
-
-std::string Fish(const CLI::App& sluice) {
-  std::string out;
-  for (const CLI::App* command : CommandsOf(sluice)) {
-    const std::string name = command->get_name();
-    out += Cat("complete -c sluice -n __fish_use_subcommand -a ", name, " -d ",
-               Quoted(command->get_description()), "\n");
-    for (const CLI::Option* option : command->get_options()) {
-      if (option->get_positional()) continue;
-      out += Cat("complete -c sluice -n '__fish_seen_subcommand_from ", name,
-                 "' -l ", option->get_lnames().front(),
-                 option->get_items_expected_max() > 0 ? " -r" : "", " -d ",
-                 Quoted(option->get_description()), "\n");
+  for (const ProgramCommand& command : program.commands) {
+    const std::string page = ManualPage(program, command);
+    if (!folder.empty()) {
+      SLUICE_RETURN_IF_ERROR(
+          WriteTextFile(Cat(folder, "/sluice-", command.name, ".1"), page));
+    } else if (command.name == name) {
+      std::fputs(page.c_str(), stdout);
+      return OkStatus();
     }
   }
-  return out;
+  if (!folder.empty()) return OkStatus();
+  return InvalidArgument("there is no command '", name, "'");
+}
+
+std::set<std::string> WordsOf(const std::string& kind) {
+  std::set<std::string> words;
+  std::vector<std::string> problems;
+  if (kind == "models") {
+    words.insert("default");
+    const auto models = HubCache(HubSettingsOfEnvironment().cache).List();
+    if (models.ok()) {
+      for (const CachedModel& model : *models) words.insert(model.repository);
+    }
+    return words;
+  }
+  for (const KnownCluster& cluster : ListClusters(problems)) {
+    if (kind == "clusters") {
+      words.insert(cluster.name);
+      continue;
+    }
+    std::error_code error;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(cluster.run_dir, error)) {
+      if (entry.path().extension() == ".log") {
+        words.insert(entry.path().stem().string());
+      }
+    }
+  }
+  return words;
+}
+
+void AddWords(CommandLine& sluice) {
+  const auto kind = std::make_shared<std::string>();
+  CLI::App& command =
+      sluice.Add("words", "the words that completions offer", [kind] {
+        for (const std::string& word : WordsOf(*kind)) {
+          std::printf("%s\n", word.c_str());
+        }
+        return OkStatus();
+      });
+  command.add_option("KIND", *kind, "what they name")
+      ->required()
+      ->check(CLI::IsMember({"models", "clusters", "processes"}));
+  CommandLine::Hide(command);
+}
+
+void AddMan(CommandLine& sluice) {
+  struct Options {
+    std::string command, out;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App& man = sluice.Add(
+      "man", "the manual page of a command, in roff", [options, &sluice] {
+        return WritePages(sluice, options->command, options->out);
+      });
+  man.add_option("COMMAND", options->command, "which; none: sluice itself");
+  man.add_option("--out", options->out, "a folder, for the pages of all");
+  CommandLine::Hide(man);
 }
 
 }  // namespace
 
-StatusOr<std::string> CompletionScript(const CLI::App& sluice,
-                                       const std::string& shell) {
-  if (shell == "bash") return Bash(sluice);
-  if (shell == "zsh") return Zsh(sluice);
-  if (shell == "fish") return Fish(sluice);
-  return InvalidArgument("completions are for bash, zsh and fish, not for '",
-                         shell, "'");
-}
-
 void AddCompletion(CommandLine& sluice) {
   const auto shell = std::make_shared<std::string>();
-  CLI::App& command = sluice.Add(
-      "completion", "the script by which a shell completes the command",
-      [shell, &sluice]() -> Status {
-        SLUICE_ASSIGN_OR_RETURN(const std::string script,
-                                CompletionScript(sluice.app(), *shell));
-        std::fputs(script.c_str(), stdout);
-        return OkStatus();
-      });
-  command.add_option("SHELL", *shell, "bash, zsh or fish")->required();
+  sluice
+      .Add("completion", "the script by which a shell completes the command",
+           [shell, &sluice] { return WriteScript(sluice, *shell); })
+      .add_option("SHELL", *shell, "bash, zsh or fish")
+      ->type_name("{bash,zsh,fish}")
+      ->required();
+  AddMan(sluice);
+  AddWords(sluice);
 }
 
 void AddCommands(CommandLine& sluice) {
   sluice.Add("up", "build if needed and start a cluster", nullptr);
-  sluice.Add("down", "drain and stop it", nullptr);
+  sluice.Add("down", "drain and stop the cluster of a run folder", nullptr);
   sluice.Add("certificates", "make a cluster's certificates", nullptr);
-  AddStatus(sluice);
+  AddRun(sluice);
   AddChat(sluice);
+  AddPs(sluice);
+  AddLogs(sluice);
+  AddStatus(sluice);
   AddGenerate(sluice);
   AddBench(sluice);
   AddBenchModel(sluice);

@@ -16,5 +16,5 @@ int main(int argc, char** argv) {
   if (!ran.ok()) done = ran;
   if (done.ok()) return 0;
   std::fprintf(stderr, "error: %s\n", sluice::Message(done).c_str());
-  return done.code() == sluice::StatusCode::kInvalidArgument ? 2 : 1;
+  return sluice::cli::ExitCodeOf(done);
 }

@@ -63,9 +63,10 @@ class FolderTest(unittest.TestCase):
         """A command of the cluster, in a process group of its own."""
         child = subprocess.Popen(
             [sys.executable, "-B", script, command, "--run-dir", self.run_dir,
-             *options], stdin=subprocess.DEVNULL, text=True,
-            start_new_session=True, **{"stdout": subprocess.PIPE,
-                                       "stderr": subprocess.STDOUT, **more})
+             *options], text=True,
+            start_new_session=True,
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT,
+               "stdin": subprocess.DEVNULL, **more})
         if child.stdout:
             self.addCleanup(child.stdout.close)
         return child
@@ -256,6 +257,84 @@ class UpTest(FolderTest):
                     output = self.ended(up, exits.INTERRUPTED)
                 self.assertNotIn("registry did not give", output)
                 self.assert_nothing_left()
+
+
+class OwnerTest(FolderTest):
+    """up --until-eof: the cluster of a program that starts one for itself."""
+
+    def owned(self, *options):
+        """up, and the end of the pipe that it reads."""
+        reader, writer = os.pipe()
+        up = self.up("--until-eof", "--quiet", *options, stdin=reader)
+        os.close(reader)
+        return up, writer
+
+    def test_the_cluster_ends_with_the_pipe(self):
+        up, writer = self.owned()
+        line = up.stdout.readline()
+        self.assertEqual(line, self.file()["url"] + "\n")
+        self.assertFalse((self.run_dir / "answering").exists(),
+                         "no first prompt is asked")
+        os.write(writer, b"what is written has no meaning")
+        self.assertIsNone(up.poll())
+        os.close(writer)
+        self.assertEqual(self.ended(up, exits.OK), "")
+        self.assertTrue((self.run_dir / "drained").exists())
+        self.assert_nothing_left()
+
+    def test_a_pipe_that_ends_before_it_is_ready_leaves_nothing(self):
+        self.hold("hold-ready")
+        up, writer = self.owned()
+        wait_for(lambda: len(self.left()) == 3, "all are started")
+        os.close(writer)
+        self.ended(up, exits.INTERRUPTED)
+        self.assert_nothing_left()
+
+    def test_no_process_of_the_cluster_has_the_pipe(self):
+        up, writer = self.owned("--supervise")
+        up.stdout.readline()
+        owned = os.stat(f"/proc/self/fd/{writer}").st_ino
+        for entry in self.file()["processes"]:
+            folder = pathlib.Path(f"/proc/{entry['pid']}/fd")
+            self.assertNotIn(owned, [path.stat().st_ino
+                                     for path in folder.iterdir()])
+        os.close(writer)
+        self.ended(up, exits.OK)
+
+    def test_a_cluster_in_the_background_has_no_owner(self):
+        self.assertIn("--until-eof and --detach", self.ended(
+            self.up("--until-eof", "--detach"), exits.USAGE))
+
+
+class LinkTest(FolderTest):
+    """Run folders outside the state folder, for `sluice ps`."""
+
+    def test_a_link_is_there_as_long_as_the_cluster(self):
+        state = self.run_dir / "state"
+        environment = {**os.environ, "XDG_STATE_HOME": str(state)}
+        links = state / "sluice/.elsewhere"
+        self.ended(self.up("--detach", env=environment), exits.OK)
+        self.assertEqual([os.readlink(link) for link in links.iterdir()],
+                         [str(self.run_dir)])
+        down = self.start("down", script=PACKAGE, env=environment)
+        self.ended(down, exits.OK)
+        self.assertEqual(list(links.iterdir()), [])
+
+    def test_a_cluster_in_the_state_folder_needs_none(self):
+        state = self.run_dir / "state"
+        self.run_dir = state / "sluice/default"
+        environment = {**os.environ, "XDG_STATE_HOME": str(state)}
+        self.ended(self.up("--detach", env=environment), exits.OK)
+        self.assertFalse((state / "sluice/.elsewhere").exists())
+        self.ended(self.down(), exits.OK)
+
+    def test_without_a_place_for_links_it_is_told_and_the_cluster_runs(self):
+        (self.run_dir / "file").touch()
+        environment = {**os.environ,
+                       "XDG_STATE_HOME": str(self.run_dir / "file")}
+        self.assertIn("sluice ps will not list", self.ended(
+            self.up("--detach", env=environment), exits.OK))
+        self.ended(self.down(), exits.OK)
 
 
 class DownTest(FolderTest):

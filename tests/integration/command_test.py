@@ -224,8 +224,8 @@ def write_gguf(path, formats):
 
 
 class HelpTest(unittest.TestCase):
-    COMMANDS = ("up", "down", "status", "chat", "generate", "bench", "eval",
-                "trace", "inspect", "convert", "pull", "list", "show", "rm",
+    COMMANDS = ("up", "down", "run", "chat", "ps", "stop", "logs", "status",
+                "generate", "bench", "eval", "trace", "inspect", "convert", "pull", "list", "show", "rm",
                 "packed", "plan", "doctor", "completion")
 
     def test_every_command_answers_help_with_0_on_stdout(self):

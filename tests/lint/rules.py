@@ -66,7 +66,8 @@ ROOMS = {
     "common/wire": (_NOUNS | _TENSOR, {"absl", "protobuf", "generated"}),
     "common/rpc": (_BASE | {"common/concurrency", "common/tensor"},
                    _EDGE | {"openssl"}),
-    "common/service": (_BASE, _PLAIN | {"cli11"}),
+    "common/manual": (_BASE, _PLAIN),
+    "common/service": (_BASE | {"common/manual"}, _PLAIN | {"cli11"}),
     "common/metrics": (_BASE | {"common/concurrency", "common/nvml"},
                        _PLAIN | {"prometheus", "openssl"}),
     "common/http": (_NOUNS, _PLAIN | {"boost", "openssl"}),
@@ -119,7 +120,7 @@ ROOMS = {
         "common/model_config", "common/metrics", "common/device",
         "common/stage", "common/importance", "common/measure",
         "common/convert", "common/hub", "common/plan", "common/doctor",
-        "common/load", "common/eval", "common/rpc",
+        "common/load", "common/eval", "common/manual", "common/rpc",
         "common/pipeline/gateway"}, _PLAIN | {"cli11"}),
     "tests": (None, None),  # anything
 }

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "common/service/describe_flags.h"
+
 ABSL_FLAG(int32_t, kv_blocks, 7, "");
 ABSL_FLAG(std::string, model, "", "");
 ABSL_FLAG(std::vector<std::string>, stages, {}, "");
@@ -22,6 +24,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ServiceFlagsTest : public ::testing::Test {
  protected:
@@ -115,6 +118,23 @@ TEST_F(ServiceFlagsTest, WhatDoesNotFitIsNamedWithItsSource) {
   Set("SLUICE_TEST_KV_BLOCKS", "x");
   EXPECT_THAT(Message(Parse({})),
               HasSubstr("SLUICE_TEST_KV_BLOCKS: --kv-blocks 'x'"));
+}
+
+TEST_F(ServiceFlagsTest, ThePageHasTheServicesFlagsAndNoneOfAbseils) {
+  const auto page = DescribeFlags("test", "man");
+  ASSERT_TRUE(page.ok()) << page.status();
+  EXPECT_THAT(*page, HasSubstr("\\fB\\-\\-kv\\-blocks\\fR \\fIN\\fR"));
+  EXPECT_THAT(*page, HasSubstr("(default: 7)"));
+  EXPECT_THAT(*page, HasSubstr("\\fB\\-\\-insecure\\fR\n"));
+  EXPECT_THAT(*page, Not(HasSubstr("flagfile")));
+  EXPECT_THAT(*DescribeFlags("test", "bash"), HasSubstr("--print"));
+  EXPECT_THAT(Message(DescribeFlags("test", "csh").status()),
+              HasSubstr("--print must be"));
+}
+
+TEST_F(ServiceFlagsTest, AFileAsksForNoPage) {
+  EXPECT_THAT(Message(Parse({"--config", File("print = \"man\"\n")})),
+              HasSubstr("there is no option --print"));
 }
 
 }  // namespace

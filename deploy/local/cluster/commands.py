@@ -33,10 +33,25 @@ def say(text):
         pass
 
 
+def say_nothing(text):
+    """In the place of `say`."""
+
+
+def say_with_time(text):
+    """In a log, as the services write theirs."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    stamp = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    for line in text.splitlines():
+        say(f"{stamp} I {line}")
+
+
 def up(options):
     """Starts the cluster. Until a supervisor or this process watches it, any
     error stops it."""
     stop = watch.StopRequest()
+    if options.until_eof:
+        watch.stop_at_eof()
+    tell = say_nothing if options.quiet else say
     cluster_file = run_folder.ClusterFile(options.run_dir)
     with start_lock(options.run_dir):
         refuse_if_running(cluster_file, options.run_dir)
@@ -52,24 +67,27 @@ def up(options):
                 pathlib.Path(path).unlink(missing_ok=True)
             raise
         try:
-            start(document, cluster_file)
+            start(document, cluster_file, tell)
             with stop.interrupts():
                 _wait_ready(document, stop, options)
-                greeting = _greeting(document, options)
+                greeting = document["url"] if options.quiet \
+                    else _greeting(document, options)
             # From here on Ctrl-C does what the greeting says.
             print(greeting, flush=True)
             hand_over(document, cluster_file, options)
         except BaseException:
-            stop_cluster(document, cluster_file, stop)
+            stop_cluster(document, cluster_file, stop, tell)
             raise
     if not options.detach:
-        _stay(document, cluster_file, stop, options.supervise)
+        _stay(document, cluster_file, stop, options.supervise, tell)
     return exits.OK
 
 
 def up_hosts(options):
     """The same over the machines of --hosts."""
     stop = watch.StopRequest()
+    if options.until_eof:
+        watch.stop_at_eof()
     tell = fleet.say_to(sys.stderr)
     cluster_file = run_folder.ClusterFile(options.run_dir)
     with start_lock(options.run_dir):
@@ -85,7 +103,8 @@ def up_hosts(options):
                 fleet.start(document, options, tell)
                 attachment = fleet.Attachment(document, tell)
                 fleet.wait_ready(document, stop, options, tell)
-                greeting = fleet.greeting(document, options)
+                greeting = document["url"] if options.quiet \
+                    else fleet.greeting(document, options)
             print(greeting, flush=True)  # From here on Ctrl-C drains.
             attachment.end()
             hand_over(document, cluster_file, options)
@@ -213,13 +232,13 @@ def refuse_dead(document):
                 f"its log {entry.log} ends with:\n{entry.log_tail()}")
 
 
-def start(document, cluster_file):
+def start(document, cluster_file, tell=say):
     cluster_file.create(document)  # Before any: a crash leaves no orphan.
     for entry in document["processes"]:
         pathlib.Path(entry.log).write_text("")
         entry.start()
-        say(f"started {entry.name} (pid {entry.pid}) on "
-            f"{entry.addresses[0]}, log {entry.log}")
+        tell(f"started {entry.name} (pid {entry.pid}) on "
+             f"{entry.addresses[0]}, log {entry.log}")
         cluster_file.create(document)
 
 
@@ -305,17 +324,18 @@ def supervise(options):
     if document.get("hosts"):
         _stay_with_hosts(document, cluster_file, stop)
     else:
-        _stay(document, cluster_file, stop, True)
+        _stay(document, cluster_file, stop, True, say_with_time)
     return exits.OK
 
 
-def _stay(document, cluster_file, stop, restart):
+def _stay(document, cluster_file, stop, restart, tell=say):
     """Watches until asked to stop, and stops the cluster."""
     try:
-        watch.watch(cluster_file, document, stop, restart, say)
+        watch.watch(cluster_file, document, stop, restart,
+                    say if tell is say_nothing else tell)
     finally:
         with _stop_lock(document["run_dir"]):
-            stop_cluster(document, cluster_file, stop)
+            stop_cluster(document, cluster_file, stop, tell)
 
 
 def _stop_lock(run_dir):
@@ -340,11 +360,11 @@ def _read_when_named(cluster_file, pid, seconds=10):
     return None
 
 
-def stop_cluster(document, cluster_file, stop):
-    say("draining")
-    process.stop_all(document["processes"], say, hurry=stop.hurry)
+def stop_cluster(document, cluster_file, stop, tell=say):
+    tell("draining")
+    process.stop_all(document["processes"], tell, hurry=stop.hurry)
     cluster_file.remove(document)
-    say("stopped")
+    tell("stopped")
 
 
 def down(options):

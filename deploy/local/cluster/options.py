@@ -2,20 +2,20 @@
 
 import argparse
 import ipaddress
+import json
 import os
 import pathlib
 import re
 
 import devices
 import process
+import run_folder
 
 DEFAULT_PORT = 8080
 
 
 def default_run_dir():
-    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser(
-        "~/.local/state")
-    return os.path.join(state, "sluice", "default")
+    return os.path.join(run_folder.state_folder(), "default")
 
 
 def positive(text):
@@ -83,7 +83,36 @@ def _absolute(text):
     return str(pathlib.Path(text).expanduser().absolute())
 
 
+class Describe(argparse.Action):
+    """Writes the options as JSON and ends: what `sluice` makes manual pages
+    and completions of."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        print(json.dumps(describe(parser)))
+        parser.exit()
+
+
+def describe(parser):
+    """A list of {"name", "value", "about", "choices"}; "value" is empty for an
+    option without one. Nothing in it is of this machine."""
+    run_dir = "${XDG_STATE_HOME:-~/.local/state}/sluice/default"
+    found = []
+    for action in parser._actions:  # pylint: disable=protected-access
+        if action.help == argparse.SUPPRESS or "--help" in action.option_strings:
+            continue
+        default = run_dir if action.dest == "run_dir" else action.default
+        about = (action.help or "") % {**vars(action), "default": default}
+        value = "" if action.nargs == 0 else (
+            action.metavar or action.dest.upper().replace("_", "-"))
+        found += [{"name": name, "value": value, "about": about,
+                   "choices": list(action.choices or ())}
+                  for name in action.option_strings]
+    return found
+
+
 def add_run_dir(parser):
+    parser.add_argument("--describe", action=Describe, nargs=0,
+                        help=argparse.SUPPRESS)
     parser.add_argument(
         "--run-dir", default=default_run_dir(), metavar="DIR",
         type=lambda text: str(pathlib.Path(text).expanduser().absolute()),
@@ -114,7 +143,9 @@ def up_parser(name):
                         help="say what is missing (Debian packages, cargo, "
                         "crates, the default model) and end with 3, instead "
                         "of installing and fetching it")
-    parser.add_argument("--stages", type=positive, default=2, metavar="N")
+    parser.add_argument("--stages", type=positive, default=2, metavar="N",
+                        help="processes that the layers are split over "
+                        "(default: %(default)s)")
     parser.add_argument("--stage-memory", metavar="BYTES,...",
                         help="memory of every stage, as 4G,2G: the layers' "
                         "bytes are split by it (default: evenly)")
@@ -143,8 +174,7 @@ def up_parser(name):
                         "--expert-hosts")
     parser.add_argument("--threads", type=positive, metavar="T",
                         default=len(os.sched_getaffinity(0)),
-                        help="of each stage (default: all cores, "
-                        "%(default)s)")
+                        help="of each stage (default: all cores)")
     parser.add_argument("--max-plans-in-flight", type=not_negative,
                         metavar="N",
                         help="how many stages may work at once; 0: all "
@@ -153,7 +183,8 @@ def up_parser(name):
                         "for each other)")
     parser.add_argument("--weights", choices=["auto", "bf16", "f32", "q8_0", "q4_0", "q4_1",
                                  "q5_0", "q5_1"],
-                        default="auto")
+                        default="auto", help="what the matrices are kept in "
+                        "(default: auto, as the model has them)")
     parser.add_argument("--port", type=port_number, metavar="P",
                         help="of the gateway; 0 chooses one (default: "
                         f"{DEFAULT_PORT}, or another if that is taken)")
@@ -169,9 +200,17 @@ def up_parser(name):
                         "run folder)")
     parser.add_argument("--detach", action="store_true",
                         help="return once the cluster is ready")
+    parser.add_argument("--until-eof", action="store_true",
+                        help="stop the cluster when standard input ends, for "
+                        "a program that starts one for itself")
+    parser.add_argument("--quiet", action="store_true",
+                        help="ask no first prompt, and print the address "
+                        "alone once the cluster is ready; standard error has "
+                        "progress and failures")
     parser.add_argument("--supervise", default=True,
                         action=argparse.BooleanOptionalAction,
-                        help="restart processes that die")
+                        help="restart processes that die, which is the "
+                        "default, or leave them")
     parser.add_argument("--debug", action="store_true",
                         help="serve /debug/logits and the list of traces, "
                         "which tests and sluice eval ask for")
@@ -232,16 +271,21 @@ def up_parser(name):
                         "on GPUs)")
     passed.add_argument("--kv-type", choices=["f32", "bf16", "q8_0"],
                         help="what keys and values are kept in (default: f32)")
-    passed.add_argument("--kv-blocks", type=positive, metavar="N")
+    passed.add_argument("--kv-blocks", type=positive, metavar="N",
+                        help="blocks of 16 tokens of the KV cache (default: "
+                        "by the memory)")
     passed.add_argument("--max-step-tokens", type=positive, metavar="N",
                         help="tokens of one step of a stage (default: 512; "
                         "2048 on large GPUs with fast numerics)")
     passed.add_argument("--prefill-chunk", type=not_negative, metavar="N",
                         help="tokens of a prompt per step; 0: all (default: half "
                         "of the step's, at least 256)")
-    passed.add_argument("--no-prefix-cache", action="store_true")
-    passed.add_argument("--max-running", type=positive, metavar="N")
-    passed.add_argument("--max-queue", type=not_negative, metavar="N")
+    passed.add_argument("--no-prefix-cache", action="store_true",
+                        help="compute every prompt anew")
+    passed.add_argument("--max-running", type=positive, metavar="N",
+                        help="sequences computed at once")
+    passed.add_argument("--max-queue", type=not_negative, metavar="N",
+                        help="sequences that may wait beyond those")
     passed.add_argument("--max-queue-wait", type=not_negative, metavar="S",
                         help="seconds a request may wait to start")
     passed.add_argument("--recovery-timeout", type=not_negative, metavar="S",
@@ -270,6 +314,8 @@ def up_parser(name):
                         "name:key or key (default: those of the environment's "
                         "SLUICE_API_KEYS, by commas)")
     passed.add_argument("--isa", metavar="X",
+                        help="the CPU's instructions to compute with "
+                        "(default: auto, the best there are)",
                         choices=["auto", "avx512vnni", "avx512", "avxvnni",
                                  "avx2", "neoni8mm", "neondot", "neon",
                                  "portable"])
@@ -281,6 +327,9 @@ def up_parser(name):
 
 def check_up(parser, options):
     """Ends with a message if options of `up` contradict each other."""
+    if options.until_eof and options.detach:
+        parser.error("--until-eof and --detach do not go together: a cluster "
+                     "in the background reads no standard input")
     if os.environ.get(process.KEYS_NAME) and options.api_key_file:
         parser.error(f"--api-key-file and {process.KEYS_NAME} are both given: "
                      "take one")

@@ -2,14 +2,52 @@
 
 import dataclasses
 import fcntl
+import hashlib
 import json
 import os
 import pathlib
+import sys
 import time
 
 import exits
 import process
 import sockets
+
+
+def state_folder():
+    """The folder of the run folders that have no --run-dir of their own."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser(
+        "~/.local/state")
+    return os.path.join(state, "sluice")
+
+
+def link_path(run_dir):
+    """The link to a run folder elsewhere, by which `sluice ps` finds it."""
+    name = hashlib.sha256(os.fsencode(str(run_dir))).hexdigest()[:16]
+    return pathlib.Path(state_folder(), ".elsewhere", name)
+
+
+def link(run_dir):
+    """Makes the link of a run folder outside of the state folder. A cluster
+    runs without it, too."""
+    if pathlib.Path(run_dir).parent == pathlib.Path(state_folder()):
+        return
+    path = link_path(run_dir)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.symlink(run_dir, path)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        print(f"sluice ps will not list this cluster: {error}",
+              file=sys.stderr, flush=True)
+
+
+def unlink(run_dir):
+    try:
+        link_path(run_dir).unlink(missing_ok=True)
+    except OSError:
+        pass  # A link to no cluster; `sluice ps` passes over it.
 
 
 class ClusterFile:
@@ -18,6 +56,7 @@ class ClusterFile:
 
     def __init__(self, run_dir):
         self.path = pathlib.Path(run_dir) / "cluster.json"
+        self._linked = False
 
     def read(self):
         """The document with `processes` as Process, or None."""
@@ -41,6 +80,9 @@ class ClusterFile:
     def create(self, document):
         """Under the lock, by `up`: whatever file is there is replaced."""
         self._write(document)
+        if not self._linked:
+            self._linked = True
+            link(self.path.parent)
 
     def _write(self, document):
         """Whole, by rename, for its user alone."""
@@ -79,6 +121,7 @@ class ClusterFile:
                             for address in entry.addresses],
                            str(self.path.parent))
             self.path.unlink(missing_ok=True)
+            unlink(self.path.parent)
 
     def _is_of(self, document):
         try:

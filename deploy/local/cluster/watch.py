@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import threading
 import time
 
 import process
@@ -53,6 +54,25 @@ class StopRequest:
             self.raise_if_asked()
         finally:
             self._interrupts = False
+
+
+def stop_at_eof():
+    """Sends SIGTERM to this process once its standard input ends: at the end
+    of the process that holds the other end of the pipe, however it ends.
+    Children get no part of the pipe."""
+    pipe = os.dup(0)  # not inherited
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+
+    def wait():
+        try:
+            while os.read(pipe, 4096):
+                pass
+        except OSError:
+            pass  # What cannot be read has ended.
+        os.kill(os.getpid(), signal.SIGTERM)
+    threading.Thread(target=wait, name="eof", daemon=True).start()
 
 
 class _Watched:

@@ -71,6 +71,7 @@ TEST(CommandLineTest, EveryHelpNamesItsCommandAndEachOfItsOptions) {
   CommandLine sluice("1.2.3");
   AddCommands(sluice);
   for (const CLI::App* command : sluice.app().get_subcommands({})) {
+    if (command->get_group().empty()) continue;  // for programs alone
     EXPECT_THAT(sluice.Help(), HasSubstr(Cat("  ", command->get_name(), " ")));
     const std::string help = command->help("sluice");
     EXPECT_THAT(help, HasSubstr(Cat("usage: sluice ", command->get_name())));
@@ -215,6 +216,47 @@ TEST(CommandLineTest, HelpAndVersionNeedNoFileOfOptions) {
   std::remove(path.c_str());
 }
 
+TEST(CommandLineTest, WordsBehindTheEndAreForUpWhereACommandStartsClusters) {
+  Words up;
+  std::string model;
+  CommandLine sluice("0");
+  sluice.Add("start", "starts", [] { return OkStatus(); })
+      .add_option("MODEL", model, "which");
+  sluice.TakeUpOptions("start", up);
+  ASSERT_TRUE(sluice.Run({"start", "m", "--", "--stages", "3", "x"}).ok());
+  EXPECT_EQ(model, "m");
+  EXPECT_EQ(up, (Words{"--stages", "3", "x"}));
+  EXPECT_THAT(Message(sluice.Run({"start", "m", "--stages", "3"})),
+              HasSubstr("options of up stand behind --"));
+}
+
+TEST(CommandLineTest, AStatusHasTheExitCodeOfItsKindOrItsOwn) {
+  EXPECT_EQ(ExitCodeOf(OkStatus()), 0);
+  EXPECT_EQ(ExitCodeOf(NotFound("x")), 1);
+  EXPECT_EQ(ExitCodeOf(InvalidArgument("x")), 2);
+  const Status own = WithExitCode(InvalidArgument("x"), 130);
+  EXPECT_EQ(ExitCodeOf(own), 130);
+  EXPECT_EQ(Message(own), "x");
+}
+
+TEST(CommandLineTest, RunAndChatRefuseWhatContradictsItself) {
+  const auto error = [](const Words& words) {
+    CommandLine sluice("0");
+    AddCommands(sluice);
+    const Status status = sluice.Run(words);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
+    return Message(status);
+  };
+  EXPECT_THAT(error({"run"}), HasSubstr("MODEL"));
+  EXPECT_THAT(error({"chat", "--keep"}), HasSubstr("name MODEL"));
+  EXPECT_THAT(error({"chat", "--", "--stages", "2"}), HasSubstr("name MODEL"));
+  EXPECT_THAT(error({"chat", "m", "--url", "http://a:1"}),
+              HasSubstr("http://a:1"));
+  EXPECT_THAT(error({"chat", "m", "--", "--run-dir=/tmp/x"}),
+              HasSubstr("--run-dir cannot stand behind --"));
+  EXPECT_THAT(error({"stop", "a", "--all"}), HasSubstr("--all"));
+}
+
 TEST(CommandLineTest, AnEmptyValueIsRefusedUnlessItMeansSomething) {
   for (const Words& words :
        {Words{"ask", "--url", ""}, Words{"ask", "--url=", "hi"},
@@ -236,6 +278,11 @@ TEST(CompletionTest, EveryShellKnowsEveryCommandAndOption) {
       EXPECT_THAT(script, HasSubstr(part)) << shell;
     }
     EXPECT_THAT(script, Not(HasSubstr("PROMPT"))) << shell;
+    // Commands for programs alone are not offered; what they list is.
+    EXPECT_THAT(script, HasSubstr("sluice words models")) << shell;
+    EXPECT_THAT(script, HasSubstr("sluice words clusters")) << shell;
+    EXPECT_THAT(script, Not(HasSubstr("words:"))) << shell;
+    EXPECT_THAT(script, HasSubstr("bash zsh fish")) << shell;
   }
   CommandLine sluice("0");
   AddCommands(sluice);

@@ -1,0 +1,39 @@
+# Makes the manual pages and completions of a program by the program itself, and
+# installs them. Set by the caller: program (its file), name, section of the
+# manual, folder (for what is made).
+set(share ${CMAKE_INSTALL_PREFIX}/share)
+file(REMOVE_RECURSE ${folder})
+file(MAKE_DIRECTORY ${folder})
+
+# sluice_page(OUT WORDS...): what the program writes with the words.
+function(sluice_page out)
+  execute_process(COMMAND ${program} ${ARGN} OUTPUT_FILE ${folder}/${out}
+    RESULT_VARIABLE failed)
+  if(failed)
+    message(FATAL_ERROR "${program} ${ARGN}: ${failed}")
+  endif()
+endfunction()
+
+set(print --print)
+if(name STREQUAL sluice)
+  set(print completion)
+  sluice_page(log man --out ${folder}/man)
+else()
+  file(MAKE_DIRECTORY ${folder}/man)
+  sluice_page(man/${name}.${section} --print man)
+endif()
+foreach(shell bash zsh fish)
+  sluice_page(${shell} ${print} ${shell})
+endforeach()
+file(GLOB pages ${folder}/man/*.${section})
+file(INSTALL DESTINATION ${share}/man/man${section} TYPE FILE FILES ${pages})
+file(INSTALL DESTINATION ${share}/bash-completion/completions TYPE FILE
+  FILES ${folder}/bash RENAME ${name})
+set(zsh zsh/site-functions)
+if(CMAKE_INSTALL_PREFIX MATCHES "/usr$")
+  set(zsh zsh/vendor-completions)  # Debian's packages
+endif()
+file(INSTALL DESTINATION ${share}/${zsh} TYPE FILE
+  FILES ${folder}/zsh RENAME _${name})
+file(INSTALL DESTINATION ${share}/fish/vendor_completions.d TYPE FILE
+  FILES ${folder}/fish RENAME ${name}.fish)

@@ -1,0 +1,51 @@
+#ifndef SLUICE_SERVICES_CLI_CONVERSATION_H_
+#define SLUICE_SERVICES_CLI_CONVERSATION_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/base/json.h"
+#include "common/base/status.h"
+#include "common/http/http_client.h"
+#include "common/load/stream_chunk.h"
+#include "services/cli/command_line.h"
+#include "services/cli/interrupts.h"
+
+namespace sluice::cli {
+
+// What a person gives besides the text that a model answers.
+struct ChatSettings {
+  Json sampling = Json::object();  // fields of a request
+  std::optional<std::string> system;
+};
+
+// Adds the sampling options, which write fields of `sampling`. An absent one
+// takes the model's default.
+void AddSampling(CLI::App& app, Json& sampling);
+void AddChatSettings(CLI::App& app, ChatSettings& settings);  // and --system
+
+// Prints a text of others at once, without control characters for the terminal.
+void PrintPlain(std::string_view text);
+
+// Streams the answer to `body` to stdout and gives every event to `take`.
+// CANCELLED as soon as a signal has come; `interrupts` may be null.
+Status StreamAnswer(const http::BaseUrl& base, const char* target,
+                    const Json& body, const Interrupts* interrupts,
+                    const std::function<void(const load::StreamChunk&)>& take);
+
+// Answers the lines of standard input, with what was said before, until it
+// ends. On a terminal Ctrl-C ends an answer, and else the conversation; any
+// other signal, and each without a terminal, ends it: InterruptedBy.
+Status Converse(const http::BaseUrl& base, const ChatSettings& settings,
+                Interrupts& interrupts);
+
+// Answers one prompt; a model without a chat template completes it.
+// InterruptedBy for a signal.
+Status AnswerPrompt(const http::BaseUrl& base, const ChatSettings& settings,
+                    const std::string& prompt, Interrupts& interrupts);
+
+}  // namespace sluice::cli
+
+#endif  // SLUICE_SERVICES_CLI_CONVERSATION_H_
