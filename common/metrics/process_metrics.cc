@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string>
 
+#include "common/base/build_info.h"
 #include "common/base/exception_counts.h"
 #include "common/base/log.h"
 #include "common/metrics/metric_names.h"
@@ -62,9 +63,6 @@ double MaxFiles() {
 }
 
 }  // namespace
-
-std::string_view BuildVersion() { return SLUICE_VERSION; }
-std::string_view BuildCommit() { return SLUICE_GIT; }
 
 void AddProcessMetrics(Registry& registry, std::string_view service,
                        std::string_view isa) {

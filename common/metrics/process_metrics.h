@@ -13,12 +13,6 @@ namespace sluice::metrics {
 void AddProcessMetrics(Registry& registry, std::string_view service,
                        std::string_view isa = "");
 
-// The version this binary was built as: "0.1.0".
-std::string_view BuildVersion();
-// The checkout's commit when it was configured, 12 digits; "unknown" outside
-// of one.
-std::string_view BuildCommit();
-
 }  // namespace sluice::metrics
 
 #endif  // SLUICE_COMMON_METRICS_PROCESS_METRICS_H_

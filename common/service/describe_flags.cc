@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/build_info.h"
 #include "common/manual/completion_script.h"
 #include "common/manual/manual_page.h"
 
@@ -22,7 +23,7 @@ std::string ValueOf(const absl::CommandLineFlag& flag) {
 Program DescribeService(const std::string& service) {
   Program program;
   program.name = "sluice-" + service;
-  program.version = SLUICE_VERSION;
+  program.version = std::string(BuildVersion());
   program.section = 8;
   // The first line of the usage tells what the service does, the rest how it
   // is started.

@@ -15,6 +15,7 @@
 #include "common/base/text_file.h"
 #include "common/service/describe_flags.h"
 #include "common/service/flag_names.h"
+#include "common/service/version_text.h"
 
 ABSL_FLAG(std::string, config, "",
           "TOML file of options, `kv-blocks = 64`; what the command line or "
@@ -109,9 +110,7 @@ Status ParseServiceFlags(const std::string& service, int argc, char** argv) {
   shown.contains_help_flags = [](absl::string_view file) {
     return file.find("absl/flags/") == absl::string_view::npos;
   };
-  shown.version_string = [service] {
-    return "sluice-" + service + " " + SLUICE_VERSION + "\n";
-  };
+  shown.version_string = [service] { return VersionText("sluice-" + service); };
   absl::SetFlagsUsageConfig(shown);
   AcceptDashesInFlags(argc, argv);
   const std::vector<std::string> words(argv + 1, argv + argc);

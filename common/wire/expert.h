@@ -9,14 +9,12 @@
 #include "common/core/ids.h"
 #include "common/tensor/buffer.h"
 #include "common/tensor/hidden_states.h"
+#include "common/wire/protocol_versions.h"
 #include "kernels/reduction_tree.h"
 #include "sluice/v1/expert.pb.h"
 
 // expert.proto as values. As in types.h, FromProto checks every field.
 namespace sluice::wire {
-
-// Of ExpertHello and ExpertWelcome. Rises when older peers would misread one.
-inline constexpr uint32_t kExpertProtocolVersion = 3;
 
 // Field number of ExpertFrame.hidden_states and of ExpertAnswer.sums, which
 // travel beside the rest (common/rpc/payload_frame.h).

@@ -10,13 +10,11 @@
 #include "common/core/stage_identity.h"
 #include "common/core/step_plan.h"
 #include "common/tensor/hidden_states.h"
+#include "common/wire/protocol_versions.h"
 #include "sluice/v1/stage.pb.h"
 
 // stage.proto as values. As in types.h, FromProto checks every field.
 namespace sluice::wire {
-
-// Of Hello, Welcome and StepsHello. Rises when older peers would misread one.
-inline constexpr uint32_t kProtocolVersion = 13;
 
 // Bytes of Hello's and Assign's secrets.
 inline constexpr size_t kSecretBytes = 32;

@@ -164,7 +164,8 @@ sluice_setup() {
 # folder of the home folder has them for every checkout.
 kept_crates() {
   local key
-  key=$({ cargo --version || true; cat common/text/bridge/Cargo.lock; } | sha256sum)
+  key=$({ cargo --version || true; cat common/text/bridge/Cargo.lock
+    sed -n '/remap-path-prefix/p' common/text/CMakeLists.txt; } | sha256sum)
   printf '%s' "${XDG_CACHE_HOME:-$HOME/.cache}/sluice/crates/${key:0:16}"
 }
 

@@ -222,7 +222,7 @@ CommandLine::CommandLine(const std::string& version)
   app_.get_formatter()->label("SUBCOMMAND", "COMMAND ...");
   app_.option_defaults()->take_last();
   app_.set_help_flag("-h,--help", "What a command does and takes");
-  app_.set_version_flag("--version", Cat("sluice ", version));
+  app_.set_version_flag("--version", version);
   app_.set_config("--config", ConfigFile(),
                   "TOML: a section per command, and above them what all take; "
                   "else SLUICE_CONFIG, ~/.config/sluice.toml",
@@ -380,7 +380,7 @@ Status CommandLine::Run(Words words) {
   if (IsHelp(words[0]) && (words.size() == 1 || IsHelp(words[1]))) {
     return Print(Help());
   }
-  if (words[0] == "--version") return Print(app_.version() + "\n");
+  if (words[0] == "--version") return Print(app_.version());
   // "help chat" and "--help chat" are "chat --help".
   if (IsHelp(words[0])) words = {NameAt(words, 1), "--help"};
   SLUICE_ASSIGN_OR_RETURN(words, Ordered(words));
@@ -391,7 +391,7 @@ Status CommandLine::Run(Words words) {
     return Print(app_.get_subcommand(words[0])->help("sluice"));
   }
   if (words.size() == 2 && words[1] == "--version") {
-    return Print(app_.version() + "\n");
+    return Print(app_.version());
   }
   SLUICE_RETURN_IF_ERROR(Parse(words));
   return run();

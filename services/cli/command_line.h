@@ -25,7 +25,7 @@ int ExitCodeOf(const Status& status);
 // configuration file's, else its default. Threadless.
 class CommandLine {
  public:
-  // --version prints `version`.
+  // --version prints `version`, which ends with a new line.
   explicit CommandLine(const std::string& version);
 
   // Adds a command. The caller adds options to the App, which write to objects

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "common/base/catch_exceptions.h"
+#include "common/service/version_text.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
 
@@ -9,7 +10,7 @@ int main(int argc, char** argv) {
   using sluice::Status;
   Status done;
   const Status ran = sluice::CatchExceptions("sluice", [&] {
-    sluice::cli::CommandLine sluice(SLUICE_VERSION);
+    sluice::cli::CommandLine sluice(sluice::VersionText("sluice"));
     sluice::cli::AddCommands(sluice);
     done = sluice.Run({argv + 1, argv + argc});
   });

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/build_info.h"
 #include "common/base/log.h"
 #include "common/concurrency/named_thread.h"
 #include "common/experts/host/expert_heat.h"
@@ -63,7 +64,7 @@ wire::ExpertModel ModelOf(const HostedExpertsInfo& info) {
 wire::ExpertWelcome WelcomeOf(const HostedExpertsInfo& info,
                               const ExpertServerOptions& options) {
   wire::ExpertWelcome welcome;
-  welcome.build = std::string(metrics::BuildVersion());
+  welcome.build = std::string(BuildVersion());
   welcome.model_name = info.model_name;
   welcome.model = ModelOf(info);
   welcome.weights_dtype = info.weights_dtype;

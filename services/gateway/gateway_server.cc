@@ -5,6 +5,7 @@
 #include <atomic>
 #include <utility>
 
+#include "common/base/build_info.h"
 #include "common/base/control_group.h"
 #include "common/base/exception_counts.h"
 #include "common/base/log.h"
@@ -14,7 +15,6 @@
 #include "common/http/probe_server.h"
 #include "common/http/router.h"
 #include "common/metrics/certificate_metrics.h"
-#include "common/metrics/process_metrics.h"
 #include "common/openai/error.h"
 #include "common/otlp/exporter.h"
 #include "common/pipeline/gateway/pipeline_assembler.h"
@@ -415,7 +415,7 @@ StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
   pipeline.places = options.places;
   pipeline.replica = options.engine.replica;
   pipeline.steps_ahead = options.engine.ahead_within > Duration::zero();
-  pipeline.build = std::string(metrics::BuildVersion());
+  pipeline.build = std::string(BuildVersion());
   pipeline.transport = options.transport;
   pipeline.lost_after = options.lost_after;
   pipeline.suspect_after = std::min(pipeline.suspect_after, options.lost_after);
@@ -434,8 +434,8 @@ StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
   std::unique_ptr<otlp::Exporter> exporter;
   if (options.otlp) {
     SLUICE_ASSIGN_OR_RETURN(
-        exporter, otlp::Exporter::Start(*options.otlp,
-                                        std::string(metrics::BuildVersion())));
+        exporter,
+        otlp::Exporter::Start(*options.otlp, std::string(BuildVersion())));
   }
   auto impl = std::make_unique<Impl>(std::move(options), std::move(model),
                                      std::move(client), std::move(doors),

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/build_info.h"
 #include "common/base/cat.h"
 #include "common/base/catch_exceptions.h"
 #include "common/base/end_process.h"
@@ -190,7 +191,7 @@ class FollowerServer::Impl {
   // the lead ended in order, or this process does.
   Status FollowLead() {
     FollowerHello hello;
-    hello.build = std::string(metrics::BuildVersion());
+    hello.build = std::string(BuildVersion());
     hello.model_digest = model_.model_digest;
     hello.first_rank = options_.stage.first_rank;
     hello.num_ranks = options_.stage.ranks;

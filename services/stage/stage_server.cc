@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/build_info.h"
 #include "common/base/catch_exceptions.h"
 #include "common/base/log.h"
 #include "common/concurrency/named_thread.h"
@@ -84,7 +85,7 @@ LeadRanksOptions FollowersOf(const StageServerOptions& options,
   LeadRanksOptions followers;
   followers.own_ranks = options.stage.ranks;
   followers.all_ranks = options.stage.all_ranks;
-  followers.build = std::string(metrics::BuildVersion());
+  followers.build = std::string(BuildVersion());
   followers.on_waiting = [session](const std::string& text) {
     session->SetLoading(text.empty() ? "loading" : text);
     if (!text.empty()) LogInfo(text);

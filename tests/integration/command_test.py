@@ -246,13 +246,23 @@ class HelpTest(unittest.TestCase):
     def test_the_version_is_that_of_the_project(self):
         text = (harness.ROOT / "CMakeLists.txt").read_text()
         version = re.search(r"VERSION (\d+\.\d+\.\d+)", text).group(1)
-        self.assertEqual(sluice("--version"), f"sluice {version}\n")
+        header = (harness.ROOT
+                  / "common/wire/protocol_versions.h").read_text()
+        protocols = ", ".join(
+            f"{name} " + re.search(rf" {constant} = (\d+);", header)[1]
+            for name, constant in (("stages", "kProtocolVersion"),
+                                   ("experts", "kExpertProtocolVersion"),
+                                   ("ranks", "kRanksProtocolVersion")))
+        self.assertEqual(sluice("--version").splitlines()[::2],
+                         [f"sluice {version}", f"protocols: {protocols}"])
         build = pathlib.Path(os.environ["SLUICE_BUILD_DIR"])
         for service in ("gateway", "stage", "expert"):
             done = subprocess.run(
                 [build / f"services/{service}/sluice-{service}", "--version"],
                 capture_output=True, text=True, check=True)
-            self.assertEqual(done.stdout, f"sluice-{service} {version}\n")
+            self.assertEqual(done.stdout.partition(" ")[2],
+                             sluice("--version").partition(" ")[2])
+            self.assertTrue(done.stdout.startswith(f"sluice-{service} "))
 
     def test_what_is_not_known_ends_with_2_and_a_hint(self):
         self.assertIn("usage: sluice [OPTIONS] COMMAND", sluice(code=2))

@@ -46,7 +46,7 @@ def field(name, value):
 
 def protocol_version():
     """Of this build."""
-    header = pathlib.Path(__file__).parents[2] / "common/wire/stage.h"
+    header = pathlib.Path(__file__).parents[2] / "common/wire/protocol_versions.h"
     return int(re.search(r"kProtocolVersion = (\d+);",
                          header.read_text()).group(1))
 

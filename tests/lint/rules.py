@@ -127,6 +127,8 @@ ROOMS = {
 
 # Single headers allowed over and above the table.
 EXTRA = {("kernels", "common/base/check.h"),
+         ("common/service", "common/wire/protocol_versions.h"),
+         ("services/cli", "common/service/version_text.h"),
          ("kernels/cuda/device_host", "common/base/check.h"),
          ("kernels/cuda/device_host", "kernels/cuda/launch_list.h"),
          ("kernels/cuda/device_host", "kernels/cuda/runtime.h"),

@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string>
 
+#include "common/base/build_info.h"
 #include "common/base/cat.h"
 #include "common/base/log.h"
 #include "common/metrics/metric_names.h"

@@ -289,7 +289,7 @@ class PackagesTest(unittest.TestCase):
         return shlex.split(line.removeprefix("ExecStart=")
                            .replace("%i", instance))
 
-    def test_3_an_upgrade_keeps_options_and_a_purge_leaves_nothing(self):
+    def test_3_upgrade_and_rollback_keep_options_and_a_purge_leaves_nothing(self):
         options = self.root.path / "etc/sluice/gateway.toml"
         edited = options.read_text() + 'log-level = "warning"\n'
         options.write_text(edited)
@@ -304,6 +304,13 @@ class PackagesTest(unittest.TestCase):
         version = self.root.run("dpkg-query", "-W", "-f", "${Version}",
                                 "sluice-gateway")
         self.assertTrue(version.endswith("-2"), version)
+        self.assertEqual(options.read_text(), edited)
+        # And back.
+        self.root.run("sh", "-c", "dpkg -i /tmp/sluice-gateway_*-1_*.deb "
+                      "/tmp/sluice-cli_*-1_*.deb")
+        version = self.root.run("dpkg-query", "-W", "-f", "${Version}",
+                                "sluice-gateway")
+        self.assertTrue(version.endswith("-1"), version)
         self.assertEqual(options.read_text(), edited)
         names = [d.name.split("_")[0] for d in self.debs()]
         self.root.run("dpkg", "--remove", *names)

@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/build_info.h"
 #include "common/base/log.h"
-#include "common/metrics/process_metrics.h"
 #include "common/model_config/model_config.h"
 
 namespace sluice {
@@ -90,7 +90,7 @@ ExpertDispatcher::ExpertDispatcher(const ModelConfig& config,
     : options_(std::move(options)),
       map_(options_.placement, options_.layers, config.moe().num_experts),
       planner_(options_.most_hedges) {
-  hello_.build = std::string(metrics::BuildVersion());
+  hello_.build = std::string(BuildVersion());
   hello_.model = ModelOf(config);
   MutexLock lock(mutex_);
   const auto num_hosts = static_cast<int32_t>(options_.placement.hosts.size());

@@ -205,10 +205,10 @@ v1::FollowerHello ToProto(const FollowerHello& hello) {
 }
 
 StatusOr<FollowerHello> FromProto(const v1::FollowerHello& proto) {
-  if (proto.protocol_version() != kRanksVersion) {
-    return FailedPrecondition("the lead has protocol version ", kRanksVersion,
-                              " of Ranks, the follower ",
-                              proto.protocol_version());
+  if (proto.protocol_version() != wire::kRanksProtocolVersion) {
+    return FailedPrecondition(
+        "the lead has protocol version ", wire::kRanksProtocolVersion,
+        " of Ranks, the follower ", proto.protocol_version());
   }
   SLUICE_RETURN_IF_ERROR(CheckText("build", proto.build()));
   SLUICE_RETURN_IF_ERROR(CheckName("model_digest", proto.model_digest()));

@@ -9,15 +9,13 @@
 #include "common/base/status.h"
 #include "common/stage/rank_link.h"
 #include "common/tensor/buffer.h"
+#include "common/wire/protocol_versions.h"
 #include "sluice/v1/ranks.pb.h"
 
 // ranks.proto as values. FromProto and ReadStep trust no peer: every field is
 // checked before it is copied. INVALID_ARGUMENT names what, which, limit and
 // value.
 namespace sluice {
-
-// Of FollowerHello. Rises when older peers would misread a message.
-inline constexpr uint32_t kRanksVersion = 2;
 
 // Field number of LeadFrame.hidden_states, which travels beside the rest
 // (common/rpc/payload_frame.h).
@@ -28,7 +26,7 @@ inline constexpr size_t kMaxConnectIdBytes = 4096;
 inline constexpr size_t kMaxFollowerFrameBytes = 16 << 10;
 
 struct FollowerHello {
-  uint32_t protocol_version = kRanksVersion;
+  uint32_t protocol_version = wire::kRanksProtocolVersion;
   std::string build;         // the lead may ask for its own
   std::string model_digest;  // hex
   int32_t first_rank = 0;

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/build_info.h"
 #include "common/base/log.h"
 #include "common/base/random_bytes.h"
-#include "common/metrics/process_metrics.h"
 #include "common/pipeline/stage/control_stream.h"
 #include "common/pipeline/stage/stage_checks.h"
 #include "common/rpc/status.h"
@@ -177,7 +177,7 @@ StatusOr<v1::Welcome> StageSession::OnHello(
 v1::Welcome StageSession::MakeWelcome() const {
   v1::Welcome welcome;
   welcome.set_protocol_version(wire::kProtocolVersion);
-  welcome.set_build(std::string(metrics::BuildVersion()));
+  welcome.set_build(std::string(BuildVersion()));
   welcome.set_clock_ns(MonotonicNanos());
   welcome.set_highest_term(terms_.highest().term());
   welcome.set_highest_epoch(terms_.highest().count());

@@ -155,7 +155,9 @@ def _check_versions(fleet, run_dirs):
     """One version everywhere: stages of others would refuse each other."""
     def version(host):
         binary = f"{_binaries(host, run_dirs[host])}/sluice-stage"
-        return remote.run(host, [binary, "--version"]).strip()
+        told = remote.run(host, [binary, "--version"]).splitlines()
+        return ", ".join(line for line in told
+                         if not line.startswith("commit "))
     versions = dict(zip(fleet.hosts, all_of(version, fleet.hosts)))
     told = sorted(set(versions.values()))
     if len(told) > 1:

@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "common/base/build_info.h"
 #include "common/base/clock.h"
 #include "common/base/json.h"
-#include "common/metrics/process_metrics.h"
 #include "services/gateway/handlers/handlers.h"
 #include "services/gateway/served_model.h"
 
@@ -79,7 +79,7 @@ std::string ClusterJson(const ServedModel& model, const ClusterReading& reading,
                         Audience audience) {
   const bool open = audience == Audience::kAnybody;
   Json body{{"time_ms", MonotonicNanos() / 1000000},
-            {"version", std::string(metrics::BuildVersion())},
+            {"version", std::string(BuildVersion())},
             {"ready", reading.readiness.ready},
             {"why", open ? reading.readiness.open_why : reading.readiness.why},
             {"epoch", reading.pipeline.epoch.count()},

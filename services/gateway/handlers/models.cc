@@ -1,5 +1,5 @@
+#include "common/base/build_info.h"
 #include "common/base/json.h"
-#include "common/metrics/process_metrics.h"
 #include "common/openai/error.h"
 #include "services/gateway/handlers/handlers.h"
 #include "services/gateway/handlers/prepare.h"
@@ -55,7 +55,7 @@ void AddModelHandlers(http::Router& router, const HandlerContext& context) {
         on->Send(JsonResponse(ModelJson(context, on->request(), name)));
       });
   router.Add("GET", "/version", [](std::shared_ptr<http::Exchange> on) {
-    on->Send(JsonResponse({{"version", std::string(metrics::BuildVersion())}}));
+    on->Send(JsonResponse({{"version", std::string(BuildVersion())}}));
   });
 }
 

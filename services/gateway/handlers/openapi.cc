@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/build_info.h"
 #include "common/base/check.h"
 #include "common/base/json.h"
-#include "common/metrics/process_metrics.h"
 #include "common/openai/field_schemas.h"
 #include "common/openai/known_fields.h"
 #include "services/gateway/handlers/handlers.h"
@@ -106,7 +106,7 @@ Json ApiDocument(const ApiDocumentOptions& options) {
   StatusOr<Json> read = ParseJson(SourceOf("/openapi.json"));
   SLUICE_CHECK(read.ok());
   Json document = *std::move(read);
-  document["info"]["version"] = std::string(metrics::BuildVersion());
+  document["info"]["version"] = std::string(BuildVersion());
   // An empty requirement: a request without a key passes too.
   if (!options.keys_asked) document["security"].push_back(Json::object());
   if (!options.debug_endpoints) RemoveFlagged(document["paths"]);

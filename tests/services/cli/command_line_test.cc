@@ -37,7 +37,7 @@ struct Given {
   bool ignore_eos = false, since = false;
 
   Status Parse(const Words& words) {
-    CommandLine sluice("1.2.3");
+    CommandLine sluice("sluice 1.2.3\ncommit c\n");
     CLI::App& ask = sluice.Add("ask", "asks", [] { return OkStatus(); });
     ask.add_option("PROMPT", prompt);
     ask.add_option("--url", url, "where");
@@ -59,7 +59,7 @@ std::string ErrorOf(const Words& words) {
 
 // What a command line prints; it must be a good one.
 std::string Printed(const Words& words) {
-  CommandLine sluice("1.2.3");
+  CommandLine sluice("sluice 1.2.3\ncommit c\n");
   AddCommands(sluice);
   ::testing::internal::CaptureStdout();
   EXPECT_TRUE(sluice.Run(words).ok());
@@ -68,7 +68,7 @@ std::string Printed(const Words& words) {
 }
 
 TEST(CommandLineTest, EveryHelpNamesItsCommandAndEachOfItsOptions) {
-  CommandLine sluice("1.2.3");
+  CommandLine sluice("sluice 1.2.3\ncommit c\n");
   AddCommands(sluice);
   for (const CLI::App* command : sluice.app().get_subcommands({})) {
     if (command->get_group().empty()) continue;  // for programs alone
@@ -98,8 +98,8 @@ TEST(CommandLineTest, HelpIsAskedForAnywhereButAsAValueAndBehindTheEnd) {
 }
 
 TEST(CommandLineTest, TheVersionIsToldAnywhere) {
-  EXPECT_EQ(Printed({"--version"}), "sluice 1.2.3\n");
-  EXPECT_EQ(Printed({"chat", "--version"}), "sluice 1.2.3\n");
+  EXPECT_EQ(Printed({"--version"}), "sluice 1.2.3\ncommit c\n");
+  EXPECT_EQ(Printed({"chat", "--version"}), "sluice 1.2.3\ncommit c\n");
 }
 
 TEST(CommandLineTest, OptionsMayStandBeforeAndBehindTheOtherWords) {
@@ -209,8 +209,8 @@ TEST(CommandLineTest, HelpAndVersionNeedNoFileOfOptions) {
   for (const char* text : {"", "nope = 1\n", "[chat\n"}) {
     if (*text != '\0') std::ofstream(path) << text;
     EXPECT_THAT(Printed({"chat", "--help"}), HasSubstr("usage: sluice chat"));
-    EXPECT_EQ(Printed({"chat", "--version"}), "sluice 1.2.3\n");
-    EXPECT_EQ(Printed({"--version", "chat"}), "sluice 1.2.3\n");
+    EXPECT_EQ(Printed({"chat", "--version"}), "sluice 1.2.3\ncommit c\n");
+    EXPECT_EQ(Printed({"--version", "chat"}), "sluice 1.2.3\ncommit c\n");
     EXPECT_THAT(ErrorOf({"ask", "hi"}), Not(HasSubstr("usage: sluice chat")));
   }
   std::remove(path.c_str());

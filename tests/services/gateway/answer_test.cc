@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "common/base/build_info.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
 #include "tests/services/gateway/fakes.h"
@@ -454,7 +455,7 @@ TEST_F(GatewayAnswerTest, ModelsAreListedWithoutTheirPath) {
   EXPECT_EQ(model["max_model_len"], 4096);
   EXPECT_EQ(Get("/v1/models/fake")->Body()["id"], "fake");
   EXPECT_EQ(Get("/v1/models/other")->responses[0].status, 404);
-  EXPECT_EQ(Get("/version")->Body()["version"], "0.1.0");
+  EXPECT_EQ(Get("/version")->Body()["version"], BuildVersion());
 }
 
 TEST_F(GatewayAnswerTest, ReadinessNamesTheStagesThatAreNot) {

@@ -26,7 +26,7 @@ struct Answer {
 };
 
 Answer Sluice(const Words& words) {
-  CommandLine sluice("1.2.3");
+  CommandLine sluice("sluice 1.2.3\n");
   AddCommands(sluice);
   ::testing::internal::CaptureStdout();
   Answer answer;

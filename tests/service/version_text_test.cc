@@ -1,0 +1,20 @@
+#include "common/service/version_text.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "common/base/build_info.h"
+#include "common/base/cat.h"
+
+namespace sluice {
+namespace {
+
+TEST(VersionTextTest, NamesProgramVersionCommitAndProtocols) {
+  EXPECT_EQ(VersionText("sluice-stage"),
+            Cat("sluice-stage ", BuildVersion(), "\ncommit ", BuildCommit(),
+                "\nprotocols: stages 13, experts 3, ranks 2\n"));
+}
+
+}  // namespace
+}  // namespace sluice
