@@ -68,7 +68,7 @@ def run_client(command, folder, env):
     if done.returncode != 0:
         lines = (done.stderr + done.stdout).strip().splitlines()
         errors = [line for line in lines if "error" in line.lower()]
-        raise Unavailable((errors or lines or ["it says nothing"])[-1][:200])
+        raise Unavailable((errors or lines or ["it says nothing"])[0][:200])
 
 
 def pip_download(package, folder):
@@ -90,7 +90,7 @@ def pip_download(package, folder):
 
 
 def npm_pack(package, folder):
-    return ["npm", "pack", "--silent", "--ignore-scripts",
+    return ["npm", "pack", "--loglevel=error", "--ignore-scripts",
             "--cache", str(folder / "cache"),
             f"{package['name']}@{package['version']}"], dict(os.environ)
 
