@@ -3,7 +3,8 @@
 passed with the files that they have now.
 
 tests/suites.toml has a table for each suite: its tests by name, the files that it
-is about, and the Python and Node packages that it needs. tests/suites.passed has
+is about (a suite without any is the long mode's alone), and the Python and Node
+packages that it needs. tests/suites.passed has
 a digest of those files for each suite: their text when it passed last. A suite is
 due where the digest is another. The digest is of contents, so it needs no
 history, and a clone of one commit knows as much as the repository.
@@ -68,7 +69,7 @@ def read_passed(path=PASSED):
 
 def due(table, passed, root=ROOT):
     return [name for name, suite in table.items()
-            if passed.get(name) != digest(suite["files"], root)]
+            if suite["files"] and passed.get(name) != digest(suite["files"], root)]
 
 
 def left_out(table, names_due):
