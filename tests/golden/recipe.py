@@ -13,6 +13,7 @@ A recipe (recipes/NAME.json) has
   all_differ  [counts]: so many first greedy ids of the first prompts, and the
             ids of these prompts, differ from one another
   rows      {name: [[begin, end, factor]..]}: rows of a tensor that are smaller
+  ignored   beginnings of names: tensors that plain inference does not use
   sums      SHA-256 of every file that the recipe makes
 
 Values are
@@ -252,7 +253,7 @@ def files(recipe):
     made["tokenizer_config.json"] = _json(recipe.get("tokenizer_config", {
         "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>",
         "eos_token": "</s>", "pad_token": "<pad>",
-        "model_max_length": text["max_position_embeddings"],
+        "model_max_length": text.get("max_position_embeddings", 2048),
         "clean_up_tokenization_spaces": False}))
     return made
 
