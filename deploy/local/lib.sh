@@ -8,7 +8,7 @@ SLUICE_BUILD_PACKAGES=(g++ cmake ninja-build ccache pkg-config
   libabsl-dev libboost1.81-dev libcli11-dev nlohmann-json3-dev libssl-dev
   prometheus-cpp-dev libcurl4-openssl-dev python3 python3-pip ca-certificates)
 SLUICE_TEST_PACKAGES=(libgtest-dev libgmock-dev libboost-context1.81-dev
-  python3-venv valgrind clang-14
+  python3-venv python3-numpy valgrind clang-14
   clang-tidy-14 clang-format-14 libclang-rt-14-dev libfuzzer-14-dev lld
   iproute2 git curl)
 # What tests are skipped without: the page's, those of AArch64's kernels, of

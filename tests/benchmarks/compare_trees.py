@@ -4,7 +4,7 @@ of the default model have the same answers, and what does a token cost?
 
 Answers: ids, text, finish and log probabilities at --weights f32, two stages;
 the golden chats greedily, others greedily and drawn with seeds. Cost, of
-stories260K on one stage of one thread: the median time between tokens of one
+`stories` (tests/golden) on one stage of one thread: the median time between tokens of one
 stream, and the gateway's CPU time per token of 64 streams.
 
   tests/benchmarks/compare_trees.py OLD NEW [--rounds 4]
@@ -23,8 +23,7 @@ import tempfile
 
 import load_client as lc
 
-SHARED = pathlib.Path(os.environ.get("SLUICE_SHARED", pathlib.Path(
-    __file__).resolve().parents[3] / "shared"))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOPICS = ("the sea", "a red bicycle", "prime numbers", "how bread is made",
           "winter in Oslo", "a letter to a friend", "sorting algorithms",
           "the moon", "why leaves fall", "a recipe for soup", "tea", "maps",
@@ -80,7 +79,7 @@ def conversations(found):
 
 
 def answers(tree):
-    golden = json.loads((SHARED / "golden/smollm2-135m-instruct.json")
+    golden = json.loads((ROOT / "tests/golden/smollm2_chats.json")
                         .read_text("utf-8"))
     chats = list(conversations(golden))[:10] + [
         [{"role": "user", "content": f"Tell me about {topic}."}]
@@ -123,7 +122,7 @@ def load(cluster, streams, requests, tokens):
 
 def cost(tree):
     """(milliseconds between tokens, microseconds of the gateway a token)."""
-    with Cluster(tree, "--model", SHARED / "data/models/stories260K-hf",
+    with Cluster(tree, "--model", ROOT / "build/golden/stories",
                  "--stages", 1, "--threads", 1) as cluster:
         load(cluster, 1, 2, 200)
         gap = statistics.median(load(cluster, 1, 6, 400))

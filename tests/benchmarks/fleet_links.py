@@ -11,7 +11,7 @@ machine.
   tests/benchmarks/fleet_links.py [MODEL] [--tokens 120] [--rounds 3]
                                   [--delays 1,20] [--json FILE]
 
-MODEL: by default stories260K, whose steps are short, so that links are what is
+MODEL: by default `stories` (tests/golden), whose steps are short, so that links are what is
 measured. Needs root, ip and sshd.
 """
 
@@ -31,7 +31,6 @@ import time
 import machine
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SHARED = pathlib.Path(os.environ.get("SLUICE_SHARED", ROOT.parent / "shared"))
 sys.path.insert(0, str(ROOT / "tests/testing"))
 import ssh_machines  # noqa: E402
 
@@ -134,7 +133,7 @@ def measure_all(machines, folder, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", nargs="?", metavar="MODEL",
-                        default=SHARED / "data/models/stories260K-hf")
+                        default=ROOT / "build/golden/stories")
     parser.add_argument("--tokens", type=int, default=120)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--delays", default=[1, 20],

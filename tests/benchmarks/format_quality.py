@@ -180,9 +180,7 @@ def table(rows):
 
 
 def default_chats():
-    base = os.environ.get("SLUICE_SHARED") or ROOT / ".." / "shared"
-    path = pathlib.Path(base) / "golden/smollm2-135m-instruct.json"
-    return str(path) if path.exists() else None
+    return str(ROOT / "tests/golden/smollm2_chats.json")
 
 
 def main():

@@ -27,7 +27,6 @@ import tempfile
 from pipeline_bench import Cluster
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SHARED = pathlib.Path(os.environ.get("SLUICE_SHARED", ROOT.parent / "shared"))
 STREAMS = 8
 PROMPT = 32    # tokens before a decode
 ANSWER = 96    # tokens of an answer
@@ -61,7 +60,7 @@ def synthetic(folder):
 
 # name -> (model by the folder for made ones, stages, weights, KV blocks)
 SHAPES = {
-    "stories260K": (lambda _: SHARED / "data/models/stories260K-hf",
+    "stories": (lambda _: ROOT / "build/golden/stories",
                     1, "auto", 1024),
     "SmolLM2-135M Q4_1": (lambda _: default_model(), 1, "auto", 256),
     "demo model (experts)": (lambda _: ROOT / "deploy/demo_model/weights",

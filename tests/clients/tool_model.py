@@ -58,7 +58,7 @@ def _tokenizer(texts, whole):
 
 def make(folder):
     """Writes the model into `folder`, whose path it returns."""
-    golden = harness.shared("golden/gpt_oss")
+    golden = harness.golden("gpt_oss")
     prompts = json.loads((golden / "expected.json").read_text())["prompts"]
     ask, told = prompts[0], prompts[1]
     texts, ends = {}, []

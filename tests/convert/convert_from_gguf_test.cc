@@ -26,7 +26,7 @@
 #include "common/weights/weight_sums.h"
 #include "tests/convert/golden_folder.h"
 #include "tests/model/golden_file.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 #include "tests/weights/model_files.h"
 
 namespace sluice::testing {
@@ -114,7 +114,7 @@ class ConvertFromGgufTest : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(ConvertFromGgufTest, AnExactGgufIsTheGoldenAgain) {
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
+  const std::string path = GoldenModel(GetParam());
   const GoldenFolder folder(path);
   ASSERT_EQ(
       Message(Convert(folder.path(), gguf(), DType::kF32, {{"", DType::kF32}})
@@ -149,7 +149,7 @@ TEST_P(ConvertFromGgufTest, AnExactGgufIsTheGoldenAgain) {
 }
 
 TEST_P(ConvertFromGgufTest, BlocksStayAsTheyAre) {
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
+  const std::string path = GoldenModel(GetParam());
   const GoldenFolder folder(path);
   ASSERT_EQ(Message(Convert(folder.path(), gguf(), DType::kQ8_0,
                             {{"embed_tokens", DType::kQ8_0},
@@ -178,7 +178,7 @@ TEST_P(ConvertFromGgufTest, BlocksStayAsTheyAre) {
 }
 
 TEST_P(ConvertFromGgufTest, NewTypesAreThoseOfAFolder) {
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
+  const std::string path = GoldenModel(GetParam());
   const GoldenFolder folder(path);
   ASSERT_EQ(
       Message(Convert(folder.path(), gguf(), DType::kF32, {{"", DType::kF32}})
@@ -225,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(Goldens, ConvertFromGgufTest,
                          });
 
 TEST(ConvertFromGgufLayoutsTest, ExpertsOfFourBitsAreThoseOfTheCheckpoint) {
-  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss-mxfp4");
+  const std::string path = GoldenModel("gpt_oss-mxfp4");
   const GoldenFolder folder(path);
   const TempDir dir;
   const std::string gguf = dir.path() + "/model.gguf";
@@ -334,7 +334,7 @@ TEST(ConvertFromGgufLayoutsTest, EveryTypeOfBlocksStays) {
 }
 
 TEST(ConvertFromGgufLayoutsTest, ASplitGgufIsOneFolder) {
-  SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+  const std::string path = GoldenModel("qwen3_moe");
   const GoldenFolder folder(path);
   const TempDir dir;
   const std::string gguf = dir.path() + "/whole.gguf";
@@ -382,7 +382,7 @@ TEST(ConvertFromGgufErrorsTest, WhatCannotBeWrittenLeavesNothing) {
       Message(Convert(strange, out, std::nullopt).status()),
       HasSubstr("tokenizer.ggml.model \"bert\"; known are gpt2, llama"));
   EXPECT_FALSE(fs::exists(out));
-  SLUICE_REQUIRE_SHARED(path, "golden/qwen3");
+  const std::string path = GoldenModel("qwen3");
   EXPECT_THAT(Message(Convert(path, out, std::nullopt).status()),
               HasSubstr("is a folder with its weights as stored already"));
   EXPECT_FALSE(fs::exists(out));

@@ -19,7 +19,7 @@
 #include "common/weights/weight_sums.h"
 #include "kernels/block_fit.h"
 #include "kernels/block_store.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 #include "tests/weights/model_files.h"
 
 namespace sluice {
@@ -64,7 +64,7 @@ std::string Blocks(const weights::ModelFile& model, const std::string& name) {
 class ConvertTest : public ::testing::TestWithParam<DType> {};
 
 TEST_P(ConvertTest, MatricesAreTheBlocksOfTheSourceAndTheRestIsAsItWas) {
-  SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+  const std::string path = testing::GoldenModel("qwen3_moe");
   const BlockFormat format = *weights::BlocksOf(GetParam());
   const TempDir dir;
   const std::string out = dir.path() + "/out";
@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, ConvertTest,
                                            DType::kMxfp4));
 
 TEST(ConvertModelTest, AQuantisedModelBecomesBf16AgainWithItsElements) {
-  SLUICE_REQUIRE_SHARED(path, "golden/qwen3");
+  const std::string path = testing::GoldenModel("qwen3");
   const TempDir dir;
   const std::string small = dir.path() + "/small";
   const std::string wide = dir.path() + "/wide";
@@ -146,7 +146,7 @@ TEST(ConvertModelTest, AQuantisedModelBecomesBf16AgainWithItsElements) {
 }
 
 TEST(ConvertModelTest, RulesChooseTheTypeOfAMatrixTheHeadToo) {
-  SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+  const std::string path = testing::GoldenModel("qwen3_moe");
   const TempDir dir;
   const std::string out = dir.path() + "/out";
   const auto report =
@@ -285,7 +285,7 @@ INSTANTIATE_TEST_SUITE_P(
                       DType::kQ4K, DType::kBF16, DType::kF32));
 
 TEST(ConvertModelTest, WhatCannotBeWrittenIsRefusedAndLeavesNothing) {
-  SLUICE_REQUIRE_SHARED(path, "golden/qwen3");
+  const std::string path = testing::GoldenModel("qwen3");
   const TempDir dir;
   const std::string out = dir.path() + "/out";
   EXPECT_THAT(Message(Convert(path, dir.path(), DType::kQ4_0).status()),

@@ -24,6 +24,7 @@
 #include "common/weights/gguf_file.h"
 #include "tests/convert/golden_folder.h"
 #include "tests/model/golden_file.h"
+#include "tests/testing/golden_model.h"
 #include "tests/testing/shared_data.h"
 #include "tests/weights/model_files.h"
 
@@ -72,7 +73,7 @@ void ExpectSameConfig(const weights::ModelFile& from,
 class ConvertToGgufTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ConvertToGgufTest, AFolderInF32AsAGgufIsTheSameModel) {
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
+  const std::string path = GoldenModel(GetParam());
   const GoldenFolder folder(path);
   const TempDir dir;
   const std::string out = dir.path() + "/out.gguf";
@@ -110,7 +111,7 @@ TEST_P(ConvertToGgufTest, AFolderInF32AsAGgufIsTheSameModel) {
 }
 
 TEST_P(ConvertToGgufTest, AQuantisedOneAnswersAndKeepsWhatIsNoMatrix) {
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
+  const std::string path = GoldenModel(GetParam());
   const GoldenFolder folder(path);
   const TempDir dir;
   const std::string out = dir.path() + "/out.gguf";
@@ -169,7 +170,7 @@ std::optional<std::string> Reference(const std::string& gguf) {
 }
 
 TEST_P(ConvertToGgufTest, ThePackageReadsItAndKnowsEveryName) {
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
+  const std::string path = GoldenModel(GetParam());
   const GoldenFolder folder(path);
   const TempDir dir;
   const std::string out = dir.path() + "/out.gguf";
@@ -194,11 +195,11 @@ INSTANTIATE_TEST_SUITE_P(Goldens, ConvertToGgufTest,
                          });
 
 TEST(ConvertToGgufErrorsTest, WhatNoKeyTellsIsRefusedByName) {
-  SLUICE_REQUIRE_SHARED(qwen3_moe, "golden/qwen3_moe");
+  const std::string qwen3_moe = GoldenModel("qwen3_moe");
   GoldenFolder moe(qwen3_moe);
   moe.config()["norm_topk_prob"] = false;
   EXPECT_THAT(ErrorOf(moe), HasSubstr("norm_topk_prob is false"));
-  SLUICE_REQUIRE_SHARED(gpt_oss, "golden/gpt_oss");
+  const std::string gpt_oss = GoldenModel("gpt_oss");
   GoldenFolder oss(gpt_oss);
   oss.config()["swiglu_limit"] = 5.0;
   EXPECT_THAT(ErrorOf(oss), HasSubstr("a GGUF of architecture gpt-oss cannot "
@@ -206,7 +207,7 @@ TEST(ConvertToGgufErrorsTest, WhatNoKeyTellsIsRefusedByName) {
   oss.config()["swiglu_limit"] = 7.0;
   oss.config()["layer_types"][1] = "sliding_attention";
   EXPECT_THAT(ErrorOf(oss), HasSubstr("layer 1's attention window"));
-  SLUICE_REQUIRE_SHARED(qwen3, "golden/qwen3");
+  const std::string qwen3 = GoldenModel("qwen3");
   GoldenFolder yarn(qwen3);
   yarn.config()["rope_scaling"] = {{"rope_type", "yarn"},
                                    {"factor", 4.0},
@@ -218,7 +219,7 @@ TEST(ConvertToGgufErrorsTest, WhatNoKeyTellsIsRefusedByName) {
 }
 
 TEST(ConvertToGgufErrorsTest, DamagedFoldersAreRefused) {
-  SLUICE_REQUIRE_SHARED(path, "golden/qwen3");
+  const std::string path = GoldenModel("qwen3");
   GoldenFolder folder(path);
   folder.config()["model_type"] = "mamba";
   EXPECT_THAT(ErrorOf(folder),
@@ -238,7 +239,7 @@ TEST(ConvertToGgufErrorsTest, DamagedFoldersAreRefused) {
 }
 
 TEST(ConvertToGgufTypesTest, RulesReachExpertsOfFourBitsAndTheHead) {
-  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss-mxfp4");
+  const std::string path = GoldenModel("gpt_oss-mxfp4");
   const GoldenFolder folder(path);
   const TempDir dir;
   const std::string out = dir.path() + "/out.gguf";
@@ -261,7 +262,7 @@ TEST(ConvertToGgufTypesTest, RulesReachExpertsOfFourBitsAndTheHead) {
 
 // Our own folders keep their blocks.
 TEST(ConvertToGgufTypesTest, AQuantisedFolderKeepsItsBlocks) {
-  SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+  const std::string path = GoldenModel("qwen3_moe");
   const GoldenFolder folder(path);
   const TempDir dir;
   const std::string small = dir.path() + "/small";

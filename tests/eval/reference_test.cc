@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "common/eval/logits_file.h"
+#include "tests/testing/golden_model.h"
 #include "tests/testing/shared_data.h"
 
 namespace sluice::eval {
@@ -98,17 +99,42 @@ TEST(ReferenceTest, LogSoftmaxSumsToOne) {
   EXPECT_NEAR(logprobs[0] - logprobs[1], 1, 1e-12);
 }
 
-TEST(ReferenceTest, TheGoldenFoldersAreReferences) {
-  SLUICE_REQUIRE_SHARED(folder, "golden/llama3-tied");
-  const auto read = ReadReference(folder);
+TEST(ReferenceTest, AGoldenModelIsAReference) {
+  const auto read = ReadReference(testing::GoldenModel("llama3-tied"));
   ASSERT_TRUE(read.ok()) << read.status();
   ASSERT_EQ(read->size(), 4u);
-  for (const ReferencePrompt& prompt : *read) {
-    EXPECT_EQ(prompt.greedy_ids.size(), 64u);
-    EXPECT_EQ(prompt.logits.size(), prompt.ids.size() * prompt.vocab_size);
+  const size_t tokens[] = {1, 7, 40, 150};
+  for (size_t i = 0; i < read->size(); ++i) {
+    EXPECT_EQ((*read)[i].ids.size(), tokens[i]);
+    EXPECT_EQ((*read)[i].greedy_ids.size(), 64u);
+    EXPECT_TRUE((*read)[i].logits.empty());  // not of all positions
   }
-  SLUICE_REQUIRE_SHARED(chats, "golden/smollm2-135m-instruct.json");
-  EXPECT_EQ(ReadReference(chats)->size(), 10u);
+}
+
+TEST(ReferenceTest, LogitsOfAllPositionsAreReadFromSafetensors) {
+  std::string header =
+      R"({"prompt_0.ids":{"dtype":"I64","shape":[2],"data_offsets":[0,16]},)"
+      R"("prompt_0.logits":{"dtype":"F32","shape":[2,3],)"
+      R"("data_offsets":[16,40]}})";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  std::string file(8, '\0');
+  file[0] = static_cast<char>(header.size());
+  file += header;
+  for (const int64_t id : {2, 1}) {
+    file.append(reinterpret_cast<const char*>(&id), sizeof(id));
+  }
+  const float logits[] = {0.5f, -1, 2, 3, 0, 1};
+  file.append(reinterpret_cast<const char*>(logits), sizeof(logits));
+  const std::string path = Path(".safetensors");
+  std::ofstream(path, std::ios::binary) << file;
+  const auto read = ReadReference(path);
+  std::remove(path.c_str());
+  ASSERT_TRUE(read.ok()) << read.status();
+  ASSERT_EQ(read->size(), 1u);
+  EXPECT_EQ((*read)[0].ids, (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ((*read)[0].vocab_size, 3u);
+  EXPECT_EQ((*read)[0].logits,
+            std::vector<float>(std::begin(logits), std::end(logits)));
 }
 
 TEST(TensorsTest, ADumpOfLogitsIsRead) {

@@ -22,9 +22,9 @@
 #include "common/rpc/transport.h"
 #include "sluice/v1/expert.grpc.pb.h"
 #include "tests/experts/expert_client.h"
+#include "tests/testing/golden_model.h"
 #include "tests/testing/holds_within.h"
 #include "tests/testing/http_exchange.h"
-#include "tests/testing/shared_data.h"
 
 namespace sluice::testing {
 namespace {
@@ -76,7 +76,7 @@ wire::ExpertBatch OneRow(uint64_t id) {
 class ExpertBoundsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
+    const std::string path = GoldenModel("glm4_moe-air");
     options_.experts.model_path = path;
     options_.experts.threads = 1;
     options_.choice.experts = "1:0-7";

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +22,7 @@
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
 #include "tests/testing/expert_hosts.h"
+#include "tests/testing/golden_model.h"
 #include "tests/testing/holds_within.h"
 #include "tests/testing/shared_data.h"
 
@@ -145,8 +145,8 @@ class ReplicasTest : public ::testing::Test {
   // `placement` of the hosts, or of others in their place.
   void StartClients(const ExpertPlacement& placement, const StageInfo& info,
                     double most_hedges = 10) {
-    clients_ = std::make_unique<Clients>(*path_, placement, info, most_hedges);
-    PipelineOptions pipeline = {StageOf(*path_, 1), 1};
+    clients_ = std::make_unique<Clients>(path_, placement, info, most_hedges);
+    PipelineOptions pipeline = {StageOf(path_, 1), 1};
     pipeline.stage.placement = placement;
     pipeline.stage.expert_transport = &**clients_;
     auto loaded = Pipeline::Load(pipeline);
@@ -159,7 +159,7 @@ class ReplicasTest : public ::testing::Test {
   }
   void Start(ExpertHostsOptions options) {
     ASSERT_NO_FATAL_FAILURE(StartHosts(std::move(options)));
-    ASSERT_NO_FATAL_FAILURE(StartClients(hosts_->placement(), InfoOf(*path_)));
+    ASSERT_NO_FATAL_FAILURE(StartClients(hosts_->placement(), InfoOf(path_)));
     WaitReady();
   }
   template <typename Condition>
@@ -170,19 +170,14 @@ class ReplicasTest : public ::testing::Test {
     return clients_->Metric("sluice_stage_expert_batches_total");
   }
   std::vector<Answer> Generate() {
-    return pipeline_->Generate(Asks(*path_), {1 << 20, 8});
+    return pipeline_->Generate(Asks(path_), {1 << 20, 8});
   }
 
-  std::optional<std::string> path_ = SharedData("golden/glm4_moe-air");
+  const std::string path_ = GoldenModel("glm4_moe-air");
   std::unique_ptr<ExpertHosts> hosts_;
   std::unique_ptr<Clients> clients_;
   std::unique_ptr<Pipeline> pipeline_;
 };
-
-#define SLUICE_REQUIRE_AIR()                            \
-  if (!path_.has_value()) {                             \
-    GTEST_SKIP() << "golden/glm4_moe-air is not there"; \
-  }
 
 }  // namespace sluice::testing
 

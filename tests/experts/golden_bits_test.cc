@@ -19,7 +19,7 @@
 #include "common/model_config/open_model.h"
 #include "common/weights/model_file.h"
 #include "tests/experts/expert_client.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 
 namespace sluice::testing {
 namespace {
@@ -33,9 +33,9 @@ struct Rows {
   std::vector<float> weights;  // [rows, k]
 };
 
-class GoldenModel {
+class GoldenExperts {
  public:
-  explicit GoldenModel(const std::string& path) : path_(path) {
+  explicit GoldenExperts(const std::string& path) : path_(path) {
     auto file = OpenModel(path);
     EXPECT_TRUE(file.ok()) << file.status();
     file_ = *std::move(file);
@@ -107,7 +107,7 @@ struct Asked {
   std::vector<int32_t> rows;  // the batch's rows in the step
 };
 
-Asked AskOf(const GoldenModel& model, int32_t layer, const Rows& rows,
+Asked AskOf(const GoldenExperts& model, int32_t layer, const Rows& rows,
             const std::vector<ExpertRange>& ranges) {
   Asked asked;
   wire::ExpertBatch& batch = asked.batch;
@@ -174,7 +174,7 @@ std::string TextOf(int32_t layer, const std::vector<ExpertRange>& ranges) {
   return text;
 }
 
-std::vector<float> Remote(const GoldenModel& model, int32_t layer,
+std::vector<float> Remote(const GoldenExperts& model, int32_t layer,
                           const Rows& rows, const Hosts& hosts) {
   const auto cols = static_cast<size_t>(rows.x.cols);
   std::vector<RowNodes> nodes(static_cast<size_t>(rows.x.rows));
@@ -218,8 +218,8 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
 class ExpertBitsTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ExpertBitsTest, HostsFinishWhatLocalExpertsDoHoweverTheyAreCut) {
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
-  GoldenModel model(path);
+  const std::string path = GoldenModel(GetParam());
+  GoldenExperts model(path);
   const int32_t layer = model.layer();
   const int32_t all = model.experts();
   ASSERT_GE(all, 8);
@@ -273,7 +273,7 @@ class Results : public ExpertResultSink {
 class ExpertLoopTest : public ::testing::Test {
  protected:
   void Load(const std::string& path) {
-    model_ = std::make_unique<GoldenModel>(path);
+    model_ = std::make_unique<GoldenExperts>(path);
     HostedExpertsOptions options;
     options.model_path = path;
     options.threads = 2;
@@ -298,12 +298,12 @@ class ExpertLoopTest : public ::testing::Test {
     return queued;
   }
 
-  std::unique_ptr<GoldenModel> model_;
+  std::unique_ptr<GoldenExperts> model_;
   std::unique_ptr<HostedExperts> experts_;
 };
 
 TEST_F(ExpertLoopTest, JoinedBatchesAreAnsweredAsSingleOnes) {
-  SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-46");
+  const std::string path = GoldenModel("glm4_moe-46");
   ASSERT_NO_FATAL_FAILURE(Load(path));
   ExpertLoopOptions options;
   options.max_rows = 64;
@@ -338,7 +338,7 @@ TEST_F(ExpertLoopTest, JoinedBatchesAreAnsweredAsSingleOnes) {
 }
 
 TEST_F(ExpertLoopTest, ABatchWaitsForOthersWhoAskTheSameLayer) {
-  SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
+  const std::string path = GoldenModel("glm4_moe-air");
   ASSERT_NO_FATAL_FAILURE(Load(path));
   ExpertLoopOptions options;
   options.max_rows = 64;
@@ -358,7 +358,7 @@ TEST_F(ExpertLoopTest, ABatchWaitsForOthersWhoAskTheSameLayer) {
 }
 
 TEST_F(ExpertLoopTest, BatchesOfMoreThanTheMostRowsAreNotJoined) {
-  SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
+  const std::string path = GoldenModel("glm4_moe-air");
   ASSERT_NO_FATAL_FAILURE(Load(path));
   ExpertLoopOptions options;
   options.max_rows = 4;
@@ -373,7 +373,7 @@ TEST_F(ExpertLoopTest, BatchesOfMoreThanTheMostRowsAreNotJoined) {
 }
 
 TEST_F(ExpertLoopTest, AFullQueueRefusesAndAStoppedLoopToo) {
-  SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
+  const std::string path = GoldenModel("glm4_moe-air");
   ASSERT_NO_FATAL_FAILURE(Load(path));
   ExpertLoopOptions options;
   options.max_rows = 4;

@@ -10,7 +10,7 @@
 
 #include "common/base/json.h"
 #include "tests/experts/expert_client.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 
 namespace sluice::testing {
 namespace {
@@ -24,7 +24,7 @@ constexpr int32_t kLayer = 1;
 class ExpertProtocolTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
+    const std::string path = GoldenModel("glm4_moe-air");
     model_ = path;
     Start("1:0-5,3:4-7");
   }

@@ -21,8 +21,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST_F(ReplicasTest, OneOfTwoMayEndAtAnyTime) {
-  SLUICE_REQUIRE_AIR();
-  Start({*path_, {{0, 7, {"a", "b"}}}, 2});
+  Start({path_, {{0, 7, {"a", "b"}}}, 2});
   for (const int gone : {0, 1}) {
     const double before = Batches();
     std::atomic<bool> over{false};
@@ -33,11 +32,11 @@ TEST_F(ReplicasTest, OneOfTwoMayEndAtAnyTime) {
       within = !over;
       hosts_->Stop(gone);
     });
-    ExpectSame(Generate(), AllLocal(*path_));
+    ExpectSame(Generate(), AllLocal(path_));
     over = true;
     killer.join();
     EXPECT_TRUE(within);
-    ExpectSame(Generate(), AllLocal(*path_));
+    ExpectSame(Generate(), AllLocal(path_));
     ASSERT_TRUE(hosts_->Restart(gone).ok());
     // Only a host that is used again lets the other one go.
     ASSERT_TRUE(Eventually(
@@ -46,30 +45,28 @@ TEST_F(ReplicasTest, OneOfTwoMayEndAtAnyTime) {
 }
 
 TEST_F(ReplicasTest, ALateOneIsNotWaitedFor) {
-  SLUICE_REQUIRE_AIR();
   // So late that waiting for every layer would take half a minute.
-  Start({*path_,
+  Start({path_,
          {{0, 7, {"a", "b"}}},
          2,
          WeightsMode::kAuto,
          {std::chrono::seconds(1)}});
   const TimePoint begin = Clock::now();
-  ExpectSame(Generate(), AllLocal(*path_));
+  ExpectSame(Generate(), AllLocal(path_));
   EXPECT_LT(Seconds(Clock::now() - begin), 3);
   EXPECT_GT(clients_->Metric("sluice_stage_expert_hedges_total"), 0);
 }
 
 TEST_F(ReplicasTest, AHedgeIsChargedOnceForABatchAndEndsWithTheBudget) {
-  SLUICE_REQUIRE_AIR();
   constexpr auto kDelay = std::chrono::seconds(3);
   // Two shards on the same hosts.
-  StartHosts({*path_,
+  StartHosts({path_,
               {{0, 2, {"a", "b"}}, {3, 3, {}}, {4, 7, {"a", "b"}}},
               2,
               WeightsMode::kAuto,
               {kDelay}});
   hosts_->Stop(1);
-  StartClients(hosts_->placement(), InfoOf(*path_), /*most_hedges=*/1);
+  StartClients(hosts_->placement(), InfoOf(path_), /*most_hedges=*/1);
   WaitReady();
   std::thread change([&] {
     // One batch with a unit of each shard is with the late host. Were they
@@ -80,7 +77,7 @@ TEST_F(ReplicasTest, AHedgeIsChargedOnceForABatchAndEndsWithTheBudget) {
     EXPECT_TRUE(hosts_->Restart(1).ok());
   });
   const TimePoint begin = Clock::now();
-  ExpectSame(Generate(), AllLocal(*path_));
+  ExpectSame(Generate(), AllLocal(path_));
   EXPECT_LT(Clock::now() - begin, kDelay);
   change.join();
   const double hedges = clients_->Metric("sluice_stage_expert_hedges_total");
@@ -90,15 +87,14 @@ TEST_F(ReplicasTest, AHedgeIsChargedOnceForABatchAndEndsWithTheBudget) {
 }
 
 TEST_F(ReplicasTest, WithoutABudgetALateOneIsWaitedFor) {
-  SLUICE_REQUIRE_AIR();
-  StartHosts({*path_,
+  StartHosts({path_,
               {{0, 7, {"a", "b"}}},
               2,
               WeightsMode::kAuto,
               {std::chrono::milliseconds(400)}});
-  StartClients(hosts_->placement(), InfoOf(*path_), /*most_hedges=*/0);
+  StartClients(hosts_->placement(), InfoOf(path_), /*most_hedges=*/0);
   WaitReady();
-  std::vector<Ask> one = Asks(*path_);
+  std::vector<Ask> one = Asks(path_);
   one.resize(1);
   one[0].max_tokens = 1;
   const auto answers = pipeline_->Generate(one);
@@ -107,10 +103,9 @@ TEST_F(ReplicasTest, WithoutABudgetALateOneIsWaitedFor) {
 }
 
 TEST_F(ReplicasTest, StoppingWhileAnswersComeEndsWhatIsAsked) {
-  SLUICE_REQUIRE_AIR();
-  StartHosts({*path_, {{0, 3, {"a", "b"}}, {4, 7, {"b", "c"}}}, 3});
+  StartHosts({path_, {{0, 3, {"a", "b"}}, {4, 7, {"b", "c"}}}, 3});
   for (int round = 0; round < 8; ++round) {
-    ASSERT_NO_FATAL_FAILURE(StartClients(hosts_->placement(), InfoOf(*path_)));
+    ASSERT_NO_FATAL_FAILURE(StartClients(hosts_->placement(), InfoOf(path_)));
     WaitReady();
     std::vector<Answer> answers;
     std::thread asker([&] { answers = Generate(); });
@@ -131,8 +126,7 @@ TEST_F(ReplicasTest, StoppingWhileAnswersComeEndsWhatIsAsked) {
 }
 
 TEST_F(ReplicasTest, WithNoneLeftSequencesEndAndTheStageGoesOn) {
-  SLUICE_REQUIRE_AIR();
-  Start({*path_, {{0, 3, {}}, {4, 7, {"a"}}}, 1});
+  Start({path_, {{0, 3, {}}, {4, 7, {"a"}}}, 1});
   hosts_->Stop(0);
   for (const Answer& answer : Generate()) {
     EXPECT_EQ(answer.status.code(), StatusCode::kUnavailable);
@@ -144,12 +138,11 @@ TEST_F(ReplicasTest, WithNoneLeftSequencesEndAndTheStageGoesOn) {
   ASSERT_TRUE(hosts_->Restart(0).ok());
   ASSERT_TRUE((*clients_)->WaitReady(Clock::now() + kLimit).ok());
   EXPECT_TRUE(Eventually([&] { return clients_->told_ready(); }));
-  ExpectSame(Generate(), AllLocal(*path_));
+  ExpectSame(Generate(), AllLocal(path_));
 }
 
 TEST_F(ReplicasTest, WhoAsksNothingOfALostHostGoesOn) {
-  SLUICE_REQUIRE_AIR();
-  Start({*path_, {{0, 6, {}}, {7, 7, {"a"}}}, 1});
+  Start({path_, {{0, 6, {}}, {7, 7, {"a"}}}, 1});
   hosts_->Stop(0);
   // Prompts of one token: some of them never ask the last expert.
   std::vector<Ask> asks;
@@ -159,7 +152,7 @@ TEST_F(ReplicasTest, WhoAsksNothingOfALostHostGoesOn) {
     asks.push_back(ask);
   }
   const auto answers = pipeline_->Generate(asks);
-  const auto local = (*Pipeline::Load({StageOf(*path_, 1), 1}))->Generate(asks);
+  const auto local = (*Pipeline::Load({StageOf(path_, 1), 1}))->Generate(asks);
   int failed = 0;
   for (size_t i = 0; i < answers.size(); ++i) {
     if (answers[i].status.ok()) {
@@ -175,9 +168,8 @@ TEST_F(ReplicasTest, WhoAsksNothingOfALostHostGoesOn) {
 }
 
 TEST_F(ReplicasTest, AHostOfAnotherModelIsNamedAndNeverAsked) {
-  SLUICE_REQUIRE_AIR();
-  StartHosts({*path_, {{0, 7, {"a"}}}, 1});
-  StageInfo other = InfoOf(*path_);
+  StartHosts({path_, {{0, 7, {"a"}}}, 1});
+  StageInfo other = InfoOf(path_);
   other.model_digest = std::string(64, 'e');
   StartClients(hosts_->placement(), other);
   std::string why;
@@ -187,7 +179,7 @@ TEST_F(ReplicasTest, AHostOfAnotherModelIsNamedAndNeverAsked) {
   }));
   EXPECT_THAT(why, HasSubstr("host a: model digest differs"));
   EXPECT_THAT(why, HasSubstr(other.model_digest));
-  EXPECT_THAT(why, HasSubstr(InfoOf(*path_).model_digest));
+  EXPECT_THAT(why, HasSubstr(InfoOf(path_).model_digest));
   for (const Answer& answer : Generate()) {
     EXPECT_EQ(answer.status.code(), StatusCode::kUnavailable);
   }
@@ -196,18 +188,17 @@ TEST_F(ReplicasTest, AHostOfAnotherModelIsNamedAndNeverAsked) {
 }
 
 TEST_F(ReplicasTest, ASilentOneIsNotAskedAndDoesNotCount) {
-  SLUICE_REQUIRE_AIR();
-  StartHosts({*path_, {{0, 7, {"a", "b"}}}, 2});
+  StartHosts({path_, {{0, 7, {"a", "b"}}}, 2});
   MuteHost mute(*hosts_->host(0).info(), /*pongs=*/false);
   ExpertPlacement placement = hosts_->placement();
   placement.hosts[0].address = mute.address();
-  StartClients(placement, InfoOf(*path_));
+  StartClients(placement, InfoOf(path_));
   WaitReady();
   ASSERT_TRUE(Eventually([&] {
     return clients_->Metric("sluice_stage_expert_up") == 2 &&
            clients_->Metric("sluice_stage_expert_silent") == 1;
   }));
-  ExpectSame(Generate(), AllLocal(*path_));
+  ExpectSame(Generate(), AllLocal(path_));
   EXPECT_EQ(mute.batches(), 0);
   hosts_->Stop(1);
   ASSERT_TRUE(Eventually([&] { return !(*clients_)->Ready().ok(); }));
@@ -216,62 +207,58 @@ TEST_F(ReplicasTest, ASilentOneIsNotAskedAndDoesNotCount) {
 }
 
 TEST_F(ReplicasTest, WhatASilentOneHasIsAskedElsewhereWithoutAHedgeToSpare) {
-  SLUICE_REQUIRE_AIR();
-  StartHosts({*path_, {{0, 7, {"a", "b"}}}, 2});
+  StartHosts({path_, {{0, 7, {"a", "b"}}}, 2});
   MuteHost mute(*hosts_->host(0).info(), /*pongs=*/true);
   ExpertPlacement placement = hosts_->placement();
   placement.hosts[0].address = mute.address();
-  StartClients(placement, InfoOf(*path_), /*most_hedges=*/0);
+  StartClients(placement, InfoOf(path_), /*most_hedges=*/0);
   WaitReady();
   ASSERT_TRUE(Eventually(
       [&] { return clients_->Metric("sluice_stage_expert_up") == 2; }));
   const TimePoint begin = Clock::now();
-  ExpectSame(Generate(), AllLocal(*path_));
+  ExpectSame(Generate(), AllLocal(path_));
   EXPECT_LT(Seconds(Clock::now() - begin), 8);
   EXPECT_EQ(mute.batches(), 1);
   EXPECT_GT(clients_->Metric("sluice_stage_expert_hedges_total"), 0);
 }
 
 TEST_F(ReplicasTest, ABatchIsCutForAReplicaThatTakesLessAndComesUpLater) {
-  SLUICE_REQUIRE_AIR();
-  StartHosts(
-      {*path_, {{0, 7, {"a", "b"}}}, 2, WeightsMode::kAuto, {}, {16, 3}});
+  StartHosts({path_, {{0, 7, {"a", "b"}}}, 2, WeightsMode::kAuto, {}, {16, 3}});
   hosts_->Stop(1);
   // Takes 2048 rows and answers none.
   auto mute = std::make_unique<MuteHost>(*hosts_->host(0).info(),
                                          /*pongs=*/true);
   ExpertPlacement placement = hosts_->placement();
   placement.hosts[0].address = mute->address();
-  StartClients(placement, InfoOf(*path_));
+  StartClients(placement, InfoOf(path_));
   WaitReady();
   std::thread change([&] {
     EXPECT_TRUE(Eventually([&] { return mute->batches() == 1; }));
     EXPECT_TRUE(hosts_->Restart(1).ok());
   });
-  ExpectSame(Generate(), AllLocal(*path_));
+  ExpectSame(Generate(), AllLocal(path_));
   change.join();
   EXPECT_EQ(mute->batches(), 1);
   EXPECT_EQ(clients_->Metric("sluice_stage_expert_failed_rows_total"), 0);
 }
 
 TEST_F(ReplicasTest, AHostThatLacksExpertsIsNamed) {
-  SLUICE_REQUIRE_AIR();
-  auto hosts = ExpertHosts::Start({*path_, {{0, 3, {"a"}}, {4, 7, {"b"}}}, 2});
+  auto hosts = ExpertHosts::Start({path_, {{0, 3, {"a"}}, {4, 7, {"b"}}}, 2});
   ASSERT_TRUE(hosts.ok()) << hosts.status();
-  auto more = ExpertHosts::Start({*path_, {{0, 7, {"a"}}}, 1});
+  auto more = ExpertHosts::Start({path_, {{0, 7, {"a"}}}, 1});
   ASSERT_TRUE(more.ok()) << more.status();
   // Where a host should have all there is one that has half.
   (*more)->Stop(0);
   ExpertPlacement wrong = (*more)->placement();
   wrong.hosts[0].address = (*hosts)->placement().hosts[0].address;
-  const auto file = OpenModel(*path_);
+  const auto file = OpenModel(path_);
   const auto config = ParseModelConfig((*file)->config());
   DispatchOptions options;
   options.placement = wrong;
   options.layers = {0, config->num_layers()};
   auto client = ExpertDispatcher::Make(*config, std::move(options));
   ASSERT_TRUE(client.ok()) << client.status();
-  (*client)->Connect(InfoOf(*path_));
+  (*client)->Connect(InfoOf(path_));
   const TimePoint end = Clock::now() + kLimit;
   std::string why;
   do {
@@ -282,10 +269,9 @@ TEST_F(ReplicasTest, AHostThatLacksExpertsIsNamed) {
 }
 
 TEST_F(ReplicasTest, AHostWithoutAnAddressIsRefused) {
-  SLUICE_REQUIRE_AIR();
-  auto hosts = ExpertHosts::Start({*path_, {{0, 7, {"a"}}}, 1});
+  auto hosts = ExpertHosts::Start({path_, {{0, 7, {"a"}}}, 1});
   ASSERT_TRUE(hosts.ok()) << hosts.status();
-  const auto file = OpenModel(*path_);
+  const auto file = OpenModel(path_);
   const auto config = ParseModelConfig((*file)->config());
   DispatchOptions options;
   options.placement = (*hosts)->placement();

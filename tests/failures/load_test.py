@@ -36,7 +36,7 @@ class Stage:
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 [STAGE, "--listen", f"unix:{folder}/stage.sock", "--model",
-                 str(harness.shared("data/models/stories260K-hf")),
+                 str(harness.golden("stories")),
                  "--layers", "0-4", "--threads", "2", "--kv-blocks", "64",
                  *options],
                 env={**os.environ, **environment,

@@ -109,7 +109,7 @@ class ConvertFailuresTest(FailuresCase):
     def setUp(self):
         super().setUp()
         self.out = self.home / "out"
-        self.source = harness.shared("data/models/stories260K-hf")
+        self.source = harness.golden("stories")
         self.reset()
         self.run_sluice(*self.words())
         self.expected = self.files()

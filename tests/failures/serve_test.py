@@ -30,7 +30,7 @@ REFUSALS = (429, 500, 502, 503, 507)
 
 def make_model(folder):
     """The tiny model, with a template and room for a long prompt."""
-    shutil.copytree(harness.shared("data/models/stories260K-hf"), folder,
+    shutil.copytree(harness.golden("stories"), folder,
                     dirs_exist_ok=True)
     config = folder / "config.json"
     config.chmod(0o644)
@@ -55,7 +55,7 @@ def requests():
                              "ignore_eos": True, "logprobs": 3}),
         # An answer of more ids would be a JSON array of 64 KiB, whose destructor
         # allocates as much.
-        ("/tokenize", {"prompt": words * 100}),
+        ("/tokenize", {"prompt": words * 60}),
         ("/v1/completions", {"prompt": words * 20, "max_tokens": 4,
                              "temperature": 0, "n": 3, "ignore_eos": True}),
     ]

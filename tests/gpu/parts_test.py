@@ -159,10 +159,10 @@ print('{"end": 2}')
         """A part whose clusters answer so, where these goldens are."""
         module = load()
         for name in names:
-            (self.folder / "shared/golden" / name).mkdir(parents=True)
+            (self.folder / "golden" / name).mkdir(parents=True)
         with mock.patch.object(module.clusters, "answers", answers), \
                 mock.patch.dict(os.environ, {
-                    "SLUICE_SHARED": str(self.folder / "shared")}):
+                    "SLUICE_GOLDEN": str(self.folder / "golden")}):
             return module.look(self.run_of(module, "cuda:0"), part)
 
     def test_every_golden_that_differs_is_named(self):

@@ -39,7 +39,8 @@ class ServicesTest(unittest.TestCase):
     def model(self, name=GOLDEN):
         model = fake_build.load().golden(name)
         if model is None:
-            self.skipTest(f"there is no golden model {name}")
+            self.fail(f"there is no golden model {name}: "
+                      "tests/golden/make.py makes it")
         return model
 
     def found_of_one_golden(self, part, name=GOLDEN):
@@ -47,7 +48,7 @@ class ServicesTest(unittest.TestCase):
         model = self.model(name)
         (self.folder / "golden").mkdir()
         (self.folder / "golden" / name).symlink_to(model)
-        found = self.found(part, SLUICE_SHARED=str(self.folder))
+        found = self.found(part, SLUICE_GOLDEN=str(self.folder / "golden"))
         text, probabilities = found[name]["answers"]["cpu"][0]
         self.assertTrue(text)
         self.assertEqual(len(probabilities), 24)

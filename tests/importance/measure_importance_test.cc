@@ -14,7 +14,7 @@
 #include "common/stage/stage.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 #include "tests/weights/model_files.h"
 
 namespace sluice {
@@ -78,7 +78,7 @@ std::vector<std::vector<float>> LogitsOf(const std::string& model,
 class ImportanceTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ImportanceTest, EveryMatrixOfALayerHasOneAndNoBitChanges) {
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
+  const std::string path = testing::GoldenModel(GetParam());
   const auto file = *OpenModel(path);
   const ModelConfig config = *ParseModelConfig(file->config());
   const auto ids = SomeTokens(40, config.vocab_size);
@@ -150,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ImportanceTest,
 // The first layer's first product reads normed embeddings, which are easily
 // computed apart.
 TEST(MeasureImportanceTest, IsTheMeanSquareOfWhatAMatrixReads) {
-  SLUICE_REQUIRE_SHARED(path, "golden/llama3-tied");
+  const std::string path = testing::GoldenModel("llama3-tied");
   const auto file = *OpenModel(path);
   const ModelConfig config = *ParseModelConfig(file->config());
   const auto ids = SomeTokens(50, config.vocab_size);

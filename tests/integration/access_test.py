@@ -47,7 +47,7 @@ class AccessTest(unittest.TestCase):
         self.keys = pathlib.Path(folder.name) / "keys"
         self.write_keys("# who may come in\nalice:sk-alice-0123456789\n")
         self.cluster = harness.Cluster(
-            harness.shared("data/models/stories260K-hf"),
+            harness.golden("stories"),
             "--api-key-file", self.keys, "--max-queue", "1000",
             "--max-queue-wait", "600")
         self.addCleanup(self.cluster.close)
@@ -162,7 +162,7 @@ class AccessTest(unittest.TestCase):
                              200)
 
     def test_a_key_file_that_cannot_be_read_is_named(self):
-        with harness.Cluster(harness.shared("data/models/stories260K-hf"),
+        with harness.Cluster(harness.golden("stories"),
                              "--api-key-file", self.keys.with_name("none"),
                              expect=6) as cluster:
             self.assertIn("none: No such file", cluster.up.stderr)
@@ -226,7 +226,7 @@ class DoorsTest(unittest.TestCase):
                 [pathlib.Path(os.environ["SLUICE_BUILD_DIR"]) /
                  "services/gateway/sluice-gateway",
                  "--stages", "127.0.0.1:1", "--model",
-                 harness.shared("data/models/stories260K-hf"),
+                 harness.golden("stories"),
                  "--port-file", self.folder / "port",
                  "--drain-timeout", "1", *options],
                 stderr=out, stdout=out, stdin=subprocess.DEVNULL,

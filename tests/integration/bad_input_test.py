@@ -20,7 +20,7 @@ CHAT = "/v1/chat/completions"
 class BadInputTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        folder = harness.shared("data/models/stories260K-hf")
+        folder = harness.golden("stories")
         # Room for one that runs and one that waits.
         cls.cluster = harness.Cluster(folder, "--max-running", 1,
                                       "--max-queue", 1)

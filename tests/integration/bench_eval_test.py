@@ -18,7 +18,7 @@ class BenchEvalTest(unittest.TestCase):
     def setUpClass(cls):
         cls.command = pathlib.Path(os.environ["SLUICE_BUILD_DIR"],
                                    "services/cli/sluice")
-        model = harness.shared("data/models/stories260K-hf")
+        model = harness.golden("stories")
         cls.cluster = harness.Cluster(model, "--stages", "2", "--debug")
         cls.addClassCleanup(cls.cluster.close)
         cls.other = harness.Cluster(model, "--stages", "1", "--ranks", "2",
@@ -136,7 +136,7 @@ class BenchEvalTest(unittest.TestCase):
         self.sluice("eval", code=2)
 
     def test_status_fails_for_a_dead_process(self):
-        with harness.Cluster(harness.shared("data/models/stories260K-hf"),
+        with harness.Cluster(harness.golden("stories"),
                              "--stages", "2") as cluster:
             self.sluice("status", run_dir=cluster.run_dir)
             cluster.kill("stage", 1, signal.SIGKILL)

@@ -146,7 +146,7 @@ class CulpritTest(unittest.TestCase):
 
     def start(self, gateways):
         self.cluster = harness.Cluster(
-            harness.shared("data/models/stories260K-hf"),
+            harness.golden("stories"),
             "--gateways", gateways, "--supervise", "--api-key-file", self.keys,
             environment={"SLUICE_BUILD_DIR": str(self.programs)})
         self.addCleanup(self.cluster.close)

@@ -23,7 +23,7 @@ class DllamaTest(unittest.TestCase):
         return choice["token_ids"]
 
     def test_a_cluster_serves_it(self):
-        golden = harness.shared("golden/llama3-tied")
+        golden = harness.golden("llama3-tied")
         with tempfile.TemporaryDirectory() as folder:
             model = pathlib.Path(folder) / "tiny"
             subprocess.run(
@@ -33,7 +33,7 @@ class DllamaTest(unittest.TestCase):
             self.assertEqual(self.answer(f"{model}.m"), self.answer(golden))
 
     def test_a_file_that_is_cut_is_refused_by_name(self):
-        golden = harness.shared("golden/llama3-tied")
+        golden = harness.golden("llama3-tied")
         with tempfile.TemporaryDirectory() as folder:
             model = pathlib.Path(folder) / "tiny"
             subprocess.run(

@@ -27,7 +27,7 @@ WORST = 5.0
 
 class ExpertsTest(unittest.TestCase):
     def model(self):
-        return harness.shared("golden/glm4_moe-air")
+        return harness.golden("glm4_moe-air")
 
     def host_up(self, cluster, stages):
         """How many streams from stages to hosts stand."""

@@ -51,7 +51,7 @@ class FailureTest(unittest.TestCase):
     STREAMS = 8
 
     def model(self):
-        return harness.shared("data/models/stories260K-hf")
+        return harness.golden("stories")
 
     def calm(self, cluster):
         """The ids of all streams when nothing fails."""

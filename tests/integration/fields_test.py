@@ -18,7 +18,7 @@ class Stories(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.cluster = harness.Cluster(
-            harness.shared("data/models/stories260K-hf"), "--stages", 2,
+            harness.golden("stories"), "--stages", 2,
             "--threads", 1)
         cls.url = cls.cluster.url
 

@@ -1,11 +1,10 @@
 """The golden models over HTTP: logprobs of every position, greedy ids.
 
-Logprobs are compared with those of the same model in double: the references'
-own F32 is off by more than ours (tests/model/golden_test.cc has both figures).
+Logprobs of all positions are compared with those of the same model in double,
+which are the reference's where it tells its own (tests/model/golden_test.cc).
 """
 
 import array
-import json
 import math
 import os
 import pathlib
@@ -41,11 +40,11 @@ def log_softmax(row):
 
 class GoldenTest(unittest.TestCase):
     def check_folder(self, name, *options):
-        folder = harness.shared("golden/" + name)
+        folder = harness.golden(name)
         tensors = harness.read_safetensors(folder / "expected.safetensors")
         count = sum(key.endswith(".ids") for key in tensors)
         prompts = [list(tensors[f"prompt_{i}.ids"][1]) for i in range(count)]
-        vocab = tensors["prompt_0.logits"][0][-1]
+        vocab = tensors["prompt_0.last_logits"][0][-1]
         in_double = logits_in_double(folder, prompts, vocab)
         with harness.Cluster(folder, "--weights", "f32",
                              *options) as cluster:
@@ -97,16 +96,15 @@ class GoldenTest(unittest.TestCase):
                           "--expert-hosts", "2")
 
     def test_stories_are_told_token_by_token_as_the_reference_tells_them(self):
-        folder = harness.shared("data/models/stories260K-hf")
-        golden = json.loads(harness.shared(
-            "data/derived/stories260K_golden.json").read_text())
-        ids = golden["greedy_ids"]
+        folder = harness.golden("stories")
+        ids, expected = harness.golden_answer("stories")
+        self.assertEqual(len(expected), 200)
         with harness.Cluster(folder, "--weights", "f32", "--stages", "3",
                              "--ranks", "3") as cluster:
             answer = api.completion(
-                cluster.url, ids[:1], max_tokens=len(ids) - 1, temperature=0,
+                cluster.url, ids, max_tokens=len(expected), temperature=0,
                 ignore_eos=True, return_token_ids=True)
-        self.assertEqual(api.choice_of(answer)["token_ids"], ids[1:])
+        self.assertEqual(api.choice_of(answer)["token_ids"], expected)
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ class Stories(Grammars, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.cluster = harness.Cluster(
-            harness.shared("data/models/stories260K-hf"), "--stages", 2,
+            harness.golden("stories"), "--stages", 2,
             "--threads", 1)
         cls.addClassCleanup(cls.cluster.close)
         cls.url = cls.cluster.url

@@ -78,7 +78,7 @@ class HalfRequestsTest(unittest.TestCase):
                 [pathlib.Path(os.environ["SLUICE_BUILD_DIR"]) /
                  "services/gateway/sluice-gateway",
                  "--stages", "127.0.0.1:1", "--listen", "127.0.0.1:0",
-                 "--model", harness.shared("data/models/stories260K-hf"),
+                 "--model", harness.golden("stories"),
                  "--port-file", self.folder / "port", "--drain-timeout", "1"],
                 stderr=log, stdout=log, stdin=subprocess.DEVNULL,
                 env={**os.environ, **environment})

@@ -39,6 +39,16 @@ def shared(relative):
     return path
 
 
+def golden(name):
+    """Folder of the golden model `name` that tests/golden/make.py makes."""
+    base = os.environ.get("SLUICE_GOLDEN") or ROOT / "build/golden"
+    path = pathlib.Path(base) / name
+    if not (path / "config.json").exists():
+        raise AssertionError(f"no golden model {path}: tests/golden/make.py "
+                             "makes it")
+    return path
+
+
 def default_model():
     """Path of SmolLM2 in the user's cache; skips if it was not fetched."""
     sys.path.insert(0, str(ROOT / "deploy" / "local" / "cluster"))
@@ -67,6 +77,13 @@ def read_safetensors(path):
                                raw[begin:end])
         tensors[name] = (entry["shape"], values)
     return tensors
+
+
+def golden_answer(name, prompt=0):
+    """(ids, greedy ids) of a golden model's prompt, by the reference."""
+    tensors = read_safetensors(golden(name) / "expected.safetensors")
+    return tuple(list(tensors[f"prompt_{prompt}.{key}"][1])
+                 for key in ("ids", "greedy_ids"))
 
 
 def wait_for(condition, seconds, what):

@@ -26,7 +26,7 @@ CONNECTIONS = 4096  # --max-connections, if it is not said
 class HttpRawTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        folder = harness.shared("data/models/stories260K-hf")
+        folder = harness.golden("stories")
         cls.cluster = harness.Cluster(folder)
         cls.addClassCleanup(cls.cluster.close)
         cls.restart_with_short_timeouts()

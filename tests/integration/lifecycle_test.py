@@ -17,7 +17,7 @@ import metrics_page
 
 
 def model():
-    return harness.shared("data/models/stories260K-hf")
+    return harness.golden("stories")
 
 
 def generate(url, count=4):

@@ -27,7 +27,7 @@ def key(name):
 def make_model(folder):
     """A tiny model with long contexts and a template that takes one call per
     message."""
-    shutil.copytree(harness.shared("data/models/stories260K-hf"), folder,
+    shutil.copytree(harness.golden("stories"), folder,
                     dirs_exist_ok=True)
     path = pathlib.Path(folder) / "config.json"
     config = json.loads(path.read_text())
@@ -85,7 +85,7 @@ class MemoryLimitTest(unittest.TestCase):
                 self.check(cluster)
 
     def test_half_requests_at_the_metrics_port_end_no_stage(self):
-        model = harness.shared("data/models/stories260K-hf")
+        model = harness.golden("stories")
         with harness.Cluster(str(model), "--stages", 1,
                              "--threads", 1) as cluster:
             stage = cluster.process("stage")

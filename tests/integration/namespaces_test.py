@@ -34,7 +34,7 @@ class NamespacesTest(unittest.TestCase):
     def setUp(self):
         if os.geteuid() != 0 or not shutil.which("ip"):
             self.skipTest("needs root and the ip command")
-        self.model = harness.shared("data/models/stories260K-hf")
+        self.model = harness.golden("stories")
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
         self.children = []
@@ -103,11 +103,12 @@ class NamespacesTest(unittest.TestCase):
                               "%{http_code}") == "200", 60, "ready")
 
     def check_answer(self):
-        answer = self.curl(
+        ids, expected = harness.golden_answer("stories", 1)
+        answer = json.loads(self.curl(
             "/v1/completions", "-H", "Content-Type: application/json", "-d",
-            '{"prompt": "Once upon a time", "max_tokens": 20, '
-            '"temperature": 0}')
-        self.assertIn("there was a little girl", answer)
+            json.dumps({"prompt": ids, "max_tokens": 20, "temperature": 0,
+                        "return_token_ids": True})))
+        self.assertEqual(answer["choices"][0]["token_ids"], expected[:20])
 
     def test_a_cluster_over_three_addresses_answers(self):
         self.start_all("--insecure")

@@ -36,11 +36,11 @@ AXES = {
     "threads": [2, 1],
     "isa": ["avx512", "avx2", "portable"],
 }
-# name -> (shared path or None, vocabulary, lengths of the four long prompts,
+# name -> (golden model or None: the default one, vocabulary, lengths of the four long prompts,
 # of long answers, blocks of the pools, how many prompts are longer than an
 # attention chunk and how many answers begin before its end and end beyond it)
 MODELS = {
-    "stories": ("data/models/stories260K-hf", 512, (110, 244, 120, 290), 110,
+    "stories": ("stories", 512, (110, 244, 120, 290), 110,
                 {"small": 21, "large": 400}, {"prompts": 1, "answers": 1}),
     "smollm2": (None, 49152, (258, 24, 24, 24), 42,
                 {"small": 17, "large": 400}, {"prompts": 1, "answers": 0}),
@@ -180,7 +180,7 @@ def flip_bit(folder, target):
 class OneHash:
     def __init__(self, name, weights):
         path, vocabulary, *lengths, self.pools, self.crossed = MODELS[name]
-        self.model = harness.shared(path) if path \
+        self.model = harness.golden(path) if path \
             else harness.default_model()
         self.weights = weights
         self.requests = make_requests(vocabulary, *lengths)

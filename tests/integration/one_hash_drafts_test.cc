@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/integration/one_hash.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 
 namespace sluice {
 namespace {
@@ -96,7 +96,7 @@ void ExpectDraftsChangeNothing(const LocalClusterOptions& base, int vocab,
 }
 
 TEST(OneHashDraftTest, RightAndWrongDraftsGiveTheSameBits) {
-  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  const std::string model = testing::GoldenModel("stories");
   ExpectDraftsChangeNothing(Base(model), kVocab,
                             {{1, 1, kPlentyOfBlocks},
                              {1, 2, kFewBlocks},
@@ -107,7 +107,7 @@ TEST(OneHashDraftTest, RightAndWrongDraftsGiveTheSameBits) {
 }
 
 TEST(OneHashDraftTest, DraftsChangeNoBitWithWindowedLayers) {
-  SLUICE_REQUIRE_SHARED(model, "golden/gpt_oss-mxfp4");
+  const std::string model = testing::GoldenModel("gpt_oss-mxfp4");
   LocalClusterOptions base = Base(model);
   base.stage.max_step_tokens = 64;
   ExpectDraftsChangeNothing(base, 256, {{1, 1, 26}, {2, 2, 26}, {3, 1, 26}});

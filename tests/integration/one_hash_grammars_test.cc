@@ -12,7 +12,7 @@
 #include "common/base/json.h"
 #include "common/grammar/grammar_compiler.h"
 #include "tests/integration/one_hash.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 #include "tests/text/text_fixtures.h"
 
 namespace sluice {
@@ -87,7 +87,7 @@ struct GrammarCut {
 };
 
 TEST(OneHashGrammarTest, GrammarsGiveTheSameBitsOverAllCuts) {
-  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  const std::string model = testing::GoldenModel("stories");
   const Grammars grammars;
   LocalClusterOptions alone = Base(model);
   alone.engine.prefill_chunk = 0;

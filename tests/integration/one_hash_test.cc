@@ -19,8 +19,8 @@
 #include "common/device/cpu/cpu_options.h"
 #include "kernels/attention.h"
 #include "kernels/weight_type.h"
+#include "tests/testing/golden_model.h"
 #include "tests/testing/representative.h"
-#include "tests/testing/shared_data.h"
 
 namespace sluice {
 namespace {
@@ -128,7 +128,7 @@ std::vector<Cut> CoveringCuts() {
 class OneHashTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(OneHashTest, EveryCutGivesTheSameBitsOverGrpc) {
-  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  const std::string model = testing::GoldenModel("stories");
   Seen seen;
   const bool all = testing::IsLong();
   for (const Cut& cut : all ? AllCuts() : CoveringCuts()) {
@@ -169,7 +169,7 @@ TEST_P(OneHashTest, EveryCutGivesTheSameBitsOverGrpc) {
 INSTANTIATE_TEST_SUITE_P(Stages, OneHashTest, ::testing::Values(1, 2, 3));
 
 TEST(OneHashPlacesTest, StagesThatLoadWhatTheyAreAssignedGiveTheSameBits) {
-  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  const std::string model = testing::GoldenModel("stories");
   for (const int32_t cut : {1, 4}) {
     LocalClusterOptions options = Base(model);
     options.stages = 2;
@@ -185,7 +185,7 @@ TEST(OneHashPlacesTest, StagesThatLoadWhatTheyAreAssignedGiveTheSameBits) {
 // Half of the layers see 16 tokens, and what is behind that is given back
 // while requests of up to 18 such windows run.
 TEST(OneHashWindowTest, EveryCutGivesTheSameBitsWithWindowedLayers) {
-  SLUICE_REQUIRE_SHARED(model, "golden/gpt_oss-mxfp4");
+  const std::string model = testing::GoldenModel("gpt_oss-mxfp4");
   constexpr int kWindowedVocab = 256;
   LocalClusterOptions base = Base(model);
   base.stage.max_step_tokens = 64;
@@ -223,7 +223,7 @@ TEST(OneHashWindowTest, EveryCutGivesTheSameBitsWithWindowedLayers) {
 }
 
 TEST(OneHashKernelsTest, ThreadsAndInstructionSetsGiveTheSameBits) {
-  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  const std::string model = testing::GoldenModel("stories");
   for (const char* isa : {"portable", "avx2", "avx512", "neon"}) {
     if (!ParseIsa(isa).ok()) {
       std::printf("this CPU cannot run %s: left out\n", isa);
@@ -244,8 +244,8 @@ TEST(OneHashKernelsTest, ThreadsAndInstructionSetsGiveTheSameBits) {
 // the head, and along the queries of a prompt.
 TEST(OneHashKernelsTest, KeysAndValuesInBf16HaveOneHashOfTheirOwn) {
   constexpr int kIds = 256;  // below both models' vocabularies
-  for (const char* name : {"data/models/stories260K-hf", "golden/glm4"}) {
-    SLUICE_REQUIRE_SHARED(model, name);
+  for (const char* name : {"stories", "glm4"}) {
+    const std::string model = testing::GoldenModel(name);
     std::vector<std::string> expected;
     for (const char* isa : {"auto", "avx2", "portable"}) {
       if (!ParseIsa(isa).ok()) continue;
@@ -269,7 +269,7 @@ TEST(OneHashKernelsTest, KeysAndValuesInBf16HaveOneHashOfTheirOwn) {
 
 // Blocks of 32 elements of a head, over every way to cut the work.
 TEST(OneHashKernelsTest, KeysAndValuesInQ8HaveOneHashOfTheirOwn) {
-  SLUICE_REQUIRE_SHARED(model, "golden/glm4");
+  const std::string model = testing::GoldenModel("glm4");
   constexpr int kIds = 256;  // below the model's vocabulary
   std::vector<std::string> expected;
   Seen seen;
@@ -306,7 +306,7 @@ TEST(OneHashKernelsTest, KeysAndValuesInQ8HaveOneHashOfTheirOwn) {
 }
 
 TEST(OneHashKernelsTest, Bf16WeightsHaveOneHashOfTheirOwn) {
-  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  const std::string model = testing::GoldenModel("stories");
   std::vector<std::string> expected;
   for (const char* isa : {"auto", "portable"}) {
     for (const int ranks : {1, 3}) {
@@ -327,7 +327,7 @@ TEST(OneHashKernelsTest, Bf16WeightsHaveOneHashOfTheirOwn) {
 }
 
 TEST(OneHashKernelsTest, OneChangedBitInOneWeightChangesTheHash) {
-  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  const std::string model = testing::GoldenModel("stories");
   namespace fs = std::filesystem;
   const fs::path copy = fs::temp_directory_path() / "sluice_one_hash_flipped";
   fs::remove_all(copy);

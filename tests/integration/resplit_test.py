@@ -22,7 +22,7 @@ class ResplitTest(unittest.TestCase):
     STREAMS = 8
 
     def model(self):
-        return harness.shared("data/models/stories260K-hf")
+        return harness.golden("stories")
 
     def ids(self, cluster, bodies):
         streams = Streams(cluster.url, bodies)

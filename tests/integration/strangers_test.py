@@ -26,7 +26,7 @@ ACK, END_HEADERS, END_STREAM = 1, 4, 1
 
 
 def model():
-    return harness.shared("data/models/stories260K-hf")
+    return harness.golden("stories")
 
 
 def frame(kind, flags, stream, payload=b""):

@@ -194,7 +194,7 @@ class Background:
 
 class TraceTest(unittest.TestCase):
     def setUp(self):
-        self.model = harness.shared("data/models/stories260K-hf")
+        self.model = harness.golden("stories")
 
     def check_order(self, choice):
         """No part of a token begins before the one before it has ended, and

@@ -32,7 +32,7 @@ def ready_of(url):
 class TwoGatewaysTest(unittest.TestCase):
     def setUp(self):
         self.cluster = harness.Cluster(
-            harness.shared("data/models/stories260K-hf"), "--gateways", "2")
+            harness.golden("stories"), "--gateways", "2")
         self.addCleanup(self.cluster.close)
         self.urls = [f"http://{one['addresses'][0]}"
                      for one in self.cluster.file["processes"]

@@ -11,7 +11,7 @@
 
 #include "common/measure/stage_steps.h"
 #include "common/stage/stage.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 
 namespace sluice::measure {
 namespace {
@@ -77,9 +77,8 @@ const OpTime& First(const StepOps& step, std::string_view name) {
 
 TEST(OpTimesTest, AStepThatIsTimedHasTheBitsOfOneThatIsNot) {
   for (const char* model :
-       {"golden/llama3-tied", "golden/glm4", "golden/glm4_moe-air",
-        "golden/gpt_oss-mxfp4", "data/models/stories260K-hf"}) {
-    SLUICE_REQUIRE_SHARED(path, model);
+       {"llama3-tied", "glm4", "glm4_moe-air", "gpt_oss-mxfp4", "stories"}) {
+    const std::string path = testing::GoldenModel(model);
     StepOps ops;
     const auto timed = Loaded(path, &ops);
     const auto plain = Loaded(path, nullptr);
@@ -92,7 +91,7 @@ TEST(OpTimesTest, AStepThatIsTimedHasTheBitsOfOneThatIsNot) {
 }
 
 TEST(OpTimesTest, TheOperationsOfAStepAreNamedAndFitIntoIt) {
-  SLUICE_REQUIRE_SHARED(path, "golden/llama3-tied");
+  const std::string path = testing::GoldenModel("llama3-tied");
   StepOps ops;
   const auto stage = Loaded(path, &ops);
   ASSERT_NE(stage, nullptr);
@@ -127,7 +126,7 @@ TEST(OpTimesTest, TheOperationsOfAStepAreNamedAndFitIntoIt) {
 }
 
 TEST(OpTimesTest, ExpertsCountOnceForAllTheirTokensAndWindowsCutPositions) {
-  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss-mxfp4");
+  const std::string path = testing::GoldenModel("gpt_oss-mxfp4");
   StepOps ops;
   const auto stage = Loaded(path, &ops);
   ASSERT_NE(stage, nullptr);
@@ -162,7 +161,7 @@ TEST(OpTimesTest, SeveralRanksAreRefused) {
 }
 
 TEST(StageStepsTest, ARewoundSequenceComputesTheSamePositionsAgain) {
-  SLUICE_REQUIRE_SHARED(path, "golden/llama3-tied");
+  const std::string path = testing::GoldenModel("llama3-tied");
   StepOps ops;
   const auto stage = Loaded(path, &ops);
   ASSERT_NE(stage, nullptr);

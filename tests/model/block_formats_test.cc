@@ -19,8 +19,8 @@
 #include "tests/model/expect_same.h"
 #include "tests/model/pipeline.h"
 #include "tests/model/random_llama.h"
+#include "tests/testing/golden_model.h"
 #include "tests/testing/representative.h"
-#include "tests/testing/shared_data.h"
 #include "tests/weights/model_files.h"
 
 namespace sluice::testing {
@@ -195,7 +195,7 @@ class BlocksMadeAtLoadTest : public ::testing::TestWithParam<AtLoad> {};
 
 TEST_P(BlocksMadeAtLoadTest, EveryCutHasTheSameBitsCloseToF32) {
   const auto& [name, mode, bound] = GetParam();
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + name);
+  const std::string path = GoldenModel(name);
   auto asks = BlockAsks();
   for (Ask& ask : asks) {
     ask.sampling.return_logits = true;

@@ -10,7 +10,7 @@
 #include "tests/model/expect_same.h"
 #include "tests/model/pipeline.h"
 #include "tests/model/random_llama.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 
 namespace sluice::testing {
 namespace {
@@ -117,7 +117,7 @@ TEST(CudaEarlyTest, HeadsRotateWithinAttentionAsTheyDoBefore) {
 
 TEST(CudaEarlyTest, ManySequencesThatShareExpertsAreWhatFewAre) {
   SLUICE_REQUIRE_DEVICE();
-  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss");
+  const std::string path = GoldenModel("gpt_oss");
   // More than eight rows for each of eight experts, on average.
   ExpectManyAsFew(EarlyOptions(path, WeightsMode::kBf16), 17);
 }

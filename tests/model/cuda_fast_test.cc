@@ -15,7 +15,7 @@
 #include "tests/model/expect_same.h"
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 
 namespace sluice::testing {
 namespace {
@@ -82,10 +82,11 @@ class CudaFastModelTest : public ::testing::TestWithParam<FastModel> {};
 
 TEST_P(CudaFastModelTest, LogitsAreCloseToTheReferenceAndTokensAreItsOwn) {
   SLUICE_REQUIRE_DEVICE();
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam().name);
+  const std::string path = GoldenModel(GetParam().name);
   const GoldenPrompt golden = ReadGolden(path)[1];
   const auto positions = static_cast<int64_t>(golden.ids.size());
-  const int64_t vocab = std::ssize(golden.logits) / positions;
+  const int64_t vocab = golden.vocab_size;
+  const int64_t first = golden.first_position * vocab;
   Ask ask = Greedy(golden.ids, 8);
   ask.prompt_logits = true;
   ask.sampling.prompt_logprobs = 1;
@@ -95,13 +96,13 @@ TEST_P(CudaFastModelTest, LogitsAreCloseToTheReferenceAndTokensAreItsOwn) {
   ASSERT_EQ(answers.size(), 1u);
   ASSERT_TRUE(answers[0].status.ok()) << answers[0].status;
   const std::vector<float>& logits = answers[0].logits;
-  ASSERT_GE(logits.size(), golden.logits.size());
+  ASSERT_GE(std::ssize(logits), positions * vocab);
   double most = 0;
   double errors = 0;
   double squares = 0;
-  for (size_t i = 0; i < golden.logits.size(); ++i) {
-    const double want = golden.logits[i];
-    const double error = std::abs(double{logits[i]} - want);
+  for (int64_t i = 0; i < std::ssize(golden.last_logits); ++i) {
+    const double want = golden.last_logits[i];
+    const double error = std::abs(double{logits[first + i]} - want);
     most = std::max(most, error);
     errors += error * error;
     squares += want * want;
@@ -109,8 +110,8 @@ TEST_P(CudaFastModelTest, LogitsAreCloseToTheReferenceAndTokensAreItsOwn) {
   // Half of it is the weights' rounding to BF16.
   EXPECT_LT(std::sqrt(errors / squares), GetParam().most_error);
   EXPECT_GT(errors, 0);
-  for (int64_t t = 0; t < positions; ++t) {
-    const float* const row = golden.logits.data() + t * vocab;
+  for (int64_t t = golden.first_position; t < positions; ++t) {
+    const float* const row = golden.last_logits.data() + t * vocab - first;
     if (MarginOf({row, row + vocab}) < 2 * most) continue;
     EXPECT_EQ(Largest(logits.data() + t * vocab, vocab), Largest(row, vocab))
         << "position " << t;
@@ -133,7 +134,7 @@ TEST_P(CudaFastModelTest, LogitsAreCloseToTheReferenceAndTokensAreItsOwn) {
 // from its tokens.
 TEST_P(CudaFastModelTest, OneHashHoweverItIsCut) {
   SLUICE_REQUIRE_DEVICE();
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam().name);
+  const std::string path = GoldenModel(GetParam().name);
   const auto goldens = ReadGolden(path);
   std::vector<Ask> asks = {Greedy(goldens[1].ids, 3)};
   asks.push_back(
@@ -162,7 +163,7 @@ TEST_P(CudaFastModelTest, OneHashHoweverItIsCut) {
 
 TEST(CudaFastNumericsTest, StagesOfOtherNumericsHaveOtherIds) {
   SLUICE_REQUIRE_DEVICE();
-  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss-mxfp4");
+  const std::string path = GoldenModel("gpt_oss-mxfp4");
   FastModel model = {"gpt_oss-mxfp4"};
   model.weights = WeightsMode::kAuto;
   PipelineOptions options = FastOptions(model, path);

@@ -17,7 +17,7 @@
 #include "tests/model/expect_same.h"
 #include "tests/model/local_rank_link.h"
 #include "tests/model/pipeline.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 
 namespace sluice::testing {
 namespace {
@@ -101,7 +101,7 @@ class RankProcessesTest : public ::testing::TestWithParam<Cut> {};
 
 TEST_P(RankProcessesTest, AnswersAreTheCpusBits) {
   const Cut& cut = GetParam();
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + cut.name);
+  const std::string path = GoldenModel(cut.name);
   std::vector<Ask> asks = AsksOf(path);
   for (Ask& ask : asks) ask.prompt.resize(5);
   PipelineOptions options = AheadOptions(path);
@@ -148,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(, RankProcessesTest,
 class RankNumericsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    SLUICE_REQUIRE_SHARED(path, "golden/llama3-tied");
+    const std::string path = GoldenModel("llama3-tied");
     options_ = AheadOptions(path);
     asks_ = AsksOf(path);
     for (Ask& ask : asks_) ask.prompt.resize(5);
@@ -185,7 +185,7 @@ TEST_F(RankNumericsTest, AllProcessesHaveTheLeastKvCache) {
 }
 
 TEST(RankProcessOptionsTest, RanksThatOthersCannotHaveAreRefused) {
-  SLUICE_REQUIRE_SHARED(path, "golden/llama3-tied");
+  const std::string path = GoldenModel("llama3-tied");
   LocalRankLinks links(2);
   StageOptions options = AheadOptions(path).stage;
   options.rank_link = links.end(0);

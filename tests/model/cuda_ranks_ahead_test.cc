@@ -16,7 +16,7 @@
 #include "tests/model/ahead_steps.h"
 #include "tests/model/expect_same.h"
 #include "tests/model/pipeline.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 
 namespace sluice::testing {
 namespace {
@@ -24,7 +24,7 @@ namespace {
 class RanksAheadTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    SLUICE_REQUIRE_SHARED(path, "golden/llama3-tied");
+    const std::string path = GoldenModel("llama3-tied");
     path_ = path;
     links_.link = "nccl";
     links_.nccl_in_graphs = true;
@@ -56,7 +56,7 @@ class RanksAheadTest : public ::testing::Test {
 };
 
 TEST_F(RanksAheadTest, TokensThatAreStillDrawnAreThoseOfOneStepAtATime) {
-  SLUICE_REQUIRE_SHARED(three, "golden/gpt_oss-mxfp4");
+  const std::string three = GoldenModel("gpt_oss-mxfp4");
   for (const Numerics numerics : {Numerics::kCanonical, Numerics::kFast}) {
     const auto asks = Asks();
     const auto pipeline = Load(OptionsOf(numerics));

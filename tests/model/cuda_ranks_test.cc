@@ -23,7 +23,7 @@
 #include "tests/model/expect_same.h"
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 
 namespace sluice::testing {
 namespace {
@@ -74,7 +74,7 @@ class RankedModelTest : public ::testing::TestWithParam<Ranked> {};
 
 TEST_P(RankedModelTest, AnswersAreTheCpusBits) {
   const Ranked& tested = GetParam();
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + tested.name);
+  const std::string path = GoldenModel(tested.name);
   const auto goldens = ReadGolden(path);
   PipelineOptions options = OptionsOf(path, tested.ranks);
   const auto cpu = AnswersOf(options, goldens);
@@ -112,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST(DecodeGraphTest, StepsOfABatchSizeReplayWhatIsInFixedBuffers) {
-  SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+  const std::string path = GoldenModel("qwen3_moe");
   const auto goldens = ReadGolden(path);
   for (const bool fast : {false, true}) {
     PipelineOptions options = OptionsOf(path, 1);
@@ -150,7 +150,7 @@ class RankedDecodeTest : public ::testing::Test {
  protected:
   // Backends of so many ranks over `devices_`.
   void SetUp() override {
-    SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+    const std::string path = GoldenModel("qwen3_moe");
     options_ = OptionsOf(path, 2);
     greedy_.prompt = ReadGolden(path)[1].ids;
     greedy_.max_tokens = 12;
@@ -357,7 +357,7 @@ StatusOr<StageInfo> InfoOn(const StageOptions& options,
 }
 
 TEST(UnequalGpusTest, TheSmallestSaysHowManyKeysAndValuesThereAre) {
-  SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+  const std::string path = GoldenModel("qwen3_moe");
   StageOptions options = OptionsOf(path, 2).stage;
   options.kv_blocks = 0;
   options.max_sequences = 256;
@@ -380,7 +380,7 @@ TEST(UnequalGpusTest, TheSmallestSaysHowManyKeysAndValuesThereAre) {
 
 // Another stage loads to the same GPU at the same time.
 TEST(SharedGpuTest, KeysAndValuesTakeWhatIsLeftWhenTheWeightsAreThere) {
-  SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+  const std::string path = GoldenModel("qwen3_moe");
   constexpr uint64_t kMemory = uint64_t{16} << 20;
   std::atomic<uint64_t> others{0};
   StageOptions options = OptionsOf(path, 1).stage;
@@ -414,7 +414,7 @@ TEST(SharedGpuTest, KeysAndValuesTakeWhatIsLeftWhenTheWeightsAreThere) {
 }
 
 TEST(UnequalGpusTest, AGpuThatIsTooSmallIsNamed) {
-  SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+  const std::string path = GoldenModel("qwen3_moe");
   StageOptions options = OptionsOf(path, 2).stage;
   constexpr uint64_t kLarge = uint64_t{64} << 20;
   const Status weights = InfoOn(options, {kLarge, 20000}).status();
@@ -429,7 +429,7 @@ TEST(UnequalGpusTest, AGpuThatIsTooSmallIsNamed) {
 }
 
 TEST(UnequalGpusTest, AGpuThatIsTooSmallForExpertsIsNamed) {
-  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss-mxfp4");
+  const std::string path = GoldenModel("gpt_oss-mxfp4");
   HostedExpertsOptions options;
   options.model_path = path;
   options.threads = 1;

@@ -13,7 +13,7 @@
 #include "tests/model/ahead_steps.h"
 #include "tests/model/expect_same.h"
 #include "tests/model/pipeline.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 
 namespace sluice::testing {
 namespace {
@@ -28,7 +28,7 @@ class CudaStagesAheadTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     SLUICE_REQUIRE_DEVICE();
-    SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
+    const std::string path = GoldenModel(GetParam());
     path_ = path;
   }
   PipelineOptions OptionsOf(const Cut& cut,

@@ -14,7 +14,7 @@
 #include "tests/model/expect_same.h"
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 
 namespace sluice::testing {
 namespace {
@@ -90,7 +90,7 @@ class CudaModelTest : public ::testing::TestWithParam<Golden> {};
 TEST_P(CudaModelTest, AnswersAreTheCpusBitsAndTheReferencesTokens) {
   SLUICE_REQUIRE_DEVICE();
   const Golden& tested = GetParam();
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + tested.name);
+  const std::string path = GoldenModel(tested.name);
   const auto goldens = ReadGolden(path);
   const auto asks = AsksOf(goldens);
   PipelineOptions options = OptionsOf(tested, path);
@@ -133,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(
 // Places of one replica may be on either kind of device.
 TEST(CudaMixedPipelineTest, ACpuStageAndADeviceStageServeOneModel) {
   SLUICE_REQUIRE_DEVICE();
-  SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+  const std::string path = GoldenModel("qwen3_moe");
   const auto asks = AsksOf(ReadGolden(path));
   PipelineOptions options = OptionsOf({"qwen3_moe"}, path);
   const auto cpu = AnswersOf(options, asks);
@@ -153,7 +153,7 @@ TEST(CudaMixedPipelineTest, ACpuStageAndADeviceStageServeOneModel) {
 // its place: the rest of the answer is that of no lost stage.
 TEST(CudaMixedPipelineTest, AStageOfTheOtherKindGoesOnWithAnAnswer) {
   SLUICE_REQUIRE_DEVICE();
-  SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+  const std::string path = GoldenModel("qwen3_moe");
   auto asks = AsksOf(ReadGolden(path));
   for (Ask& ask : asks) {
     ask.max_tokens = 5;
@@ -189,7 +189,7 @@ TEST(CudaMixedPipelineTest, AStageOfTheOtherKindGoesOnWithAnAnswer) {
 // What hosts of experts compute, for rows of two ranges and for one range.
 TEST(CudaHostedExpertsTest, NodesAreTheCpusBits) {
   SLUICE_REQUIRE_DEVICE();
-  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss-mxfp4");
+  const std::string path = GoldenModel("gpt_oss-mxfp4");
   constexpr int64_t kRows = 5;
   constexpr int32_t kHidden = 64;
   const auto x = kernels::RandomFloats(1, kRows * kHidden);

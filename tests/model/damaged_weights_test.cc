@@ -20,6 +20,7 @@
 #include "common/model_config/tensor_table.h"
 #include "common/stage/stage.h"
 #include "common/weights/weight_sums.h"
+#include "tests/testing/golden_model.h"
 #include "tests/testing/representative.h"
 #include "tests/testing/shared_data.h"
 #include "tests/weights/model_files.h"
@@ -217,7 +218,7 @@ TEST_P(DamagedWeightsTest, AFlippedByteIsRefusedByTheTensorsName) {
   if (OnlyRepresentative()) {
     GTEST_SKIP() << "under ThreadSanitizer in the long mode alone";
   }
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
+  const std::string path = GoldenModel(GetParam());
   Victim victim(path);
   if (!HasFatalFailure()) ExpectEveryFlipRefused(victim);
 }

@@ -23,7 +23,7 @@
 #include "common/weights/weight_sums.h"
 #include "tests/convert/golden_folder.h"
 #include "tests/model/golden_file.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 #include "tests/weights/model_files.h"
 
 namespace sluice::testing {
@@ -64,7 +64,7 @@ std::vector<float> Values(const weights::ModelFile& model,
 class DllamaTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DllamaTest, AGoldenInF32GivesItsIdsAndItsBits) {
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
+  const std::string path = GoldenModel(GetParam());
   const GoldenFolder folder(path);
   const TempDir dir;
   WriteDllama(folder.path(), dir.path() + "/x", "f32");
@@ -98,7 +98,7 @@ TEST_P(DllamaTest, AGoldenInF32GivesItsIdsAndItsBits) {
 }
 
 TEST_P(DllamaTest, ItsTokenizerGivesTheIdsOfTheFolder) {
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
+  const std::string path = GoldenModel(GetParam());
   const GoldenFolder folder(path);
   const TempDir dir;
   WriteDllama(folder.path(), dir.path() + "/x", "f32");
@@ -127,7 +127,7 @@ TEST_P(DllamaTest, ItsTokenizerGivesTheIdsOfTheFolder) {
 }
 
 TEST_P(DllamaTest, ItBecomesAFolderAndAGguf) {
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
+  const std::string path = GoldenModel(GetParam());
   const GoldenFolder folder(path);
   const TempDir dir;
   WriteDllama(folder.path(), dir.path() + "/x", "f32");

@@ -16,7 +16,7 @@
 #include "tests/device/apart_backend.h"
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 
 namespace sluice::testing {
 namespace {
@@ -42,7 +42,7 @@ std::unique_ptr<Backend> BackendOn(Device device) {
 TEST(ExpertLoaderTest, OnlyTheBytesOfTheExpertsAskedForAreRead) {
   for (const char* name :
        {"glm4_moe-air", "glm4_moe-46", "gpt_oss", "gpt_oss-mxfp4"}) {
-    SLUICE_REQUIRE_SHARED(path, std::string("golden/") + name);
+    const std::string path = GoldenModel(name);
     const Opened model = Open(path);
     const auto backend = BackendOn(Device::kCpu);
     PackedWeights off;
@@ -80,7 +80,7 @@ TEST(ExpertLoaderTest, OnlyTheBytesOfTheExpertsAskedForAreRead) {
 class LocalExpertsTest : public ::testing::TestWithParam<Device> {};
 
 TEST_P(LocalExpertsTest, OwnersOfHalvesFinishWhatOneOwnerDoes) {
-  SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-46");
+  const std::string path = GoldenModel("glm4_moe-46");
   const Opened model = Open(path);
   const auto backend = BackendOn(GetParam());
   PackedWeights off;
@@ -182,7 +182,7 @@ void Restack(const std::string& from, const ModelConfig& config,
 }
 
 TEST(ExpertStorageTest, StackedExpertsGiveTheTokensOfSeparateOnes) {
-  SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
+  const std::string path = GoldenModel("glm4_moe-air");
   const Opened model = Open(path);
   const auto folder = std::filesystem::temp_directory_path() /
                       ("sluice-stacked-" + std::to_string(::getpid()));

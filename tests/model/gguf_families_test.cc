@@ -15,7 +15,7 @@
 #include "common/model_config/open_model.h"
 #include "common/weights/model_file.h"
 #include "tests/model/pipeline.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 #include "tests/weights/model_files.h"
 
 namespace sluice::testing {
@@ -307,7 +307,7 @@ Family Oss(const char* golden) {
 class GgufFamiliesTest : public ::testing::TestWithParam<Family> {};
 
 TEST_P(GgufFamiliesTest, AGgufIsTheModelThatItWasMadeFrom) {
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam().golden);
+  const std::string path = GoldenModel(GetParam().golden);
   const auto from = OpenModel(path);
   ASSERT_TRUE(from.ok()) << from.status();
   const TempDir dir;

@@ -40,10 +40,16 @@ std::vector<GoldenPrompt> ReadGolden(const std::string& folder) {
   for (int i = 0;; ++i) {
     const std::string prefix = Cat("prompt_", i);
     if (!header->contains(prefix + ".ids")) return prompts;
-    prompts.push_back(
-        {Elements<int64_t, TokenId>(*header, data, prefix + ".ids"),
-         Elements<float, float>(*header, data, prefix + ".logits"),
-         Elements<int64_t, TokenId>(*header, data, prefix + ".greedy_ids")});
+    GoldenPrompt& prompt = prompts.emplace_back();
+    prompt.ids = Elements<int64_t, TokenId>(*header, data, prefix + ".ids");
+    prompt.greedy_ids =
+        Elements<int64_t, TokenId>(*header, data, prefix + ".greedy_ids");
+    prompt.last_logits =
+        Elements<float, float>(*header, data, prefix + ".last_logits");
+    const Json& shape = header->at(prefix + ".last_logits").at("shape");
+    prompt.first_position = std::ssize(prompt.ids) - shape.at(0).get<int64_t>();
+    prompt.vocab_size = shape.at(1).get<int64_t>();
+    SLUICE_CHECK(prompt.first_position >= 0);
   }
 }
 

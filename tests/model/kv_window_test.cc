@@ -13,8 +13,8 @@
 #include "tests/device/apart_backend.h"
 #include "tests/model/expect_same.h"
 #include "tests/model/pipeline.h"
+#include "tests/testing/golden_model.h"
 #include "tests/testing/representative.h"
-#include "tests/testing/shared_data.h"
 
 namespace sluice::testing {
 namespace {
@@ -22,7 +22,7 @@ namespace {
 using ::testing::HasSubstr;
 
 // Windows of 16 in layers 0 and 2 of 4.
-constexpr const char* kModel = "golden/gpt_oss-mxfp4";
+constexpr const char* kModel = "gpt_oss-mxfp4";
 constexpr int32_t kWindow = 16;
 
 StageOptions StageOf(const std::string& path) {
@@ -60,7 +60,7 @@ Ask AskOf(int length, int max_tokens, uint64_t seed) {
 }
 
 TEST(KvWindowTest, GivingBackWhatIsBehindTheWindowChangesNoBit) {
-  SLUICE_REQUIRE_SHARED(path, kModel);
+  const std::string path = GoldenModel(kModel);
   const std::vector<Ask> asks = {AskOf(500, 40, 1), AskOf(333, 50, 2),
                                  AskOf(17, 90, 3)};
   auto one = LoadOrDie(path, 1, 1);
@@ -87,7 +87,7 @@ TEST(KvWindowTest, GivingBackWhatIsBehindTheWindowChangesNoBit) {
 // The memory bound, as a stage sees it.
 TEST(KvWindowTest, AWindowAndAStepOfBlocksIsAllThatWindowedLayersHold) {
   if (OnlyRepresentative()) GTEST_SKIP() << "nothing here has a second thread";
-  SLUICE_REQUIRE_SHARED(path, kModel);
+  const std::string path = GoldenModel(kModel);
   constexpr int32_t kChunk = 32;
   for (const int length : {100, 400, 900}) {
     auto pipeline = LoadOrDie(path, 1, 1);
@@ -104,7 +104,7 @@ TEST(KvWindowTest, AWindowAndAStepOfBlocksIsAllThatWindowedLayersHold) {
 }
 
 TEST(KvWindowTest, OneBlockTakesTheMemoryOfTheGroupWithTheMostLayers) {
-  SLUICE_REQUIRE_SHARED(path, kModel);
+  const std::string path = GoldenModel(kModel);
   // 128 blocks of 16 tokens, 2 kv heads of 16, keys and values, F32.
   constexpr uint64_t kLayer = 128u * 16 * 2 * 16 * 2 * 4;
   const std::pair<std::pair<int, int>, uint64_t> cases[] = {
@@ -123,7 +123,7 @@ TEST(KvWindowTest, OneBlockTakesTheMemoryOfTheGroupWithTheMostLayers) {
 }
 
 TEST(KvWindowTest, ChosenBlocksHoldEverySequenceWithItsWindow) {
-  SLUICE_REQUIRE_SHARED(path, kModel);
+  const std::string path = GoldenModel(kModel);
   StageOptions options = StageOf(path);
   options.kv_blocks = 0;
   options.max_sequences = 3;
@@ -164,7 +164,7 @@ Status RunOn(const std::string& path, StepPlan plan) {
 }
 
 TEST(KvWindowTest, AHitBringsTheLastBlocksOfAWindowedGroup) {
-  SLUICE_REQUIRE_SHARED(path, kModel);
+  const std::string path = GoldenModel(kModel);
   // The next query, at 64, sees 49 and what follows.
   const Status one = RunOn(path, StartOnHits({Blocks(0, 4), Blocks(10, 1)},
                                              {Blocks(4, 1), Blocks(20, 1)}));
@@ -183,7 +183,7 @@ TEST(KvWindowTest, AHitBringsTheLastBlocksOfAWindowedGroup) {
 }
 
 TEST(KvWindowTest, ABlockInTwoGroupsIsRefused) {
-  SLUICE_REQUIRE_SHARED(path, kModel);
+  const std::string path = GoldenModel(kModel);
   const Status status = RunOn(path, StartOnHits({Blocks(0, 4), Blocks(10, 1)},
                                                 {Blocks(4, 1), Blocks(2, 1)}));
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);

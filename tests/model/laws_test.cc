@@ -17,8 +17,8 @@
 #include "tests/model/expect_same.h"
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
+#include "tests/testing/golden_model.h"
 #include "tests/testing/representative.h"
-#include "tests/testing/shared_data.h"
 
 namespace sluice::testing {
 namespace {
@@ -85,10 +85,10 @@ std::vector<Answer> Answers(const std::string& path, const Cut& cut,
 }
 
 std::vector<TokenId> StoryIds() {
-  const auto path = SharedData("data/derived/stories260K_golden.json");
-  if (!path) return {};
-  const auto golden = ParseJson(ReadFileOrDie(*path));
-  return golden->at("greedy_ids").get<std::vector<TokenId>>();
+  const GoldenPrompt golden = ReadGolden(GoldenModel("stories"))[0];
+  std::vector<TokenId> ids = golden.ids;
+  ids.insert(ids.end(), golden.greedy_ids.begin(), golden.greedy_ids.end());
+  return ids;
 }
 
 // The plainest kernels, except where these take half of all time: other
@@ -112,7 +112,7 @@ TEST_P(OneHashTest, TokensAndLogprobsAreThoseOfOneUncutRun) {
   if (OnlyQuick() && !cut.representative()) {
     GTEST_SKIP() << "under sanitizers in the long mode alone";
   }
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = GoldenModel("stories");
   if (const auto isa = ParseIsa(cut.isa); !isa.ok()) {
     GTEST_SKIP() << isa.status().message();
   }
@@ -168,7 +168,7 @@ std::vector<Ask> GoldenAsks(const std::vector<GoldenPrompt>& goldens) {
 }
 
 TEST(Bf16Test, Bf16WeightsGiveTheBitsOfTheSameValuesInF32) {
-  SLUICE_REQUIRE_SHARED(path, "golden/llama2-bf16-sharded");
+  const std::string path = GoldenModel("llama2-bf16-sharded");
   const auto asks = GoldenAsks(ReadGolden(path));
   ExpectSame(Answers(path, {"bf16", 2, 3, 1, "auto", WeightsMode::kBf16}, asks),
              Answers(path, {"f32", 1, 1, 1, "auto", WeightsMode::kF32}, asks));
@@ -188,7 +188,7 @@ TEST_P(FamilyLawsTest, TokensAndLogprobsAreThoseOfOneUncutRun) {
       (OnlyRepresentative() && !has_threads_of_its_own)) {
     GTEST_SKIP() << "under sanitizers in the long mode alone";
   }
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + name);
+  const std::string path = GoldenModel(name);
   if (const auto isa = ParseIsa(cut.isa); !isa.ok()) {
     GTEST_SKIP() << isa.status().message();
   }
@@ -237,8 +237,8 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST(Mxfp4Test, WidenedExpertsGiveTheBitsOfTheSameValuesInF32) {
-  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss-mxfp4");
-  SLUICE_REQUIRE_SHARED(wide, "golden/gpt_oss");
+  const std::string path = GoldenModel("gpt_oss-mxfp4");
+  const std::string wide = GoldenModel("gpt_oss");
   const auto asks = GoldenAsks(ReadGolden(path));
   // The same model, saved as F32 and transposed.
   ExpectSame(Answers(wide, {"transposed", 1, 3, 1}, asks),
@@ -273,7 +273,7 @@ class CopiedModel {
 };
 
 TEST(ChangedBitTest, OneChangedBitInOneWeightChangesTheResult) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = GoldenModel("stories");
   const auto asks = MixedAsks(StoryIds());
   CopiedModel copy(path);
   const auto before = Answers(copy.path(), {"before"}, asks);

@@ -15,7 +15,7 @@
 #include "tests/model/packed_files.h"
 #include "tests/model/pipeline.h"
 #include "tests/testing/captured_stderr.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 #include "tests/weights/model_files.h"
 
 namespace sluice::testing {
@@ -61,7 +61,7 @@ Started Start(const std::string& model, const PackedOptions& packed,
 class PackedModelTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(PackedModelTest, KeptWeightsGiveTheBitsOfThoseJustPackedOverEveryCut) {
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
+  const std::string path = GoldenModel(GetParam());
   const TempDir dir;
   const auto uncut = Start(path, {}, 1, 1).answers;
   for (const auto& [stages, ranks] : {std::pair{1, 1}, {2, 2}}) {
@@ -78,7 +78,7 @@ TEST_P(PackedModelTest, KeptWeightsGiveTheBitsOfThoseJustPackedOverEveryCut) {
 }
 
 TEST_P(PackedModelTest, StagesOfOtherCutsReadTheSameFiles) {
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + GetParam());
+  const std::string path = GoldenModel(GetParam());
   const TempDir dir;
   const auto whole = Start(path, {dir.path()}, 1, 1).answers;
   const auto files = FilesIn(dir.path());
@@ -97,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(Goldens, PackedModelTest,
                          });
 
 TEST(PackedExpertsTest, AHostReadsTheExpertsThatItPackedBefore) {
-  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss-mxfp4");
+  const std::string path = GoldenModel("gpt_oss-mxfp4");
   const TempDir dir;
   HostedExpertsOptions options;
   options.model_path = path;

@@ -18,7 +18,7 @@
 #include "tests/model/expect_same.h"
 #include "tests/model/pipeline.h"
 #include "tests/model/random_fp8_llama.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 #include "tests/weights/model_files.h"
 #include "tests/weights/quantised_matrix.h"
 
@@ -135,7 +135,7 @@ class QuantisedCheckpointsTest : public ::testing::TestWithParam<Written> {};
 
 TEST_P(QuantisedCheckpointsTest, F32HasTheAnswersOfTheElements) {
   const auto& [name, kind, bits, symmetric] = GetParam();
-  SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+  const std::string path = GoldenModel("qwen3_moe");
   const Twins twins(path, kind, bits, symmetric);
   EXPECT_GT(twins.num_matrices(), 3 * 8 * 3);
   const CheckpointCut f32 = {1, 1, WeightsMode::kF32};
@@ -145,7 +145,7 @@ TEST_P(QuantisedCheckpointsTest, F32HasTheAnswersOfTheElements) {
 
 TEST_P(QuantisedCheckpointsTest, EveryCutHasTheBitsOfOneUncutRun) {
   const auto& [name, kind, bits, symmetric] = GetParam();
-  SLUICE_REQUIRE_SHARED(path, "golden/qwen3_moe");
+  const std::string path = GoldenModel("qwen3_moe");
   const Twins twins(path, kind, bits, symmetric);
   const auto uncut = CheckpointAnswers(twins.quantised(), {});
   const WeightsMode kAuto = WeightsMode::kAuto;
@@ -160,8 +160,8 @@ TEST_P(QuantisedCheckpointsTest, EveryCutHasTheBitsOfOneUncutRun) {
 // Where heads are whole runs of codes, sums are cut as those of F32: FP8 as it
 // is stored has the bits of its elements as F32.
 TEST(Fp8CheckpointsTest, StoredAndWidenedHaveTheSameBitsInAnyCut) {
-  SLUICE_REQUIRE_SHARED(whole_heads, "golden/glm4_moe-46");
-  SLUICE_REQUIRE_SHARED(half_heads, "golden/qwen3_moe");
+  const std::string whole_heads = GoldenModel("glm4_moe-46");
+  const std::string half_heads = GoldenModel("qwen3_moe");
   for (const auto& [path, mode] : {std::pair(whole_heads, WeightsMode::kF32),
                                    std::pair(half_heads, WeightsMode::kAuto)}) {
     for (const CheckpointKind kind :

@@ -20,7 +20,7 @@
 #include "tests/device/apart_backend.h"
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 
 namespace sluice::testing {
 namespace {
@@ -168,7 +168,7 @@ class ExpertsElsewhereTest
 
 TEST_P(ExpertsElsewhereTest, TokensAndLogprobsAreThoseOfAllOnTheStage) {
   const auto& [name, cut] = GetParam();
-  SLUICE_REQUIRE_SHARED(path, std::string("golden/") + name);
+  const std::string path = GoldenModel(name);
   PipelineOptions options = Options(path, cut.stages, cut.ranks);
   options.stage.placement = Place(path, cut.entries);
   options.stage.make_backends = FactoryOf(cut.device);
@@ -219,7 +219,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(StageWithoutExpertsTest, ReadsAndHoldsNoneOfTheirBytes) {
   for (const char* name : {"glm4_moe-air", "gpt_oss-mxfp4"}) {
-    SLUICE_REQUIRE_SHARED(path, std::string("golden/") + name);
+    const std::string path = GoldenModel(name);
     const auto file = OpenModel(path);
     const ModelConfig config = ConfigOf(**file);
     const ModelBytes bytes = StoredBytes(config, **file);
@@ -244,7 +244,7 @@ TEST(StageWithoutExpertsTest, ReadsAndHoldsNoneOfTheirBytes) {
 }
 
 TEST(FailedRowsTest, EndTheirSequenceAndNoOther) {
-  SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
+  const std::string path = GoldenModel("glm4_moe-air");
   const auto expected = AllLocal(path);
   for (const int32_t stages : {1, 3}) {
     PipelineOptions options = Options(path, stages, 2);
@@ -272,7 +272,7 @@ TEST(FailedRowsTest, EndTheirSequenceAndNoOther) {
 }
 
 TEST(FailedRowsTest, EndASequenceWhosePromptGoesOn) {
-  SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
+  const std::string path = GoldenModel("glm4_moe-air");
   PipelineOptions options = Options(path, 2, 1);
   options.stage.placement = Place(path, {{0, 7, R"("a")"}});
   AllHosts hosts(path, options.stage.placement);

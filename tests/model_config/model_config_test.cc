@@ -11,6 +11,7 @@
 #include "common/model_config/open_model.h"
 #include "common/model_config/stop_ids.h"
 #include "common/model_config/tensor_table.h"
+#include "tests/testing/golden_model.h"
 #include "tests/testing/shared_data.h"
 #include "tests/weights/model_files.h"
 
@@ -316,9 +317,8 @@ TEST(ModelConfigTest, GgufKeysOfWhatNoFamilyComputesAreRefused) {
 }
 
 TEST(CheckTensorsTest, ReleasedLayoutsPass) {
-  for (const char* name : {"golden/llama3-tied", "golden/llama2-bf16-sharded",
-                           "data/models/stories260K-hf"}) {
-    SLUICE_REQUIRE_SHARED(path, name);
+  for (const char* name : {"llama3-tied", "llama2-bf16-sharded", "stories"}) {
+    const std::string path = testing::GoldenModel(name);
     const auto model = OpenModel(path);
     ASSERT_TRUE(model.ok()) << model.status();
     const auto config = ParseModelConfig((*model)->config());

@@ -10,6 +10,7 @@
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
 #include "common/model_config/tensor_table.h"
+#include "tests/testing/golden_model.h"
 #include "tests/testing/shared_data.h"
 
 namespace sluice {
@@ -291,7 +292,7 @@ TEST(ModelFamiliesTest, AKeyThatHasNoDefaultIsMissedByName) {
 }
 
 TEST(ModelFamiliesTest, AGlmLayerThatTheConfigIsSilentOfIsLeftAside) {
-  SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
+  const std::string path = testing::GoldenModel("glm4_moe-air");
   const auto model = OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   Json silent = (*model)->config();
@@ -308,7 +309,7 @@ TEST(ModelFamiliesTest, AGlmLayerThatTheConfigIsSilentOfIsLeftAside) {
 TEST(ModelFamiliesTest, GoldenLayoutsPassAndTheirBytesAreAllCounted) {
   for (const char* name : {"qwen3", "qwen3_moe", "glm4", "glm4_moe-air",
                            "glm4_moe-46", "gpt_oss", "gpt_oss-mxfp4"}) {
-    SLUICE_REQUIRE_SHARED(path, std::string("golden/") + name);
+    const std::string path = testing::GoldenModel(name);
     const auto model = OpenModel(path + "/model.safetensors");
     ASSERT_TRUE(model.ok()) << model.status();
     const ModelConfig config =
@@ -336,7 +337,7 @@ TEST(ModelFamiliesTest, GoldenLayoutsPassAndTheirBytesAreAllCounted) {
 }
 
 TEST(ModelFamiliesTest, Mxfp4ExpertsOfOddSizesAreRefused) {
-  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss-mxfp4");
+  const std::string path = testing::GoldenModel("gpt_oss-mxfp4");
   const auto model = OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   ModelConfig config = Parsed((*model)->config());

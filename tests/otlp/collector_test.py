@@ -108,7 +108,7 @@ def exported(url, result):
 class CollectorTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.model = harness.shared("data/models/stories260K-hf")
+        cls.model = harness.golden("stories")
 
     def check_tree(self, spans, begin, end):
         by_id = {span.span_id: span for span in spans}
@@ -259,7 +259,7 @@ class RealCollectorTest(unittest.TestCase):
         if not program.exists():
             self.skipTest("no OpenTelemetry collector (tests/deploy/containers/"
                           "install_tools --long)")
-        model = harness.shared("data/models/stories260K-hf")
+        model = harness.golden("stories")
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         port, = ports.choose(1)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/stage/stage_loop_fixture.h"
+#include "tests/testing/golden_model.h"
 
 namespace sluice {
 namespace {
@@ -31,7 +32,7 @@ StepPlan ReplayPlan(std::vector<int32_t> at) {
 }
 
 TEST_F(BoundaryLogTest, AReplayIsHandedOnFromTheLog) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   Load(path, 2, 1, 4);
   const auto hidden = [](int32_t rows) {
     HiddenStates states(rows, 64);

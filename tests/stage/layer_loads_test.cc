@@ -12,7 +12,7 @@
 #include "common/model_config/open_model.h"
 #include "common/model_config/tensor_table.h"
 #include "common/stage/stage.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 #include "tests/weights/model_files.h"
 
 namespace sluice {
@@ -74,10 +74,9 @@ void ExpectWhatStagesHold(const std::string& path, WeightsMode mode,
 }
 
 TEST(LayerLoadsTest, AreWhatAStageWithTheseLayersHasInMemory) {
-  for (const char* name :
-       {"golden/llama3-tied", "golden/llama2-bf16-sharded",
-        "golden/glm4_moe-air", "golden/gpt_oss-mxfp4", "golden/gpt_oss"}) {
-    SLUICE_REQUIRE_SHARED(path, name);
+  for (const char* name : {"llama3-tied", "llama2-bf16-sharded", "glm4_moe-air",
+                           "gpt_oss-mxfp4", "gpt_oss"}) {
+    const std::string path = testing::GoldenModel(name);
     for (const WeightsMode mode :
          {WeightsMode::kAuto, WeightsMode::kBf16, WeightsMode::kF32}) {
       ExpectWhatStagesHold(path, mode, 1);
@@ -160,7 +159,7 @@ TEST(LayerLoadsTest, NumbersBeyondTheirLimitsCountAsTheLimit) {
 }
 
 TEST(LayerLoadsTest, AStepsTokensCountWhereThereAreWindows) {
-  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss");
+  const std::string path = testing::GoldenModel("gpt_oss");
   const auto model = OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   const auto config = ParseModelConfig((*model)->config());
@@ -193,7 +192,7 @@ TEST(LayerLoadsTest, RowsOfAWeightHaveTheTypesOfTheirTensors) {
 }
 
 TEST(LayerLoadsTest, LayersWithAWindowShareTheMemoryOfThoseWithout) {
-  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss");
+  const std::string path = testing::GoldenModel("gpt_oss");
   const auto model = OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   auto config = ParseModelConfig((*model)->config());
@@ -213,7 +212,7 @@ TEST(LayerLoadsTest, LayersWithAWindowShareTheMemoryOfThoseWithout) {
 }
 
 TEST(LayerLoadsTest, OneSequenceHasItsWindowBesideItsLength) {
-  SLUICE_REQUIRE_SHARED(path, "golden/gpt_oss");
+  const std::string path = testing::GoldenModel("gpt_oss");
   const auto model = OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   const auto config = ParseModelConfig((*model)->config());
@@ -227,7 +226,7 @@ TEST(LayerLoadsTest, OneSequenceHasItsWindowBesideItsLength) {
 }
 
 TEST(LayerLoadsTest, ExpertsElsewhereAreNotCounted) {
-  SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
+  const std::string path = testing::GoldenModel("glm4_moe-air");
   const auto model = OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   const auto config = ParseModelConfig((*model)->config());

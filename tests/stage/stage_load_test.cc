@@ -14,6 +14,7 @@
 #include "common/model_config/open_model.h"
 #include "common/stage/stage.h"
 #include "common/weights/model_file.h"
+#include "tests/testing/golden_model.h"
 #include "tests/testing/shared_data.h"
 #include "tests/weights/model_files.h"
 
@@ -49,13 +50,13 @@ StageInfo InfoOf(const StageOptions& options) {
 }
 
 TEST(StageLoadTest, InfoTellsWhatTheStageIs) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   StageOptions options = OptionsFor(path + "/");
   options.first_layer = 1;
   options.last_layer = 3;
   options.ranks = 2;
   const StageInfo info = InfoOf(options);
-  EXPECT_EQ(info.model_name, "stories260K-hf");
+  EXPECT_EQ(info.model_name, "stories");
   EXPECT_EQ(info.model_digest.size(), 64u);
   EXPECT_EQ(info.numerics, "f32-canonical-3");
   EXPECT_EQ(info.weights_dtype, "f32");
@@ -70,7 +71,7 @@ TEST(StageLoadTest, InfoTellsWhatTheStageIs) {
 }
 
 TEST(StageLoadTest, KeysAndValuesInBf16TakeHalfAndHaveNumericsOfTheirOwn) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   StageOptions options = OptionsFor(path + "/");
   const StageInfo f32 = InfoOf(options);
   options.kv_type = kernels::WeightType::kBf16;
@@ -82,7 +83,7 @@ TEST(StageLoadTest, KeysAndValuesInBf16TakeHalfAndHaveNumericsOfTheirOwn) {
 }
 
 TEST(StageLoadTest, KeysAndValuesInQ8Take34BytesFor32Elements) {
-  SLUICE_REQUIRE_SHARED(path, "golden/qwen3");
+  const std::string path = testing::GoldenModel("qwen3");
   StageOptions options = OptionsFor(path);
   const StageInfo f32 = InfoOf(options);
   options.kv_type = kernels::WeightType::kQ8_0;
@@ -93,7 +94,7 @@ TEST(StageLoadTest, KeysAndValuesInQ8Take34BytesFor32Elements) {
 }
 
 TEST(StageLoadTest, Q8RefusesHeadsThatAreNoWholeNumberOfBlocks) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   StageOptions options = OptionsFor(path);
   options.kv_type = kernels::WeightType::kQ8_0;
   const Status status = Stage::Load(options).status();
@@ -104,7 +105,7 @@ TEST(StageLoadTest, Q8RefusesHeadsThatAreNoWholeNumberOfBlocks) {
 }
 
 TEST(StageLoadTest, AStageReadsItsLayersAndASampleOfTheRest) {
-  SLUICE_REQUIRE_SHARED(path, "golden/llama3-tied");
+  const std::string path = testing::GoldenModel("llama3-tied");
   const auto file = OpenModel(path);
   ASSERT_TRUE(file.ok());
   uint64_t whole = 0;
@@ -128,7 +129,7 @@ TEST(StageLoadTest, AStageReadsItsLayersAndASampleOfTheRest) {
 }
 
 TEST(StageLoadTest, RanksShareOutTheWeightsWithoutCopies) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   StageOptions options = OptionsFor(path);
   options.first_layer = 1;
   options.last_layer = 3;
@@ -138,7 +139,7 @@ TEST(StageLoadTest, RanksShareOutTheWeightsWithoutCopies) {
 }
 
 TEST(StageLoadTest, AutoKeepsBf16AndF32TakesTwiceTheBytes) {
-  SLUICE_REQUIRE_SHARED(path, "golden/llama2-bf16-sharded");
+  const std::string path = testing::GoldenModel("llama2-bf16-sharded");
   StageOptions options = OptionsFor(path);
   const StageInfo bf16 = InfoOf(options);
   EXPECT_EQ(bf16.weights_dtype, "bf16");
@@ -150,7 +151,7 @@ TEST(StageLoadTest, AutoKeepsBf16AndF32TakesTwiceTheBytes) {
 }
 
 TEST(StageLoadTest, ProgressRisesToTheTotal) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   StageOptions options = OptionsFor(path);
   options.ranks = 3;
   std::vector<std::pair<uint64_t, uint64_t>> seen;
@@ -167,7 +168,7 @@ TEST(StageLoadTest, ProgressRisesToTheTotal) {
 }
 
 TEST(StageLoadTest, KvBlocksAreChosenWithinWhatSequencesCanUse) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   StageOptions options = OptionsFor(path);
   options.kv_blocks = 0;
   options.max_context = 100;
@@ -176,7 +177,7 @@ TEST(StageLoadTest, KvBlocksAreChosenWithinWhatSequencesCanUse) {
 }
 
 TEST(StageLoadTest, TheContextIsTheModelsOrWhatTheKvCacheHolds) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   StageOptions options = OptionsFor(path);
   options.kv_blocks = 0;
   StageInfo info = InfoOf(options);
@@ -216,7 +217,7 @@ TEST(StageLoadTest, TheContextIsTheModelsOrWhatTheKvCacheHolds) {
 }
 
 TEST(StageLoadTest, AKvCacheLargerThanMemoryIsRefused) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   StageOptions options = OptionsFor(path);
   options.kv_blocks = 1 << 24;  // of 20 KiB each
   if (AvailableMemory() >= uint64_t{20480} << 24) {
@@ -229,7 +230,7 @@ TEST(StageLoadTest, AKvCacheLargerThanMemoryIsRefused) {
 }
 
 TEST(StageLoadTest, AKvCacheIsChosenWithinWhatTheWeightsLeaveOfItsMemory) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   const auto model = OpenModel(path);
   ASSERT_TRUE(model.ok()) << model.status();
   const auto config = ParseModelConfig((*model)->config());
@@ -278,7 +279,7 @@ std::vector<int> CpusAfterAStep(const StageOptions& options) {
 }
 
 TEST(StageLoadTest, PinnedThreadsStayOnCpusOfTheirOwn) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   const std::vector<int> all = AllowedCpus();
   StageOptions options = OptionsFor(path);
   EXPECT_EQ(CpusAfterAStep(options), all);
@@ -290,7 +291,7 @@ TEST(StageLoadTest, PinnedThreadsStayOnCpusOfTheirOwn) {
 }
 
 TEST(StageLoadTest, OptionsThatDoNotFitAreRefusedByName) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   const std::vector<std::pair<std::string, std::function<void(StageOptions&)>>>
       faults = {
           {"layers [3, 3)",

@@ -13,7 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/stage/stage_loop.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 
 namespace sluice {
 
@@ -61,11 +61,11 @@ class RecordingSink final : public StepOutputSink {
   std::deque<Error> errors_ ABSL_GUARDED_BY(mutex_);
 };
 
-// A whole stories260K as one stage, or its upper half.
+// The whole model `stories` as one stage, or its upper half.
 class StageLoopTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+    const std::string path = testing::GoldenModel("stories");
     Load(path, 0);
   }
   void Load(const std::string& path, int32_t first_layer, int32_t ranks = 1,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/stage/stage_loop_fixture.h"
+#include "tests/testing/golden_model.h"
 
 namespace sluice {
 namespace {
@@ -88,7 +89,7 @@ TEST_F(StageLoopTest, AStepGoesOnFromATokenThatThePlanDoesNotKnow) {
 }
 
 TEST_F(StageLoopTest, TheFirstStageWaitsForTheTokensOfTheLastOne) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   Load(path, 0, 1, 2);
   RunFirstOfSeveral();
   ASSERT_TRUE(Push(AheadPlan(3, 0), 1).ok());
@@ -119,7 +120,7 @@ TEST_F(StageLoopTest, TheFirstStageWaitsForTheTokensOfTheLastOne) {
 }
 
 TEST_F(StageLoopTest, AStageInTheMiddleNeedsNoToken) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   Load(path, 2, 1, 4);
   ASSERT_TRUE(loop_->Push({FirstPlan(), Hidden(3)}).ok());
   sink_.AwaitStep();
@@ -130,7 +131,7 @@ TEST_F(StageLoopTest, AStageInTheMiddleNeedsNoToken) {
 }
 
 TEST_F(StageLoopTest, AFailedSequenceFailsAgainWhereItsTokenIsMissing) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   Load(path, 2);
   HiddenStates hidden = Hidden(3);
   hidden.values()[2 * 64] = NAN;
@@ -166,7 +167,7 @@ TEST_F(StageLoopTest, BlocksAreThoseOfLiveSequencesAndThePeakIsTheEpochs) {
 }
 
 TEST_F(StageLoopTest, OfSeveralRanksEachTellsItsTimeInCollectives) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   Load(path, 0, 2);
   ASSERT_TRUE(Push(FirstPlan(), 0).ok());
   const StepOutput output = sink_.AwaitStep();
@@ -397,7 +398,7 @@ TEST_F(StageLoopTest, APlanThatOnlyEndsSequencesIsAnswered) {
 }
 
 TEST_F(StageLoopTest, HiddenStatesOfAnotherShapeAreRefused) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   // The first stage takes none.
   EXPECT_EQ(loop_->Push({FirstPlan(), HiddenStates(3, 64)}).code(),
             StatusCode::kInvalidArgument);
@@ -414,7 +415,7 @@ TEST_F(StageLoopTest, HiddenStatesOfAnotherShapeAreRefused) {
 }
 
 TEST_F(StageLoopTest, HiddenStatesWithANanFailTheSequenceAndNotTheStep) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   Load(path, 2);
   HiddenStates hidden(3, 64);
   for (int i = 0; i < 3 * 64; ++i) hidden.values()[i] = 0.1f;

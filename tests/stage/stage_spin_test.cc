@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/stage/stage_loop_fixture.h"
+#include "tests/testing/golden_model.h"
 
 namespace sluice {
 namespace {
@@ -26,7 +27,7 @@ TEST_F(StageSpinTest, AStageOnACpuSleepsAtOnce) {
 
 // The spin would outlast the test.
 TEST_F(StageSpinTest, ALoopThatLooksForStepsTakesThemAndStops) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   const TokenId token = RunFirst();
   spin_ = std::chrono::hours(1);
   Load(path, 0);
@@ -43,7 +44,7 @@ TEST_F(StageSpinTest, ALoopThatLooksForStepsTakesThemAndStops) {
 }
 
 TEST_F(StageSpinTest, AFirstStageThatLooksForStepsTakesTheLastOnesTokens) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   spin_ = std::chrono::hours(1);
   Load(path, 0, /*ranks=*/1, /*last_layer=*/2);
   RunFirstOfSeveral();

@@ -13,7 +13,7 @@
 #include "common/device/make_backends.h"
 #include "tests/model/expect_same.h"
 #include "tests/model/pipeline.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 
 namespace sluice::testing {
 namespace {
@@ -59,7 +59,7 @@ StatusOr<std::vector<std::unique_ptr<Backend>>> MakeLate(
 class StagesAheadTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+    const std::string path = GoldenModel("stories");
     StageOptions& stage = options_.stage;
     stage.model_path = path;
     stage.threads = 1;

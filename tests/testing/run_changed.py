@@ -26,6 +26,8 @@ BUILD = pathlib.Path(os.environ.get("SLUICE_BUILD_DIR",
                                     ROOT / "build/release"))
 PROGRAMS = ("services/gateway/sluice-gateway", "services/stage/sluice-stage",
             "services/expert/sluice-expert", "services/cli/sluice")
+# Each golden model is read by any test that includes or imports these.
+GOLDEN_USERS = ("tests/testing/golden_model.h", "tests/integration/harness.py")
 # What no graph shows: tests read or are configured by these.
 REACHES_ALL = re.compile(r"(^|/)(CMakeLists\.txt|CMakePresets\.json|lib\.sh)$")
 
@@ -190,6 +192,8 @@ def choose(files, tests):
         for more in (imports(), mentions(files)):
             for name, users in more.items():
                 edges[name] |= users
+        if any(name.startswith("tests/golden/") for name in files):
+            files = [*files, *GOLDEN_USERS]
         reached = reached_from(files, edges)
         programs = {f"{under_root(BUILD)}/{name}" for name in PROGRAMS}
         any_program = bool(programs & reached) or any(

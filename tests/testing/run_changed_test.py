@@ -46,6 +46,13 @@ class ReachTest(unittest.TestCase):
         self.assertIn("lint_words", near)
         self.assertEqual(others | clusters, set())
 
+    def test_a_golden_model_reaches_what_reads_golden_models(self):
+        near, others, clusters = self.reach("tests/golden/recipes/qwen3.json")
+        self.assertIn("golden_make", near)
+        self.assertIn("model_golden_test", others)
+        self.assertIn("integration_golden", clusters)
+        self.assertNotIn("engine_test", near | others)
+
     def test_how_it_is_built_reaches_all(self):
         self.assertEqual(set().union(*self.reach("CMakeLists.txt")),
                          {test[0] for test in self.tests})

@@ -7,9 +7,10 @@
 
 namespace sluice::testing {
 
-// Path of `relative` ("golden/llama3-tied") within the shared test data: the
-// folder named by the environment's SLUICE_SHARED, else `../shared` beside
-// the checkout. nullopt if it is not there: the test then skips and says so.
+// Path of `relative` ("data/vocab/llama2-tokenizer.model") within the shared
+// test data: the folder named by the environment's SLUICE_SHARED, else
+// `../shared` beside the checkout. nullopt if it is not there: the test then
+// skips and says so.
 std::optional<std::string> SharedData(std::string_view relative);
 
 // SmolLM2-135M-Instruct.Q4_1.gguf: the file named by the environment's

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 #include "tests/text/text_fixtures.h"
 
 namespace sluice::testing {
@@ -326,8 +326,8 @@ TEST(ChatTemplateTest, TheDateIsOfTheTimeThatTheCallerNames) {
 }
 
 TEST(ChatTemplateTest, AModelWithoutATemplateIsNotFound) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
-  const Tokenizer* tokenizer = SharedTokenizer("data/models/stories260K-hf");
+  const std::string path = GoldenModel("stories");
+  const Tokenizer* tokenizer = GoldenTokenizer("stories");
   EXPECT_EQ(ChatTemplate::Load(path, *tokenizer).status().code(),
             StatusCode::kNotFound);
 }

@@ -9,6 +9,7 @@
 #include "common/base/json.h"
 #include "common/text/chat_template.h"
 #include "common/text/jinja.h"
+#include "tests/testing/golden_model.h"
 #include "tests/testing/shared_data.h"
 #include "tests/text/text_fixtures.h"
 
@@ -214,7 +215,6 @@ TEST(GoldenTest, ChatIdsAreThoseOfTransformers) {
 }
 
 TEST(GoldenTest, SmolLm2ChatsGiveTheReferenceIds) {
-  SLUICE_REQUIRE_SHARED(path, "golden/smollm2-135m-instruct.json");
   const auto model = SmolLm2Path();
   if (!model) GTEST_SKIP() << "needs the SmolLM2 GGUF (set SLUICE_SMOLLM2)";
   const auto tokenizer = Tokenizer::Load(*model);
@@ -223,7 +223,7 @@ TEST(GoldenTest, SmolLm2ChatsGiveTheReferenceIds) {
   ASSERT_TRUE(chat.ok()) << chat.status();
   EXPECT_EQ((*tokenizer)->vocab_size(), 49152);
   EXPECT_EQ((*tokenizer)->eos_ids(), Ids({2}));
-  const Json prompts = ReadJson(path)["prompts"];
+  const Json prompts = ReadJson(SmolLm2Chats())["prompts"];
   EXPECT_EQ(prompts.size(), 10u);
   for (const Json& one : prompts) {
     const auto text = (*chat)->Render(one["messages"], nullptr, {});

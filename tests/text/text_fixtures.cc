@@ -7,25 +7,37 @@
 #include "common/base/log.h"
 #include "common/text/text_source.h"
 #include "common/text/vocabulary_spec.h"
+#include "tests/testing/golden_model.h"
 #include "tests/testing/shared_data.h"
 
 namespace sluice::testing {
 
-const Tokenizer* SharedTokenizer(std::string_view relative) {
+namespace {
+
+// Of the file or folder `path`, loaded once per process.
+const Tokenizer* LoadedTokenizer(const std::string& path) {
   static auto& loaded = *new std::map<std::string, std::unique_ptr<Tokenizer>>;
-  const std::string key(relative);
-  if (const auto found = loaded.find(key); found != loaded.end()) {
+  if (const auto found = loaded.find(path); found != loaded.end()) {
     return found->second.get();
   }
-  const auto path = SharedData(relative);
-  if (!path) return nullptr;
-  const auto source = ReadTextSource(*path);
+  const auto source = ReadTextSource(path);
   if (!source.ok()) LogError(Message(source.status()));
   SLUICE_CHECK(source.ok());
   auto made = Tokenizer::Make(*source, /*keep_reference=*/true);
   if (!made.ok()) LogError(Message(made.status()));
   SLUICE_CHECK(made.ok());
-  return (loaded[key] = *std::move(made)).get();
+  return (loaded[path] = *std::move(made)).get();
+}
+
+}  // namespace
+
+const Tokenizer* SharedTokenizer(std::string_view relative) {
+  const auto path = SharedData(relative);
+  return path ? LoadedTokenizer(*path) : nullptr;
+}
+
+const Tokenizer* GoldenTokenizer(std::string_view name) {
+  return LoadedTokenizer(GoldenModel(name));
 }
 
 std::vector<NamedTokenizer> AllSharedTokenizers() {
@@ -35,11 +47,13 @@ std::vector<NamedTokenizer> AllSharedTokenizers() {
         "data/tokenizers/qwen3", "data/vocab/llama2-tokenizer.model",
         "data/vocab/llama3-tokenizer.model", "data/vocab/o200k_base.tiktoken",
         "data/vocab/r50k_base.tiktoken", "data/vocab/ggml-vocab-gpt-2.gguf",
-        "data/vocab/ggml-vocab-llama-spm.gguf", "data/models/stories260K-hf",
-        "golden/llama3-tied"}) {
+        "data/vocab/ggml-vocab-llama-spm.gguf"}) {
     if (const Tokenizer* found = SharedTokenizer(relative)) {
       all.push_back({relative, found});
     }
+  }
+  for (const char* name : {"stories", "llama3-tied"}) {
+    all.push_back({name, GoldenTokenizer(name)});
   }
   return all;
 }

@@ -28,7 +28,11 @@ inline constexpr int kSlowdown = 1;
 // if the data is not there.
 const Tokenizer* SharedTokenizer(std::string_view relative);
 
-// The shared tokenizers of all families, those that are there.
+// Tokenizer of the golden model `name`, loaded once per process.
+const Tokenizer* GoldenTokenizer(std::string_view name);
+
+// Tokenizers of all families: the golden models', and those of the shared data
+// that are there.
 struct NamedTokenizer {
   std::string name;
   const Tokenizer* tokenizer = nullptr;

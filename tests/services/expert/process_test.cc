@@ -20,8 +20,8 @@
 #include "common/model_config/tensor_table.h"
 #include "tests/experts/expert_client.h"
 #include "tests/rpc/flood.h"
+#include "tests/testing/golden_model.h"
 #include "tests/testing/holds_within.h"
-#include "tests/testing/shared_data.h"
 
 extern char** environ;
 
@@ -244,7 +244,7 @@ TEST(ExpertProcessTest, WhoIsNotWelcomeCostsItLittleMemory) {
 }
 
 TEST(ExpertProcessTest, ATermSignalEndsItInOrder) {
-  SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
+  const std::string path = GoldenModel("glm4_moe-air");
   ExpertProcess process({"--model", path, "--experts", "all"});
   const auto info = StartExperts(path, "all");
   ASSERT_NE(info, nullptr);
@@ -260,7 +260,7 @@ TEST(ExpertProcessTest, ATermSignalEndsItInOrder) {
 }
 
 TEST(ExpertProcessTest, WhatItCannotServeEndsItAtOnce) {
-  SLUICE_REQUIRE_SHARED(path, "golden/glm4_moe-air");
+  const std::string path = GoldenModel("glm4_moe-air");
   const auto refusal = [](std::vector<std::string> flags) {
     ExpertProcess process(std::move(flags));
     EXPECT_EQ(process.WaitExit(), 1);

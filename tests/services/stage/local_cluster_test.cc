@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "common/base/json.h"
+#include "tests/model/golden_file.h"
 #include "tests/services/stage/generate.h"
+#include "tests/testing/golden_model.h"
 #include "tests/testing/representative.h"
-#include "tests/testing/shared_data.h"
 
 namespace sluice::stage {
 namespace {
@@ -48,26 +48,22 @@ std::vector<TokenId> Generate(LocalCluster& cluster,
 }
 
 TEST(LocalClusterTest, GrpcAndInProcessGiveTheGoldenIdsOnOneToFiveStages) {
-  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
-  SLUICE_REQUIRE_SHARED(golden_path, "data/derived/stories260K_golden.json");
-  const auto golden = ParseJson(testing::ReadFileOrDie(golden_path));
-  ASSERT_TRUE(golden.ok()) << golden.status();
-  const auto ids = golden->at("greedy_ids").get<std::vector<TokenId>>();
-  const std::vector<TokenId> prompt = {ids[0]};
-  const int count = static_cast<int>(std::min<size_t>(ids.size() - 1, 200));
-  const std::vector<TokenId> expected(ids.begin() + 1, ids.begin() + 1 + count);
+  const std::string model = testing::GoldenModel("stories");
+  const testing::GoldenPrompt golden = testing::ReadGolden(model)[0];
+  const int count = static_cast<int>(golden.greedy_ids.size());
+  ASSERT_EQ(count, 200);
   for (const int stages : {1, 2, 3, 5}) {
     for (const bool grpc : {false, true}) {
       auto cluster = LocalCluster::Start(Options(model, stages, grpc));
       ASSERT_TRUE(cluster.ok()) << cluster.status();
-      EXPECT_EQ(Generate(**cluster, prompt, count), expected)
+      EXPECT_EQ(Generate(**cluster, golden.ids, count), golden.greedy_ids)
           << stages << " stages, gRPC " << grpc;
     }
   }
 }
 
 TEST(LocalClusterTest, ALostStageEndsItsRequestsAndServesAgainWhenRestarted) {
-  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  const std::string model = testing::GoldenModel("stories");
   auto started = LocalCluster::Start(Options(model, 2, true));
   ASSERT_TRUE(started.ok()) << started.status();
   LocalCluster& cluster = **started;
@@ -103,7 +99,7 @@ void ExpectOthersComputedNothing(const EngineStats& before,
 const int32_t kLongAnswer = testing::OnlyQuick() ? 250 : 380;
 
 TEST(LocalClusterTest, ALostStageAloneComputesAgainAndNoTokenChanges) {
-  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  const std::string model = testing::GoldenModel("stories");
   LocalClusterOptions options = Options(model, 3, true);
   options.stage.kv_blocks = 200;
   options.engine.recovery_timeout = std::chrono::seconds(30);

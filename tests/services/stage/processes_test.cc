@@ -12,8 +12,8 @@
 #include "tests/rpc/flood.h"
 #include "tests/services/stage/generate.h"
 #include "tests/services/stage/stage_process.h"
+#include "tests/testing/golden_model.h"
 #include "tests/testing/holds_within.h"
-#include "tests/testing/shared_data.h"
 
 namespace sluice::stage {
 namespace {
@@ -144,7 +144,7 @@ class ProcessesTest : public ::testing::Test {
 };
 
 TEST_F(ProcessesTest, AKilledStageEndsRequestsWithinFiveSecondsAndComesBack) {
-  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  const std::string model = testing::GoldenModel("stories");
   Start(model);
   const auto first = Begin(50);
   ASSERT_TRUE(first->WaitEnd(Clock::now() + kLimit).has_value());
@@ -165,7 +165,7 @@ TEST_F(ProcessesTest, AKilledStageEndsRequestsWithinFiveSecondsAndComesBack) {
 }
 
 TEST_F(ProcessesTest, AStoppedProcessIsSuspectThenLostAndMayComeBack) {
-  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  const std::string model = testing::GoldenModel("stories");
   Start(model);
   const auto sink = Begin(400);
   ASSERT_TRUE(sink->WaitTokens(3, Clock::now() + kLimit));
@@ -180,7 +180,7 @@ TEST_F(ProcessesTest, AStoppedProcessIsSuspectThenLostAndMayComeBack) {
 }
 
 TEST_F(ProcessesTest, WhoIsNotWelcomeCostsAStageLittleMemory) {
-  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  const std::string model = testing::GoldenModel("stories");
   Start(model);
   const auto sink = Begin(400);
   ASSERT_TRUE(sink->WaitTokens(3, Clock::now() + kLimit));
@@ -204,7 +204,7 @@ TEST_F(ProcessesTest, WhoIsNotWelcomeCostsAStageLittleMemory) {
 }
 
 TEST_F(ProcessesTest, AStageAskedToEndDrainsAndExitsWithZero) {
-  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  const std::string model = testing::GoldenModel("stories");
   Start(model);
   EXPECT_EQ(stages_[0]->End(SIGTERM), 0);
   EXPECT_FALSE(client_->ready());
@@ -212,7 +212,7 @@ TEST_F(ProcessesTest, AStageAskedToEndDrainsAndExitsWithZero) {
 }
 
 TEST_F(ProcessesTest, AStageAskedToEndLetsItsSequencesEndBeforeItGoes) {
-  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  const std::string model = testing::GoldenModel("stories");
   Start(model);
   const auto undisturbed = Begin(480);
   ASSERT_TRUE(undisturbed->WaitEnd(Clock::now() + kLimit).has_value());
@@ -239,7 +239,7 @@ TEST_F(ProcessesTest, AStageAskedToEndLetsItsSequencesEndBeforeItGoes) {
 }
 
 TEST_F(ProcessesTest, WhenItsTimeToDrainIsOverAStageEndsItsStreams) {
-  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  const std::string model = testing::GoldenModel("stories");
   Start(model, /*drain_seconds=*/0);
   const auto sink = Begin(480);
   ASSERT_TRUE(sink->WaitTokens(3, Clock::now() + kLimit));
@@ -251,7 +251,7 @@ TEST_F(ProcessesTest, WhenItsTimeToDrainIsOverAStageEndsItsStreams) {
 }
 
 TEST_F(ProcessesTest, ASpareTakesAKilledStagesPlaceAndGivesTheSameTokens) {
-  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  const std::string model = testing::GoldenModel("stories");
   Start(model);
   const std::vector<TokenId> want = Generate(40);
   for (int i = 0; i < 2; ++i) {
@@ -274,7 +274,7 @@ TEST_F(ProcessesTest, ASpareTakesAKilledStagesPlaceAndGivesTheSameTokens) {
 }
 
 TEST_F(ProcessesTest, StagesLoadWhatTheyAreAssignedAndThenOtherLayers) {
-  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  const std::string model = testing::GoldenModel("stories");
   Start(model);
   const std::vector<TokenId> want = Generate(40);
   stages_.clear();

@@ -17,7 +17,7 @@
 #include "common/pipeline/gateway/pipeline_assembler.h"
 #include "tests/services/stage/generate.h"
 #include "tests/services/stage/stage_process.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 
 namespace sluice::stage {
 namespace {
@@ -32,7 +32,7 @@ constexpr auto kLimit = std::chrono::seconds(60);
 class RankProcessesTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    SLUICE_REQUIRE_SHARED(model, "golden/llama3-tied");
+    const std::string model = testing::GoldenModel("llama3-tied");
     model_ = model;
     folder_ =
         std::filesystem::temp_directory_path() / Cat("sluice-ranks-", getpid());
@@ -165,10 +165,9 @@ class RankProcessesTest : public ::testing::Test {
 
 TEST_F(RankProcessesTest, TheTokensOfOneProcessAlsoAfterOneIsKilled) {
   const std::pair<const char*, std::vector<size_t>> cases[] = {
-      {"golden/llama3-tied", {1, 0, 2}}, {"golden/gpt_oss-mxfp4", {1}}};
+      {"llama3-tied", {1, 0, 2}}, {"gpt_oss-mxfp4", {1}}};
   for (const auto& [name, all_killed] : cases) {
-    SLUICE_REQUIRE_SHARED(model, name);
-    model_ = model;
+    model_ = testing::GoldenModel(name);
     const std::vector<TokenId> want = OfOneProcess();
     for (const size_t killed : all_killed) {
       Start({1, 2});
@@ -247,7 +246,7 @@ TEST_F(RankProcessesTest, AProcessThatDoesNotFitEndsAndSaysWhy) {
   const auto blocks = Follower(1, 2, {"--kv-blocks", "64"});
   EXPECT_EQ(blocks->WaitEnd(), 1);
   EXPECT_THAT(blocks->said(), HasSubstr("--kv-blocks is the lead's"));
-  SLUICE_REQUIRE_SHARED(qwen, "golden/qwen3");
+  const std::string qwen = testing::GoldenModel("qwen3");
   const std::string model = std::exchange(model_, qwen);
   const auto other = Follower(1, 2);
   EXPECT_EQ(other->WaitEnd(), 1);

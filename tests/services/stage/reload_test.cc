@@ -9,9 +9,9 @@
 
 #include "common/pipeline/gateway/pipeline_assembler.h"
 #include "services/stage/stage_server.h"
+#include "tests/testing/golden_model.h"
 #include "tests/testing/holds_within.h"
 #include "tests/testing/http_exchange.h"
-#include "tests/testing/shared_data.h"
 
 namespace sluice::stage {
 namespace {
@@ -113,7 +113,7 @@ class ReloadTest : public ::testing::Test {
 };
 
 TEST_F(ReloadTest, AStageThatLoadsOtherLayersIsNotReadyAndHoldsNothing) {
-  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  const std::string model = testing::GoldenModel("stories");
   Start(model);
   ASSERT_TRUE(Eventually(
       [&] { return Value("sluice_stage_state", "state=\"ready\"") == 1; }));
@@ -146,7 +146,7 @@ TEST_F(ReloadTest, AStageThatLoadsOtherLayersIsNotReadyAndHoldsNothing) {
 }
 
 TEST_F(ReloadTest, AFailedLoadLeavesAStageThatWaitsForTheNext) {
-  SLUICE_REQUIRE_SHARED(model, "data/models/stories260K-hf");
+  const std::string model = testing::GoldenModel("stories");
   Start(model);
   gate_.SetResult(ResourceExhausted("no such device"));
   Gather(2);

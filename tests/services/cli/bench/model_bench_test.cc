@@ -12,7 +12,7 @@
 #include "services/cli/bench/model_run.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/golden_model.h"
 
 namespace sluice::cli {
 namespace {
@@ -83,7 +83,7 @@ TEST(ModelReportTest, ThePartsOfAPictureAreTheWholeStepOfTheMedianRound) {
 }
 
 TEST(ModelBenchTest, KernelsTellsEveryOperationOfAModelBesideTheLimits) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   const std::string json = Cat(::testing::TempDir(), "kernels-", getpid());
   const Answer answer =
       Sluice({"bench", "kernels", "--model", path, "--threads", "2", "--rounds",
@@ -111,8 +111,8 @@ TEST(ModelBenchTest, KernelsTellsEveryOperationOfAModelBesideTheLimits) {
 }
 
 TEST(ModelBenchTest, ThePartsOfAStepAreItsWholeTime) {
-  for (const char* model : {"golden/llama3-tied", "golden/glm4_moe-air"}) {
-    SLUICE_REQUIRE_SHARED(path, model);
+  for (const char* model : {"llama3-tied", "glm4_moe-air"}) {
+    const std::string path = testing::GoldenModel(model);
     const auto run = MeasureModel(
         {.model = path, .threads = 2, .rounds = 3, .json_path = ""},
         {{1, 1}, {1, 64}}, [](int32_t) {});
@@ -136,7 +136,7 @@ TEST(ModelBenchTest, ThePartsOfAStepAreItsWholeTime) {
 }
 
 TEST(ModelBenchTest, ContextsAndPrefillsFitIntoTheModelsPositions) {
-  SLUICE_REQUIRE_SHARED(path, "data/models/stories260K-hf");
+  const std::string path = testing::GoldenModel("stories");
   const auto run = MeasureModel({.model = path,
                                  .threads = 1,
                                  .rounds = 1,
