@@ -1,5 +1,4 @@
 #include "services/cli/model_cluster.h"
-#include "services/cli/launcher.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -14,6 +13,8 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
+
+#include "services/cli/launcher.h"
 
 namespace sluice::cli {
 namespace {
