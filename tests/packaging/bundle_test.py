@@ -209,6 +209,8 @@ class BundleTest(unittest.TestCase):
     def test_5_a_cpu_without_avx_answers(self):
         """An old CPU, as qemu has it: no kernel of AVX2, and no SSE4 either."""
         qemu = small_root.shutil.which("qemu-x86_64")
+        if not harness.LONG:
+            self.skipTest("half a minute under qemu: SLUICE_LONG=1")
         if not qemu or os.uname().machine != "x86_64":
             self.skipTest("needs qemu-x86_64 (qemu-user)")
         at = self.folder / "old"
