@@ -12,11 +12,12 @@ SLUICE_TEST_PACKAGES=(libgtest-dev libgmock-dev libboost-context1.81-dev
   clang-tidy-14 clang-format-14 libclang-rt-14-dev libfuzzer-14-dev lld
   iproute2 git curl)
 # What tests are skipped without: the page's, those of AArch64's kernels, of
-# deploy/slurm, and of `up --hosts`.
+# deploy/slurm, of `up --hosts`, and of the bundle for any Linux.
 SLUICE_BROWSER_PACKAGES=(chromium-headless-shell fonts-liberation)
 SLUICE_AARCH64_PACKAGES=(g++-aarch64-linux-gnu qemu-user)
 SLUICE_SLURM_PACKAGES=(slurmctld slurmd slurm-client munge)
 SLUICE_SSH_PACKAGES=(openssh-server openssh-client)
+SLUICE_BUNDLE_PACKAGES=(busybox-static patchelf)
 SLUICE_CARGO_MINIMUM=1.85
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*" >&2; }
@@ -109,7 +110,8 @@ install_for_tests() {
   # Only where packages start no services, as in images of containers.
   if [[ -x /usr/sbin/policy-rc.d ]]; then
     services=1
-    optional+=("${SLUICE_SLURM_PACKAGES[@]}" "${SLUICE_SSH_PACKAGES[@]}")
+    optional+=("${SLUICE_SLURM_PACKAGES[@]}" "${SLUICE_SSH_PACKAGES[@]}"
+      "${SLUICE_BUNDLE_PACKAGES[@]}")
   fi
   mapfile -t others < <(missing_packages "${optional[@]}")
   others=("$@" "${others[@]}")
@@ -128,6 +130,9 @@ install_for_tests() {
     "${SLUICE_SLURM_PACKAGES[@]}"
   install_optional "no sshd: the test of up --hosts is skipped" \
     "${SLUICE_SSH_PACKAGES[@]}"
+  # busybox-static takes the place of busybox, which a machine may need.
+  install_optional "no busybox-static or no patchelf: the bundle is not tested" \
+    "${SLUICE_BUNDLE_PACKAGES[@]}"
 }
 
 # install_optional LOSS NAME...: says LOSS where they cannot be installed.

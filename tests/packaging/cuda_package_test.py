@@ -10,6 +10,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import small_root  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SKIPPED = 77
 VERSION = "0.1.0"
@@ -108,6 +111,42 @@ class CudaPackageTest(unittest.TestCase):
         self.assertTrue(
             (out / "lib/systemd/system/sluice-stage@.service").exists())
         self.assertEqual(list(out.rglob("*.conf")), [])
+
+    def test_the_bundle_finds_drivers_that_no_list_names(self):
+        """A stand-in for the driver's library, in each folder that the README
+        names; the root has no list of libraries."""
+        missing = small_root.lacks() or next(
+            (f"needs {tool}" for tool in ("patchelf", "python3.11", "apt-get")
+             if shutil.which(tool) is None), "")
+        if missing:
+            self.skipTest(missing)
+        run(ROOT / "deploy/packages/make", "bundle", "--cuda", "--out",
+            self.folder / "bundle", cwd=ROOT,
+            env={**os.environ, "SLUICE_BUILD_DIR": str(self.build)})
+        (packed,) = (self.folder / "bundle").glob("*-cuda.tar.gz")
+        library = self.folder / "libcuda.so.1"
+        (self.folder / "driver.c").write_text(
+            "int cuInit(unsigned flags) { return (int)flags; }\n")
+        run("cc", "-shared", "-o", library, self.folder / "driver.c")
+        page = (ROOT / "deploy/packages/INSTALL.md").read_text()
+        folders = ("/usr/lib64", "/usr/lib/wsl/lib", "/run/opengl-driver/lib",
+                   "/usr/local/nvidia/lib64")
+        root = small_root.SmallRoot(self.folder / "root")
+        self.addCleanup(root.close)
+        root.open()
+        root.put(packed, "/tmp/bundle.tar.gz")
+        root.run("tar", "-xzf", "/tmp/bundle.tar.gz")
+        at = f"/home/{packed.name.removesuffix('.tar.gz')}"
+        load = (f"{at}/lib/sluice/python/bin/python3", "-ISBc",
+                "import ctypes; assert ctypes.CDLL('libcuda.so.1').cuInit(7) == 7")
+        root.run(*load, status=1)
+        for folder in folders:
+            with self.subTest(folder=folder):
+                self.assertIn(f"`{folder}`", page)
+                (root.path / folder[1:]).mkdir(parents=True)
+                shutil.copy(library, root.path / folder[1:])
+                root.run(*load)
+                (root.path / folder[1:] / library.name).unlink()
 
     def test_a_build_of_the_other_kind_is_refused(self):
         for value, words, told in (

@@ -147,9 +147,14 @@ class Machines:
         pathlib.Path("/run/sshd").mkdir(exist_ok=True)
         with open(self._folder / f"sshd-{name}.log", "wb") as log:
             self._children[name] = subprocess.Popen(
-                ["ip", "netns", "exec", space, SSHD, "-D", "-e", "-f",
-                 str(self._folder / "sshd_config")], stdin=subprocess.DEVNULL,
-                stderr=log)
+                ["ip", "netns", "exec", space, *self._with_proc(), SSHD, "-D",
+                 "-e", "-f", str(self._folder / "sshd_config")],
+                stdin=subprocess.DEVNULL, stderr=log)
+
+    def _with_proc(self):
+        """Words that mount /proc in the folder, for the daemon alone."""
+        return ["sh", "-c", 'mount -t proc proc "$0/proc" && exec "$@"',
+                str(self._chroot)] if self._chroot else []
 
     def _make_keys(self):
         for key in ("host_key", "user_key"):
