@@ -39,6 +39,16 @@ def shared(relative):
     return path
 
 
+def test_data(relative):
+    """Path within build/data; skips the test if it is absent."""
+    base = os.environ.get("SLUICE_TEST_DATA") or ROOT / "build" / "data"
+    path = pathlib.Path(base) / relative
+    if not path.exists():
+        raise unittest.SkipTest(f"needs build/data/{relative}, which "
+                                "tests/test_data/fetch.py makes")
+    return path
+
+
 def default_model():
     """Path of SmolLM2 in the user's cache; skips if it was not fetched."""
     sys.path.insert(0, str(ROOT / "deploy" / "local" / "cluster"))

@@ -114,8 +114,8 @@ TEST(ModelConfigTest, NewConfigsHaveThetaAndScalingInRopeParameters) {
 }
 
 TEST(ModelConfigTest, FrequenciesAreThoseOfTheReference) {
-  SLUICE_REQUIRE_SHARED(path, "data/derived/rope_inv_freq_golden.json");
-  const Json golden = *ParseJson(ReadFileOrDie(path));
+  const Json golden =
+      *ParseJson(ReadFileOrDie("tests/model_config/rope_inv_freq.json"));
   int compared = 0;
   for (const auto& [name, values] : golden.items()) {
     if (!name.starts_with("llama")) continue;

@@ -8,35 +8,65 @@
 #include "common/text/text_source.h"
 #include "common/text/vocabulary_spec.h"
 #include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 
 namespace sluice::testing {
 
-const Tokenizer* SharedTokenizer(std::string_view relative) {
+namespace {
+
+// Of the file or folder `path`, loaded once per process.
+const Tokenizer* LoadedTokenizer(const std::string& path) {
   static auto& loaded = *new std::map<std::string, std::unique_ptr<Tokenizer>>;
-  const std::string key(relative);
-  if (const auto found = loaded.find(key); found != loaded.end()) {
+  if (const auto found = loaded.find(path); found != loaded.end()) {
     return found->second.get();
   }
-  const auto path = SharedData(relative);
-  if (!path) return nullptr;
-  const auto source = ReadTextSource(*path);
+  const auto source = ReadTextSource(path);
   if (!source.ok()) LogError(Message(source.status()));
   SLUICE_CHECK(source.ok());
   auto made = Tokenizer::Make(*source, /*keep_reference=*/true);
   if (!made.ok()) LogError(Message(made.status()));
   SLUICE_CHECK(made.ok());
-  return (loaded[key] = *std::move(made)).get();
+  return (loaded[path] = *std::move(made)).get();
 }
 
-std::vector<NamedTokenizer> AllSharedTokenizers() {
+}  // namespace
+
+std::string OwnVocabulary(std::string_view name) {
+  return Cat("tests/text/vocabularies/", name);
+}
+
+const Tokenizer* OwnTokenizer(std::string_view name) {
+  return LoadedTokenizer(OwnVocabulary(name));
+}
+
+const Tokenizer* TestTokenizer(std::string_view relative) {
+  const auto path = TestData(relative);
+  return path ? LoadedTokenizer(*path) : nullptr;
+}
+
+const Tokenizer* SharedTokenizer(std::string_view relative) {
+  const auto path = SharedData(relative);
+  return path ? LoadedTokenizer(*path) : nullptr;
+}
+
+std::vector<NamedTokenizer> AllTokenizers() {
   std::vector<NamedTokenizer> all;
+  for (const char* name :
+       {"byte_level.json", "byte_level.gguf", "byte_fallback.json",
+        "pieces.model", "pieces.gguf", "pieces.t"}) {
+    all.push_back({name, OwnTokenizer(name)});
+  }
   for (const char* relative :
-       {"data/tokenizers/llama2", "data/tokenizers/llama3_2",
-        "data/tokenizers/qwen3", "data/vocab/llama2-tokenizer.model",
-        "data/vocab/llama3-tokenizer.model", "data/vocab/o200k_base.tiktoken",
-        "data/vocab/r50k_base.tiktoken", "data/vocab/ggml-vocab-gpt-2.gguf",
-        "data/vocab/ggml-vocab-llama-spm.gguf", "data/models/stories260K-hf",
-        "golden/llama3-tied"}) {
+       {"tokenizers/mistral", "tokenizers/llama3_2", "tokenizers/qwen3",
+        "vocab/mistral-tokenizer.model", "vocab/llama3-tokenizer.model",
+        "vocab/o200k_base.tiktoken", "vocab/r50k_base.tiktoken",
+        "vocab/ggml-vocab-gpt-2.gguf", "vocab/ggml-vocab-llama-spm.gguf"}) {
+    if (const Tokenizer* found = TestTokenizer(relative)) {
+      all.push_back({relative, found});
+    }
+  }
+  for (const char* relative :
+       {"data/models/stories260K-hf", "golden/llama3-tied"}) {
     if (const Tokenizer* found = SharedTokenizer(relative)) {
       all.push_back({relative, found});
     }
