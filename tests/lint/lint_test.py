@@ -5,6 +5,7 @@ import tempfile
 import unittest
 
 import include_lint
+import shared_lint
 import size_lint
 import text_lint
 import unity_lint
@@ -237,6 +238,21 @@ class TextLintTest(unittest.TestCase):
         self.assertEqual(
             text_lint.long_readme("common/a/README.md", "x\n" * 60), [])
         self.assertEqual(text_lint.long_readme("README.md", "x\n" * 99), [])
+
+
+class SharedLintTest(unittest.TestCase):
+    def test_the_folder_beside_the_checkout_is_told_outside_the_list(self):
+        for text in ("SharedData(", "SLUICE_SHA" "RED", "../sha" "red/x",
+                     "SLUICE_REQUIRE_SHA" "RED(", "harness.sha" "red("):
+            self.assertEqual(len(shared_lint.check_file(
+                "a.cc", f"\n {text}\n", set())), 1, text)
+            self.assertEqual(shared_lint.check_file(
+                "a.cc", text, {"a.cc"}), [])
+        self.assertEqual(shared_lint.check_file(
+            "a.cc", "std::shared_ptr<SharedDataset> ../shared_lib", set()), [])
+
+    def test_a_file_that_names_it_no_more_leaves_the_list(self):
+        self.assertEqual(len(shared_lint.check_file("a.cc", "", {"a.cc"})), 1)
 
 
 class UnityLintTest(unittest.TestCase):
