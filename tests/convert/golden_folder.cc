@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/text/vocabulary_spec.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 
 namespace sluice::testing {
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 
 namespace sluice::eval {
 namespace {

@@ -10,7 +10,6 @@
 
 #include "common/eval/logits_file.h"
 #include "tests/testing/golden_model.h"
-#include "tests/testing/shared_data.h"
 
 namespace sluice::eval {
 namespace {

@@ -24,7 +24,7 @@
 #include "tests/testing/expert_hosts.h"
 #include "tests/testing/golden_model.h"
 #include "tests/testing/holds_within.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 
 // Stages and hosts of experts over gRPC, in one process.
 namespace sluice::testing {

@@ -37,7 +37,7 @@ def make_model(folder):
     config.write_text(json.dumps({**json.loads(config.read_text()),
                                   "max_position_embeddings": 4096}))
     shutil.copy(
-        harness.shared("data/templates/meta-llama-Llama-3.1-8B-Instruct.jinja"),
+        harness.test_data("templates/meta-llama-Llama-3.1-8B-Instruct.jinja"),
         folder / "chat_template.jinja")
 
 

@@ -82,7 +82,7 @@ class AnswerGrammarTest : public ::testing::Test {
  protected:
   AnswerGrammarTest() {
     models_.push_back(MakeModel("bytes", HarmonyTokenizer()));
-    for (const NamedTokenizer& named : AllSharedTokenizers()) {
+    for (const NamedTokenizer& named : AllTokenizers()) {
       // A vocabulary with this token is a tool calling model's.
       if (named.tokenizer->TokenToId("<tool_call>")) {
         models_.push_back(MakeModel(named.name, *named.tokenizer));

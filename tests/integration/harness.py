@@ -28,17 +28,6 @@ SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 os.environ.setdefault("SLUICE_BUILD_DIR", str(ROOT / "build" / "release"))
 
 
-def shared(relative):
-    """Path within the shared test data; skips the test if it is absent."""
-    base = os.environ.get("SLUICE_SHARED") or ROOT / ".." / "shared"
-    path = pathlib.Path(base) / relative
-    if not path.exists():
-        raise unittest.SkipTest(f"needs the shared test data: {relative} "
-                                "(set SLUICE_SHARED to the folder that "
-                                "holds it)")
-    return path
-
-
 def golden(name):
     """Folder of the golden model `name` that tests/golden/make.py makes."""
     base = os.environ.get("SLUICE_GOLDEN") or ROOT / "build/golden"
@@ -46,6 +35,16 @@ def golden(name):
     if not (path / "config.json").exists():
         raise AssertionError(f"no golden model {path}: tests/golden/make.py "
                              "makes it")
+    return path
+
+
+def test_data(relative):
+    """Path within build/data; skips the test if it is absent."""
+    base = os.environ.get("SLUICE_TEST_DATA") or ROOT / "build" / "data"
+    path = pathlib.Path(base) / relative
+    if not path.exists():
+        raise unittest.SkipTest(f"needs build/data/{relative}, which "
+                                "tests/test_data/fetch.py makes")
     return path
 
 

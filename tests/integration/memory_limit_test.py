@@ -35,7 +35,7 @@ def make_model(folder):
     path.chmod(0o644)
     path.write_text(json.dumps(config))
     shutil.copy(
-        harness.shared("data/templates/meta-llama-Llama-3.1-8B-Instruct.jinja"),
+        harness.test_data("templates/meta-llama-Llama-3.1-8B-Instruct.jinja"),
         pathlib.Path(folder) / "chat_template.jinja")
 
 

@@ -4,11 +4,16 @@ import concurrent.futures
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import unittest
 
 import api
 import harness
+
+sys.path.insert(0, str(harness.ROOT / "tests/text/vocabularies"))
+
+from texts import TEXTS  # noqa: E402
 
 GAP = 0.01  # below it, another rounding may choose the other token
 LOGPROB = 1e-3
@@ -58,9 +63,7 @@ class SmolLm2Test(unittest.TestCase):
     def test_the_folder_that_convert_makes_of_it_answers_bit_for_bit(self):
         """Blocks as they are stored: ids, logprobs and tokens are equal."""
         model = harness.default_model()
-        texts = harness.shared("data/vectors/ggml-vocab-gpt-2.gguf.inp")
-        texts = texts.read_text().split("\n__ggml_vocab_test__\n")
-        texts.append(harness.shared("data/README.md").read_text())
+        texts = [*TEXTS, (harness.ROOT / "README.md").read_text()]
         build = os.environ["SLUICE_BUILD_DIR"]
         told = {}
         with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,11 @@
-"""python3 tests/lint includes|sizes|guards|words|readmes|format|unity|
+"""python3 tests/lint includes|sizes|guards|words|readmes|format|unity|shared|
 report"""
 
 import sys
 
 import format_lint
 import include_lint
+import shared_lint
 import size_lint
 import text_lint
 import unity_lint
@@ -19,6 +20,7 @@ CHECKS = {
     "readmes": text_lint.check_readmes,
     "format": format_lint.check,
     "unity": unity_lint.check,
+    "shared": shared_lint.check,
 }
 
 

@@ -5,6 +5,7 @@ import tempfile
 import unittest
 
 import include_lint
+import shared_lint
 import size_lint
 import text_lint
 import unity_lint
@@ -237,6 +238,16 @@ class TextLintTest(unittest.TestCase):
         self.assertEqual(
             text_lint.long_readme("common/a/README.md", "x\n" * 60), [])
         self.assertEqual(text_lint.long_readme("README.md", "x\n" * 99), [])
+
+
+class SharedLintTest(unittest.TestCase):
+    def test_a_folder_beside_the_checkout_is_told(self):
+        for text in ("SLUICE_SHA" "RED", "../sha" "red/x",
+                     "SLUICE_REQUIRE_SHA" "RED("):
+            self.assertEqual(
+                len(shared_lint.check_file("a.cc", f"\n {text}\n")), 1, text)
+        self.assertEqual(shared_lint.check_file(
+            "a.cc", "std::shared_ptr<SharedDataset> ../shared_lib"), [])
 
 
 class UnityLintTest(unittest.TestCase):

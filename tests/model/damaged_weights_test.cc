@@ -22,7 +22,7 @@
 #include "common/weights/weight_sums.h"
 #include "tests/testing/golden_model.h"
 #include "tests/testing/representative.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 #include "tests/weights/model_files.h"
 
 namespace sluice::testing {

@@ -6,7 +6,7 @@
 #include "common/base/cat.h"
 #include "common/base/check.h"
 #include "common/base/json.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 
 namespace sluice::testing {
 namespace {

@@ -15,9 +15,10 @@
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
 #include "tests/model/reference_model.h"
+#include "tests/testing/default_model.h"
 #include "tests/testing/golden_model.h"
 #include "tests/testing/representative.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 
 namespace sluice::testing {
 namespace {

@@ -30,7 +30,7 @@
 #include "tests/device/apart_backend.h"
 #include "tests/model/packed_files.h"
 #include "tests/testing/captured_stderr.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 #include "tests/weights/model_files.h"
 
 namespace sluice::testing {

@@ -11,8 +11,9 @@
 #include "common/model_config/open_model.h"
 #include "common/model_config/stop_ids.h"
 #include "common/model_config/tensor_table.h"
+#include "tests/testing/default_model.h"
 #include "tests/testing/golden_model.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 #include "tests/weights/model_files.h"
 
 namespace sluice {
@@ -115,8 +116,8 @@ TEST(ModelConfigTest, NewConfigsHaveThetaAndScalingInRopeParameters) {
 }
 
 TEST(ModelConfigTest, FrequenciesAreThoseOfTheReference) {
-  SLUICE_REQUIRE_SHARED(path, "data/derived/rope_inv_freq_golden.json");
-  const Json golden = *ParseJson(ReadFileOrDie(path));
+  const Json golden =
+      *ParseJson(ReadFileOrDie("tests/model_config/rope_inv_freq.json"));
   int compared = 0;
   for (const auto& [name, values] : golden.items()) {
     if (!name.starts_with("llama")) continue;

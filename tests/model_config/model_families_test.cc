@@ -11,7 +11,7 @@
 #include "common/model_config/open_model.h"
 #include "common/model_config/tensor_table.h"
 #include "tests/testing/golden_model.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 
 namespace sluice {
 namespace {

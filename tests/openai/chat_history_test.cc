@@ -12,11 +12,13 @@
 #include "common/openai/parse.h"
 #include "common/text/chat_template.h"
 #include "tests/openai/toy_text.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
+#include "tests/text/chat_cases.h"
 
 namespace sluice::openai {
 namespace {
 
+using ::sluice::testing::ChatCase;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -33,11 +35,11 @@ std::unique_ptr<ChatTemplate> Template(const std::string& source) {
 
 std::unique_ptr<ChatTemplate> Released(const std::string& file) {
   return Template(::sluice::testing::ReadFileOrDie(
-      *::sluice::testing::SharedData("data/templates/" + file)));
+      *::sluice::testing::TestData("templates/" + file)));
 }
 
-#define REQUIRE_TEMPLATES()                           \
-  SLUICE_REQUIRE_SHARED(templates, "data/templates"); \
+#define REQUIRE_TEMPLATES()                         \
+  SLUICE_REQUIRE_TEST_DATA(templates, "templates"); \
   EXPECT_FALSE(templates.empty())
 
 TEST(GatewayHistoryTest, RulesAreLearntFromTheTemplatesThemselves) {
@@ -78,9 +80,9 @@ Json AsClientsSend(Json message) {
 }
 
 // Whether a client can ask for what the case's rendering is of.
-bool CanBeAskedFor(const Json& one) {
-  if (one["kwargs"].contains("tools_in_user_message")) return false;
-  for (const Json& message : one["messages"]) {
+bool CanBeAskedFor(const ChatCase& one) {
+  if (one.kwargs.contains("tools_in_user_message")) return false;
+  for (const Json& message : one.messages) {
     // Parts are joined by newlines here, whatever a template makes of them.
     if (message.contains("content") && message["content"].is_array()) {
       return false;
@@ -90,36 +92,34 @@ bool CanBeAskedFor(const Json& one) {
 }
 
 TEST(GatewayHistoryTest, RequestsRenderByteForByteAsTheReferenceDoes) {
-  SLUICE_REQUIRE_SHARED(path, "data/derived/chat_render_golden.json");
-  const Json cases = *ParseJson(::sluice::testing::ReadFileOrDie(path),
-                                {.max_bytes = size_t{64} << 20});
+  REQUIRE_TEMPLATES();
   int equal = 0;
   int with_calls = 0;
-  for (const Json& one : cases) {
+  for (const ChatCase& one : ::sluice::testing::ChatRenderings()) {
     if (!CanBeAskedFor(one)) continue;
-    const std::string what = Cat(one["template"].get<std::string>(), " ",
-                                 one["name"].get<std::string>());
-    Json body{{"messages", Json::array()}, {"tools", one["tools"]}};
-    for (const Json& message : one["messages"]) {
+    const std::string what = Cat(one.source, " ", one.chat);
+    Json body{{"messages", Json::array()}, {"tools", one.tools}};
+    for (const Json& message : one.messages) {
       body["messages"].push_back(AsClientsSend(message));
       with_calls += message.contains("tool_calls") ? 1 : 0;
     }
     const auto request = ParseChatRequest(DumpJson(body), 256);
     ASSERT_TRUE(request.ok()) << what << request.status();
-    const auto chat = Released(one["template"]);
+    const auto chat = Released(one.source);
     RenderOptions options;
-    options.add_generation_prompt = one["add_generation_prompt"];
-    options.kwargs = one["kwargs"];
+    options.add_generation_prompt = one.add_generation_prompt;
+    options.kwargs = one.kwargs;
     options.date = "2025-06-28";
     const auto text =
         chat->Render(AdaptHistory(request->messages, LearnHistoryRules(*chat)),
                      request->tools.tools, options);
     ASSERT_TRUE(text.ok()) << what << text.status();
-    EXPECT_EQ(*text, one["expected"].get<std::string>()) << what;
-    equal += *text == one["expected"] ? 1 : 0;
+    const std::string sha256 = ::sluice::testing::Sha256Of(*text);
+    EXPECT_EQ(sha256, one.sha256) << what << " is here:\n" << *text;
+    equal += sha256 == one.sha256 ? 1 : 0;
   }
-  EXPECT_EQ(equal, 74);
-  EXPECT_EQ(with_calls, 13);
+  EXPECT_EQ(equal, 106);
+  EXPECT_EQ(with_calls, 21);
 }
 
 TEST(GatewayHistoryTest, AToolNeedsNoDescription) {

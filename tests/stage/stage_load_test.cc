@@ -15,7 +15,7 @@
 #include "common/stage/stage.h"
 #include "common/weights/model_file.h"
 #include "tests/testing/golden_model.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 #include "tests/weights/model_files.h"
 
 namespace sluice {

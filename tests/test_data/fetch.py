@@ -170,8 +170,10 @@ def remove_others(packages, into):
     """Removes what an earlier table named: some tests read whole folders."""
     known = {into / name for package in packages
              for _, name, _ in package["files"]}
-    for path in into.rglob("*"):
-        if path.is_file() and path not in known:
+    for path in sorted(into.rglob("*"), reverse=True):
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+        elif path.is_file() and path not in known:
             path.unlink()
 
 

@@ -2,6 +2,11 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "common/base/check.h"
 
 namespace sluice::testing {
 
@@ -14,6 +19,14 @@ std::optional<std::string> TestData(std::string_view relative) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return std::nullopt;
   return path.lexically_normal().string();
+}
+
+std::string ReadFileOrDie(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  SLUICE_CHECK(in.good());
+  std::ostringstream text;
+  text << in.rdbuf();
+  return std::move(text).str();
 }
 
 }  // namespace sluice::testing

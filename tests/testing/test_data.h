@@ -13,6 +13,9 @@ namespace sluice::testing {
 // then skips and says so.
 std::optional<std::string> TestData(std::string_view relative);
 
+// Whole file as bytes; aborts the test if it cannot be read.
+std::string ReadFileOrDie(const std::string& path);
+
 }  // namespace sluice::testing
 
 // First line of a test that needs `relative`: defines `path`, or skips.

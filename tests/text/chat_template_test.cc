@@ -43,6 +43,16 @@ TEST(JinjaTemplateTest, ToJsonIsJsonDumpsWithoutAsciiEscapes) {
             R"({"a":{},"b":[1,2.5,"<é\"\n>"]})");
 }
 
+TEST(JinjaTemplateTest, NoneIsNotIterable) {
+  const std::string source =
+      "{% for x in [none, [], {}, '', 'ab', 7, true, absent] %}"
+      "{{ 1 if x is iterable else 0 }}{% endfor %}";
+  EXPECT_EQ(*RenderSource(source, "{}"), "01111001");
+  EXPECT_EQ(*RenderSource("{{ tools is iterable and tools | length > 0 }}",
+                          R"({"tools": null})"),
+            "False");
+}
+
 TEST(JinjaTemplateTest, BlocksAreTrimmedAndLoopsControlled) {
   EXPECT_EQ(*RenderSource("{% for i in range(9) %}\n"
                           "  {% if i == 2 %}{% continue %}{% endif %}\n"

@@ -13,7 +13,7 @@
 #include "common/text/text_source.h"
 #include "common/text/vocabulary_formats.h"
 #include "common/weights/gguf_file.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 #include "tests/text/text_fixtures.h"
 #include "tests/weights/model_files.h"
 
@@ -81,8 +81,8 @@ void ExpectSameIds(const Tokenizer& to, const Tokenizer& from,
 }
 
 TEST(DllamaVocabularyTest, Llama3GivesTheIdsOfItsTokenizer) {
-  const Tokenizer* from = SharedTokenizer("data/tokenizers/llama3_2");
-  if (from == nullptr) GTEST_SKIP() << "needs the shared test data";
+  const Tokenizer* from = TestTokenizer("tokenizers/llama3_2");
+  if (from == nullptr) GTEST_SKIP() << "needs build/data/tokenizers";
   TokenizerFile file = OfByteLevel(*from, 128000);
   file.pairs.emplace_back(9, 2);
   file.pairs.emplace_back(10, 1);
@@ -100,8 +100,8 @@ TEST(DllamaVocabularyTest, Llama3GivesTheIdsOfItsTokenizer) {
 }
 
 TEST(DllamaVocabularyTest, Qwen3GivesTheIdsOfItsTokenizer) {
-  const Tokenizer* from = SharedTokenizer("data/tokenizers/qwen3");
-  if (from == nullptr) GTEST_SKIP() << "needs the shared test data";
+  const Tokenizer* from = TestTokenizer("tokenizers/qwen3");
+  if (from == nullptr) GTEST_SKIP() << "needs build/data/tokenizers";
   TokenizerFile file = OfByteLevel(*from, 151643);
   file.pairs.emplace_back(9, 1);
   file.pairs.emplace_back(10, 0);
@@ -115,7 +115,7 @@ TEST(DllamaVocabularyTest, Qwen3GivesTheIdsOfItsTokenizer) {
 }
 
 TEST(DllamaVocabularyTest, SentencePieceGivesTheIdsOfItsModel) {
-  SLUICE_REQUIRE_SHARED(gguf, "data/vocab/ggml-vocab-llama-spm.gguf");
+  SLUICE_REQUIRE_TEST_DATA(gguf, "vocab/ggml-vocab-llama-spm.gguf");
   const auto from = Tokenizer::Load(gguf);
   ASSERT_TRUE(from.ok()) << from.status();
   const auto keys = *weights::ReadGgufMetadata(gguf);

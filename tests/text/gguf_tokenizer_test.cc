@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <random>
 #include <string>
 
@@ -14,7 +15,7 @@
 #include "common/weights/gguf_writer.h"
 #include "tests/testing/golden_model.h"
 #include "tests/testing/representative.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 #include "tests/text/text_fixtures.h"
 #include "tests/weights/model_files.h"
 
@@ -34,11 +35,19 @@ std::string WriteGguf(const TempDir& dir, const GgufMetadata& keys) {
 }
 
 struct Case {
-  const char* source;  // of the shared data; `stories` is a golden model
+  const char* source;  // as FindSource finds it
   const char* model;
   const char* pre;
   bool is_large = false;
 };
+
+// Path of a source: the golden model, of build/data, or of
+// tests/text/vocabularies.
+std::optional<std::string> FindSource(const std::string& name) {
+  if (name == "stories") return GoldenModel(name);
+  if (name.find('/') != std::string::npos) return TestData(name);
+  return OwnVocabulary(name);
+}
 
 class GgufTokenizerTest : public ::testing::TestWithParam<Case> {};
 
@@ -46,10 +55,8 @@ TEST_P(GgufTokenizerTest, ItsKeysReadBackGiveTheSameIds) {
   if (OnlyQuick() && GetParam().is_large) {
     GTEST_SKIP() << "under sanitizers in the long mode alone";
   }
-  const std::string source = GetParam().source;
-  const std::optional<std::string> found =
-      source == "stories" ? GoldenModel(source) : SharedData(source);
-  if (!found) GTEST_SKIP() << "needs the shared test data: " << source;
+  const auto found = FindSource(GetParam().source);
+  if (!found) GTEST_SKIP() << "needs build/data/" << GetParam().source;
   const std::string& path = *found;
   const auto from = Tokenizer::Load(path);
   ASSERT_TRUE(from.ok()) << from.status();
@@ -101,14 +108,16 @@ TEST_P(GgufTokenizerTest, ItsKeysReadBackGiveTheSameIds) {
 
 INSTANTIATE_TEST_SUITE_P(
     Sources, GgufTokenizerTest,
-    ::testing::Values(
-        Case{"data/tokenizers/llama3_2", "gpt2", "llama-bpe", true},
-        Case{"data/tokenizers/qwen3", "gpt2", "qwen2", true},
-        Case{"data/tokenizers/llama2", "llama", "default"},
-        Case{"stories", "llama", "default"},
-        Case{"data/vocab/llama2-tokenizer.model", "llama", "default"},
-        Case{"data/vocab/o200k_base.tiktoken", "gpt2", "gpt-4o", true},
-        Case{"data/vocab/r50k_base.tiktoken", "gpt2", "gpt-2"}));
+    ::testing::Values(Case{"byte_level.json", "gpt2", "glm4"},
+                      Case{"byte_fallback.json", "llama", "default"},
+                      Case{"pieces.model", "llama", "default"},
+                      Case{"tokenizers/llama3_2", "gpt2", "llama-bpe", true},
+                      Case{"tokenizers/qwen3", "gpt2", "qwen2", true},
+                      Case{"tokenizers/mistral", "llama", "default"},
+                      Case{"stories", "llama", "default"},
+                      Case{"vocab/mistral-tokenizer.model", "llama", "default"},
+                      Case{"vocab/o200k_base.tiktoken", "gpt2", "gpt-4o", true},
+                      Case{"vocab/r50k_base.tiktoken", "gpt2", "gpt-2"}));
 
 // The tokenizer.json of all bytes, one merge and special tokens 0 to 2.
 Json TinyJson(const std::string& rule) {

@@ -6,19 +6,22 @@
 #include <filesystem>
 #include <sstream>
 
+#include "common/base/cat.h"
 #include "common/base/json.h"
 #include "common/text/chat_template.h"
 #include "common/text/jinja.h"
+#include "tests/testing/default_model.h"
 #include "tests/testing/golden_model.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
+#include "tests/text/chat_cases.h"
 #include "tests/text/text_fixtures.h"
 
 namespace sluice::testing {
 namespace {
 
-#define REQUIRE_TOKENIZER(name, relative)                  \
-  const Tokenizer* const name = SharedTokenizer(relative); \
-  if (name == nullptr) GTEST_SKIP() << "needs the shared data " << (relative)
+#define REQUIRE_TOKENIZER(name, relative)                \
+  const Tokenizer* const name = TestTokenizer(relative); \
+  if (name == nullptr) GTEST_SKIP() << "needs build/data/" << (relative)
 
 Json ReadJson(const std::string& path) {
   return *ParseJson(ReadFileOrDie(path), {.max_bytes = size_t{1} << 30});
@@ -61,78 +64,27 @@ class VectorTest : public ::testing::TestWithParam<VectorCase> {};
 TEST_P(VectorTest, GivesTheKnownIds) {
   REQUIRE_TOKENIZER(tokenizer, GetParam().vocabulary);
   const std::string base =
-      *SharedData("data/vectors") + "/ggml-vocab-" + GetParam().vectors;
+      *TestData("vectors") + "/ggml-vocab-" + GetParam().vectors;
   ExpectVectors(*tokenizer, base + ".gguf.inp", base + ".gguf.out");
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Families, VectorTest,
     ::testing::Values(
-        VectorCase{"data/vocab/llama3-tokenizer.model", "llama-bpe"},
-        VectorCase{"data/tokenizers/llama3_2", "llama-bpe"},
-        VectorCase{"data/vocab/llama2-tokenizer.model", "llama-spm"},
-        VectorCase{"data/vocab/ggml-vocab-llama-spm.gguf", "llama-spm"},
-        VectorCase{"data/vocab/ggml-vocab-gpt-2.gguf", "gpt-2"},
-        VectorCase{"data/vocab/r50k_base.tiktoken", "gpt-2"},
-        VectorCase{"data/tokenizers/qwen3", "qwen2"}));
-
-TEST(GoldenTest, O200kGivesTheKnownIds) {
-  REQUIRE_TOKENIZER(tokenizer, "data/vocab/o200k_base.tiktoken");
-  const Json cases =
-      ReadJson(*SharedData("data/derived/o200k_base_vectors_computed.json"));
-  EXPECT_EQ(cases.size(), 47u);
-  for (const Json& one : cases) {
-    const auto ids = tokenizer->Encode(one["text"].get<std::string>(), kRaw);
-    ASSERT_TRUE(ids.ok()) << ids.status();
-    EXPECT_EQ(*ids, one["ids"].get<Ids>()) << one["text"];
-  }
-}
-
-void ExpectSwiftCases(const Tokenizer& tokenizer, const char* key,
-                      bool add_special) {
-  const Json all = ReadJson(*SharedData(
-      "data/vectors/swift_transformers_tokenizer_tests_subset.json"));
-  ASSERT_TRUE(all.contains(key));
-  EXPECT_GE(all[key].size(), 18u);
-  for (const Json& one : all[key]) {
-    EncodeOptions options;
-    options.add_special_tokens = add_special;
-    const auto ids = tokenizer.Encode(one["input"].get<std::string>(), options);
-    ASSERT_TRUE(ids.ok()) << ids.status();
-    const Ids expected = one["encoded"]["input_ids"].get<Ids>();
-    EXPECT_EQ(*ids, expected) << one["input"];
-    // Some of these models ask transformers to clean spaces before
-    // punctuation up; that is not decoding.
-    if (one["input"].get<std::string>().find(" !") != std::string::npos) {
-      continue;
-    }
-    EXPECT_EQ(*tokenizer.Decode(expected, false),
-              one["decoded_with_special"].get<std::string>());
-    EXPECT_EQ(*tokenizer.Decode(expected, true),
-              one["decoded_without_special"].get<std::string>());
-  }
-}
-
-TEST(GoldenTest, SwiftTransformersCasesOfLlama3AreEqual) {
-  REQUIRE_TOKENIZER(tokenizer, "data/tokenizers/llama3_2");
-  ExpectSwiftCases(*tokenizer, "pcuenq/Llama-3.2-1B-Instruct-tokenizer", true);
-}
-
-TEST(GoldenTest, SwiftTransformersCasesOfLlama2AreEqual) {
-  REQUIRE_TOKENIZER(tokenizer, "data/vocab/llama2-tokenizer.model");
-  ExpectSwiftCases(*tokenizer, "coreml-projects/Llama-2-7b-chat-coreml", true);
-}
-
-TEST(GoldenTest, SwiftTransformersCasesOfGpt2AreEqual) {
-  REQUIRE_TOKENIZER(tokenizer, "data/vocab/ggml-vocab-gpt-2.gguf");
-  ExpectSwiftCases(*tokenizer, "distilgpt2", false);
-}
+        VectorCase{"vocab/llama3-tokenizer.model", "llama-bpe"},
+        VectorCase{"tokenizers/llama3_2", "llama-bpe"},
+        VectorCase{"vocab/ggml-vocab-llama-spm.gguf", "llama-spm"},
+        VectorCase{"vocab/ggml-vocab-gpt-2.gguf", "gpt-2"},
+        VectorCase{"vocab/ggml-vocab-phi-3.gguf", "phi-3"},
+        VectorCase{"vocab/ggml-vocab-starcoder.gguf", "starcoder"},
+        VectorCase{"vocab/r50k_base.tiktoken", "gpt-2"},
+        VectorCase{"tokenizers/qwen3", "qwen2"}));
 
 TEST(GoldenTest, HarmonyIdsComeBackFromTheirText) {
-  REQUIRE_TOKENIZER(tokenizer, "data/vocab/o200k_base.tiktoken");
+  REQUIRE_TOKENIZER(tokenizer, "vocab/o200k_base.tiktoken");
   int files_of_ids = 0;
   for (const auto& entry :
-       std::filesystem::directory_iterator(*SharedData("data/harmony"))) {
+       std::filesystem::directory_iterator(*TestData("harmony"))) {
     const std::string content = ReadFileOrDie(entry.path().string());
     std::istringstream numbers(content);
     Ids ids;
@@ -154,64 +106,57 @@ TEST(GoldenTest, HarmonyIdsComeBackFromTheirText) {
   EXPECT_EQ(files_of_ids, 2);
 }
 
-TEST(GoldenTest, ChatRenderingsAreByteEqual) {
-  SLUICE_REQUIRE_SHARED(path, "data/derived/chat_render_golden.json");
-  const Json cases = ReadJson(path);
-  EXPECT_EQ(cases.size(), 80u);
-  for (const Json& one : cases) {
-    const std::string source =
-        ReadFileOrDie(*SharedData("data/templates") + "/" +
-                      one["template"].get<std::string>());
-    const auto compiled = JinjaTemplate::Compile(source);
+TEST(GoldenTest, ChatRenderingsAreThoseOfJinja2) {
+  SLUICE_REQUIRE_TEST_DATA(templates, "templates");
+  const std::vector<ChatCase> cases = ChatRenderings();
+  EXPECT_EQ(cases.size(), 115u);
+  for (const ChatCase& one : cases) {
+    const auto compiled =
+        JinjaTemplate::Compile(ReadFileOrDie(Cat(templates, "/", one.source)));
     ASSERT_TRUE(compiled.ok()) << compiled.status();
-    Json context = one["kwargs"];
-    context["messages"] = one["messages"];
-    context["tools"] = one["tools"];
+    Json context = one.kwargs;
+    context["messages"] = one.messages;
+    context["tools"] = one.tools;
     context["documents"] = nullptr;
-    context["add_generation_prompt"] = one["add_generation_prompt"];
-    // 2025-06-28 12:00
+    context["add_generation_prompt"] = one.add_generation_prompt;
     const auto variables = JinjaVariables::Parse(DumpJson(context));
     ASSERT_TRUE(variables.ok()) << variables.status();
+    // 2025-06-28 12:00
     const auto text = (*compiled)->Render("{}", *variables, 1751112000);
-    if (one["expected"].is_null()) {
-      EXPECT_FALSE(text.ok());
-      continue;
-    }
-    ASSERT_TRUE(text.ok()) << one["template"] << one["name"] << text.status();
-    EXPECT_EQ(*text, one["expected"].get<std::string>())
-        << one["template"] << " " << one["name"];
+    ASSERT_TRUE(text.ok()) << one.source << one.chat << text.status();
+    EXPECT_EQ(Sha256Of(*text), one.sha256)
+        << one.source << " " << one.chat << " is here:\n"
+        << *text;
   }
 }
 
-TEST(GoldenTest, ChatIdsAreThoseOfTransformers) {
-  SLUICE_REQUIRE_SHARED(path, "data/derived/chat_ids_golden.json");
+TEST(GoldenTest, ChatIdsAreThoseOfTheReference) {
   int equal = 0;
   int guarded = 0;
-  const Json golden = ReadJson(path);
-  for (const Json& one : golden["cases"]) {
-    const std::string model =
-        "data/tokenizers/" + one["tokenizer"].get<std::string>();
-    REQUIRE_TOKENIZER(tokenizer, model);
-    const auto chat = ChatTemplate::Load(*SharedData(model), *tokenizer);
+  for (const ChatCase& one : ChatsWithIds()) {
+    SLUICE_REQUIRE_TEST_DATA(model, "tokenizers/" + one.source);
+    const Tokenizer* tokenizer = TestTokenizer("tokenizers/" + one.source);
+    const auto chat = ChatTemplate::Load(model, *tokenizer);
     ASSERT_TRUE(chat.ok()) << chat.status();
     RenderOptions options;
-    options.kwargs = one["template_kwargs"];
-    EXPECT_EQ(*(*chat)->Render(one["messages"], one["tools"], options),
-              one["text"].get<std::string>());
-    const auto ids = (*chat)->RenderIds(one["messages"], one["tools"], options);
+    options.kwargs = one.kwargs;
+    const std::string text = *(*chat)->Render(one.messages, one.tools, options);
+    EXPECT_EQ(Sha256Of(text), one.sha256)
+        << one.source << " " << one.chat << " is here:\n"
+        << text;
+    const auto ids = (*chat)->RenderIds(one.messages, one.tools, options);
     ASSERT_TRUE(ids.ok()) << ids.status();
-    const bool is_equal = *ids == one["ids"].get<Ids>();
-    if (one["name"] == "spelled_special") {
-      EXPECT_FALSE(is_equal);
-      EXPECT_EQ(*tokenizer->Decode(*ids, false), one["text"]);
+    if (one.chat == "spelled_special") {
+      EXPECT_NE(*ids, one.ids);
+      EXPECT_EQ(*tokenizer->Decode(*ids, false), text);
       ++guarded;
     } else {
-      EXPECT_TRUE(is_equal) << one["tokenizer"] << " " << one["name"];
-      equal += is_equal ? 1 : 0;
+      EXPECT_EQ(*ids, one.ids) << one.source << " " << one.chat;
+      ++equal;
     }
   }
-  EXPECT_EQ(equal, 20);
-  EXPECT_EQ(guarded, 4);
+  EXPECT_EQ(equal, 12);
+  EXPECT_EQ(guarded, 2);
 }
 
 TEST(GoldenTest, SmolLm2ChatsGiveTheReferenceIds) {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 #include "tests/text/output_fixtures.h"
 #include "tests/text/text_fixtures.h"
 
@@ -23,12 +23,12 @@ TEST(OutputFormatTest, TheTemplateShowsTheFormat) {
       {"meta-llama-Llama-3.3-70B-Instruct.jinja", kLlama},
   };
   for (const auto& [file, format] : kTemplates) {
-    SLUICE_REQUIRE_SHARED(path, "data/templates/" + file);
+    SLUICE_REQUIRE_TEST_DATA(path, "templates/" + file);
     const std::string source = ReadFileOrDie(path);
     EXPECT_EQ(*ChooseOutputFormat(source, plain->vocabulary()), format) << file;
     EXPECT_EQ(*ChooseOutputFormat(source, Harmonies()), format) << file;
   }
-  SLUICE_REQUIRE_SHARED(path, "data/templates/openai-gpt-oss-120b.jinja");
+  SLUICE_REQUIRE_TEST_DATA(path, "templates/openai-gpt-oss-120b.jinja");
   EXPECT_EQ(*ChooseOutputFormat(ReadFileOrDie(path), Harmonies()), kHarmony);
 }
 

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "common/text/utf8.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 #include "tests/text/output_fixtures.h"
 #include "tests/text/text_fixtures.h"
 
@@ -157,10 +157,10 @@ TEST(OutputHarmonyTest, AHeaderWithoutEndIsText) {
             "text[" + words + "]");
 }
 
-// The shared data of harmony's own repository ------------------------------
+// What the package of harmony has for its tests ------------------------------
 
 // Ids of o200k_harmony as markers and text. The ranks of the vocabulary are
-// in the shared data; its special tokens are these.
+// a file; its special tokens are these.
 OutputStream FromIds(const Tokenizer& base, std::string_view ids) {
   const std::pair<TokenId, std::string_view> kMarkers[] = {
       {200002, "<|return|>"},  {200003, "<|constrain|>"},
@@ -191,9 +191,8 @@ OutputStream FromIds(const Tokenizer& base, std::string_view ids) {
 }
 
 TEST(OutputHarmonyTest, SharedIdsOfAReasoningResponse) {
-  SLUICE_REQUIRE_SHARED(path,
-                        "data/harmony/test_simple_reasoning_response.txt");
-  const Tokenizer* base = SharedTokenizer("data/vocab/o200k_base.tiktoken");
+  SLUICE_REQUIRE_TEST_DATA(path, "harmony/test_simple_reasoning_response.txt");
+  const Tokenizer* base = TestTokenizer("vocab/o200k_base.tiktoken");
   ASSERT_NE(base, nullptr);
   EXPECT_EQ(Told(kHarmony, WithTools(), FromIds(*base, ReadFileOrDie(path))),
             "think[User asks: \"What is 2 + 2?\" Simple arithmetic. Provide "
@@ -201,8 +200,8 @@ TEST(OutputHarmonyTest, SharedIdsOfAReasoningResponse) {
 }
 
 TEST(OutputHarmonyTest, SharedIdsOfAToolCall) {
-  SLUICE_REQUIRE_SHARED(path, "data/harmony/test_simple_tool_call.txt");
-  const Tokenizer* base = SharedTokenizer("data/vocab/o200k_base.tiktoken");
+  SLUICE_REQUIRE_TEST_DATA(path, "harmony/test_simple_tool_call.txt");
+  const Tokenizer* base = TestTokenizer("vocab/o200k_base.tiktoken");
   ASSERT_NE(base, nullptr);
   OutputRequest request;
   request.tools = {{"lookup_weather", ""}};
@@ -212,7 +211,7 @@ TEST(OutputHarmonyTest, SharedIdsOfAToolCall) {
 }
 
 TEST(OutputHarmonyTest, SharedStreamOfSeveralMessages) {
-  SLUICE_REQUIRE_SHARED(path, "data/harmony/test_streamable_parser.txt");
+  SLUICE_REQUIRE_TEST_DATA(path, "harmony/test_streamable_parser.txt");
   const std::string text = ReadFileOrDie(path);
   const std::string shown = Told(kHarmony, WithTools(), AsHarmony(text));
   EXPECT_TRUE(shown.starts_with("think[User asks \"Who is the current US"));
@@ -223,7 +222,7 @@ TEST(OutputHarmonyTest, SharedStreamOfSeveralMessages) {
 }
 
 TEST(OutputHarmonyTest, SharedToolResponseIsNotForTheUser) {
-  SLUICE_REQUIRE_SHARED(path, "data/harmony/test_tool_response_parsing.txt");
+  SLUICE_REQUIRE_TEST_DATA(path, "harmony/test_tool_response_parsing.txt");
   EXPECT_EQ(Told(kHarmony, WithTools(), AsHarmony(ReadFileOrDie(path))),
             "think[{\"result\": \"https://openai.com/\"} ]");
 }
@@ -231,8 +230,8 @@ TEST(OutputHarmonyTest, SharedToolResponseIsNotForTheUser) {
 // Every message of an assistant in the rendered conversations, read as an
 // output that begins behind <|start|>assistant.
 TEST(OutputHarmonyTest, SharedConversationsGiveTheirMessages) {
-  SLUICE_REQUIRE_SHARED(
-      path, "data/harmony/test_does_not_drop_if_ongoing_analysis.txt");
+  SLUICE_REQUIRE_TEST_DATA(
+      path, "harmony/test_does_not_drop_if_ongoing_analysis.txt");
   std::string text = ReadFileOrDie(path);
   const std::string begin = "<|start|>assistant";
   text = text.substr(text.find(begin) + begin.size());

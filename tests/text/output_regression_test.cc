@@ -6,7 +6,7 @@
 
 #include "common/base/json.h"
 #include "common/text/chat_template.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 #include "tests/text/output_fixtures.h"
 
 namespace sluice::testing {
@@ -373,7 +373,7 @@ constexpr std::string_view kTurn =
 
 // The model began its reasoning anew at every turn: its own was left out.
 TEST(OutputRegressionTest, Vllm27653ReasoningComesBackBetweenToolTurns) {
-  SLUICE_REQUIRE_SHARED(path, "data/templates/openai-gpt-oss-120b.jinja");
+  SLUICE_REQUIRE_TEST_DATA(path, "templates/openai-gpt-oss-120b.jinja");
   const auto events = ParseStream(kHarmony, WithTools(), AsHarmony(kTurn));
   EXPECT_NE(RenderedBack(path, "thinking", events, false)
                 .find("<|start|>assistant<|channel|>analysis<|message|>We need "
@@ -385,7 +385,7 @@ TEST(OutputRegressionTest, Vllm27653ReasoningComesBackBetweenToolTurns) {
 
 // It is left out once a final answer follows, and not before.
 TEST(OutputRegressionTest, Vllm45048ReasoningIsDroppedOnlyBehindAnAnswer) {
-  SLUICE_REQUIRE_SHARED(path, "data/templates/openai-gpt-oss-120b.jinja");
+  SLUICE_REQUIRE_TEST_DATA(path, "templates/openai-gpt-oss-120b.jinja");
   const auto events = ParseStream(kHarmony, WithTools(), AsHarmony(kTurn));
   EXPECT_EQ(
       RenderedBack(path, "thinking", events, true).find("We need the weather."),
@@ -394,7 +394,7 @@ TEST(OutputRegressionTest, Vllm45048ReasoningIsDroppedOnlyBehindAnAnswer) {
 
 // A client that sends reasoning back finds it in the prompt.
 TEST(OutputRegressionTest, Codex2461ReasoningContentIsAcceptedBack) {
-  SLUICE_REQUIRE_SHARED(path, "data/templates/GLM-4.6.jinja");
+  SLUICE_REQUIRE_TEST_DATA(path, "templates/GLM-4.6.jinja");
   const auto events = ParseStream(
       kGlm, WithTools(),
       AsText("\n<think>We need the weather.</think>\n<tool_call>get_weather\n"

@@ -11,7 +11,8 @@
 #include "common/text/chat_template.h"
 #include "common/text/text_source.h"
 #include "common/text/vocabulary_spec.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/default_model.h"
+#include "tests/testing/test_data.h"
 #include "tests/text/text_fixtures.h"
 
 namespace sluice::testing {
@@ -177,12 +178,10 @@ std::unique_ptr<Tokenizer> WithSpecials(
 }
 
 TEST(SpecialGuardTest, HoldsForTheModelsAtHand) {
-  for (const char* model :
-       {"data/tokenizers/llama3_2", "data/tokenizers/qwen3"}) {
-    const Tokenizer* tokenizer = SharedTokenizer(model);
-    if (tokenizer == nullptr) GTEST_SKIP() << "needs the shared data";
-    Family(model, *tokenizer,
-           ChatTemplate::Load(*SharedData(model), *tokenizer))
+  for (const char* model : {"tokenizers/llama3_2", "tokenizers/qwen3"}) {
+    const Tokenizer* tokenizer = TestTokenizer(model);
+    if (tokenizer == nullptr) GTEST_SKIP() << "needs build/data/" << model;
+    Family(model, *tokenizer, ChatTemplate::Load(*TestData(model), *tokenizer))
         .ExpectGuarded();
   }
 }
@@ -212,9 +211,9 @@ constexpr char kInst[] =
 
 TEST(SpecialGuardTest, HoldsForSentencepiece) {
   for (const char* model :
-       {"data/tokenizers/llama2", "data/vocab/ggml-vocab-llama-spm.gguf"}) {
-    const Tokenizer* tokenizer = SharedTokenizer(model);
-    if (tokenizer == nullptr) GTEST_SKIP() << "needs the shared data";
+       {"tokenizers/mistral", "vocab/ggml-vocab-llama-spm.gguf"}) {
+    const Tokenizer* tokenizer = TestTokenizer(model);
+    if (tokenizer == nullptr) GTEST_SKIP() << "needs build/data/" << model;
     const Family family(model, *tokenizer,
                         ChatTemplate::Make(kInst, *tokenizer),
                         Spaces::kChanged);
@@ -248,7 +247,7 @@ std::vector<std::string> SpecialsOf(const std::string& name) {
 }
 
 TEST(SpecialGuardTest, HoldsForEveryTemplateAtHand) {
-  SLUICE_REQUIRE_SHARED(folder, "data/templates");
+  SLUICE_REQUIRE_TEST_DATA(folder, "templates");
   int tried = 0;
   for (const auto& file : std::filesystem::directory_iterator(folder)) {
     const std::string name = file.path().filename();

@@ -8,7 +8,7 @@
 #include "common/text/text_source.h"
 #include "common/text/vocabulary_spec.h"
 #include "tests/testing/golden_model.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 
 namespace sluice::testing {
 
@@ -31,8 +31,16 @@ const Tokenizer* LoadedTokenizer(const std::string& path) {
 
 }  // namespace
 
-const Tokenizer* SharedTokenizer(std::string_view relative) {
-  const auto path = SharedData(relative);
+std::string OwnVocabulary(std::string_view name) {
+  return Cat("tests/text/vocabularies/", name);
+}
+
+const Tokenizer* OwnTokenizer(std::string_view name) {
+  return LoadedTokenizer(OwnVocabulary(name));
+}
+
+const Tokenizer* TestTokenizer(std::string_view relative) {
+  const auto path = TestData(relative);
   return path ? LoadedTokenizer(*path) : nullptr;
 }
 
@@ -40,15 +48,19 @@ const Tokenizer* GoldenTokenizer(std::string_view name) {
   return LoadedTokenizer(GoldenModel(name));
 }
 
-std::vector<NamedTokenizer> AllSharedTokenizers() {
+std::vector<NamedTokenizer> AllTokenizers() {
   std::vector<NamedTokenizer> all;
+  for (const char* name :
+       {"byte_level.json", "byte_level.gguf", "byte_fallback.json",
+        "pieces.model", "pieces.gguf", "pieces.t"}) {
+    all.push_back({name, OwnTokenizer(name)});
+  }
   for (const char* relative :
-       {"data/tokenizers/llama2", "data/tokenizers/llama3_2",
-        "data/tokenizers/qwen3", "data/vocab/llama2-tokenizer.model",
-        "data/vocab/llama3-tokenizer.model", "data/vocab/o200k_base.tiktoken",
-        "data/vocab/r50k_base.tiktoken", "data/vocab/ggml-vocab-gpt-2.gguf",
-        "data/vocab/ggml-vocab-llama-spm.gguf"}) {
-    if (const Tokenizer* found = SharedTokenizer(relative)) {
+       {"tokenizers/mistral", "tokenizers/llama3_2", "tokenizers/qwen3",
+        "vocab/mistral-tokenizer.model", "vocab/llama3-tokenizer.model",
+        "vocab/o200k_base.tiktoken", "vocab/r50k_base.tiktoken",
+        "vocab/ggml-vocab-gpt-2.gguf", "vocab/ggml-vocab-llama-spm.gguf"}) {
+    if (const Tokenizer* found = TestTokenizer(relative)) {
       all.push_back({relative, found});
     }
   }

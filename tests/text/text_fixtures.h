@@ -24,20 +24,25 @@ inline constexpr int kSlowdown = 8;
 inline constexpr int kSlowdown = 1;
 #endif
 
-// Tokenizer of the shared data's `relative`, loaded once per process; null
-// if the data is not there.
-const Tokenizer* SharedTokenizer(std::string_view relative);
+// Tokenizer of `relative` in build/data (tests/testing/test_data.h), loaded
+// once per process; null if it is not there.
+const Tokenizer* TestTokenizer(std::string_view relative);
+
+// Path of a file of tests/text/vocabularies, and its tokenizer, loaded once per
+// process.
+std::string OwnVocabulary(std::string_view name);
+const Tokenizer* OwnTokenizer(std::string_view name);
 
 // Tokenizer of the golden model `name`, loaded once per process.
 const Tokenizer* GoldenTokenizer(std::string_view name);
 
-// Tokenizers of all families: the golden models', and those of the shared data
-// that are there.
+// Tokenizers of every kind: those of tests/text/vocabularies that keep a text
+// whole, those of build/data that are there, and golden models'.
 struct NamedTokenizer {
   std::string name;
   const Tokenizer* tokenizer = nullptr;
 };
-std::vector<NamedTokenizer> AllSharedTokenizers();
+std::vector<NamedTokenizer> AllTokenizers();
 
 // A small byte-level tokenizer that needs no files: all bytes, a few merges,
 // specials <|im_start|>, <|im_end|>, <|endoftext|>, and <think> that is not

@@ -9,7 +9,7 @@
 
 #include "common/text/bridge_buffer.h"
 #include "common/text/text_source.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 #include "tests/text/text_fixtures.h"
 
 namespace sluice::testing {
@@ -163,13 +163,13 @@ TEST(TokenizerTest, OneTokenHasTextAndBytes) {
 }
 
 TEST(TokenizerTest, KnowsTheNamesOfItsSpecialTokens) {
-  const Tokenizer* llama3 = SharedTokenizer("data/tokenizers/llama3_2");
-  if (llama3 == nullptr) GTEST_SKIP() << "needs the shared data";
+  const Tokenizer* llama3 = TestTokenizer("tokenizers/llama3_2");
+  if (llama3 == nullptr) GTEST_SKIP() << "needs build/data/tokenizers/llama3_2";
   EXPECT_EQ(llama3->bos_id(), 128000);
   EXPECT_EQ(llama3->bos_token(), "<|begin_of_text|>");
   EXPECT_EQ(llama3->eos_ids(), Ids({128009}));
   EXPECT_EQ(llama3->vocab_size(), 128256);
-  const Tokenizer* ranks = SharedTokenizer("data/vocab/llama3-tokenizer.model");
+  const Tokenizer* ranks = TestTokenizer("vocab/llama3-tokenizer.model");
   ASSERT_NE(ranks, nullptr);
   EXPECT_EQ(ranks->vocab_size(), 128256);
   for (TokenId id = 0; id < 128256; ++id) {
@@ -235,16 +235,11 @@ TEST_F(TokenizerFilesTest, ADecoderThatIsNotBuiltIsNamed) {
 }
 
 TEST_F(TokenizerFilesTest, TruncatedVocabulariesAreRefusedOrWhole) {
-  for (const char* relative : {"data/vocab/llama2-tokenizer.model",
-                               "data/vocab/ggml-vocab-gpt-2.gguf"}) {
-    const auto path = SharedData(relative);
-    if (!path) GTEST_SKIP() << "needs the shared data " << relative;
-    const std::string whole = ReadFileOrDie(*path);
+  for (const char* name : {"pieces.model", "byte_level.gguf"}) {
+    const std::string whole = ReadFileOrDie(OwnVocabulary(name));
     std::mt19937_64 random(7);
     for (int round = 0; round < 12; ++round) {
       const std::string cut = whole.substr(0, random() % whole.size());
-      const std::string name =
-          std::filesystem::path(relative).filename().string();
       // No crash; a prefix of a sentencepiece file may be a smaller one.
       const auto tokenizer = Tokenizer::Load(Write(name, cut));
       EXPECT_TRUE(!tokenizer.ok() || (*tokenizer)->vocab_size() > 0);

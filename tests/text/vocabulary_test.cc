@@ -66,13 +66,8 @@ TEST(VocabularyFormatsTest, RandomBytesAreNoSentencePieceModel) {
 }
 
 TEST(VocabularyFormatsTest, TheSameVocabularyFromTwoFormatsIsTheSame) {
-  const Tokenizer* gguf =
-      SharedTokenizer("data/vocab/ggml-vocab-llama-spm.gguf");
-  const Tokenizer* pieces =
-      SharedTokenizer("data/vocab/llama2-tokenizer.model");
-  if (gguf == nullptr || pieces == nullptr) {
-    GTEST_SKIP() << "needs the shared data data/vocab";
-  }
+  const Tokenizer* gguf = OwnTokenizer("pieces.gguf");
+  const Tokenizer* pieces = OwnTokenizer("pieces.model");
   ASSERT_EQ(gguf->vocab_size(), pieces->vocab_size());
   std::mt19937_64 random(9);
   for (int round = 0; round < 500; ++round) {

@@ -14,7 +14,8 @@
 #include "common/model_config/tensor_table.h"
 #include "common/weights/model_contents.h"
 #include "common/weights/model_file.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/default_model.h"
+#include "tests/testing/test_data.h"
 #include "tests/weights/model_files.h"
 
 namespace sluice::weights {

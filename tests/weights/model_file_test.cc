@@ -10,8 +10,8 @@
 #include "common/base/json.h"
 #include "common/model_config/open_model.h"
 #include "common/weights/gguf_file.h"
+#include "tests/testing/default_model.h"
 #include "tests/testing/golden_model.h"
-#include "tests/testing/shared_data.h"
 #include "tests/weights/model_files.h"
 
 namespace sluice::weights {

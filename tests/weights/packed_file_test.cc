@@ -21,7 +21,7 @@
 #include "common/tensor/buffer.h"
 #include "common/weights/own_folder.h"
 #include "common/weights/xxh64.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 #include "tests/weights/model_files.h"
 
 namespace sluice::weights {

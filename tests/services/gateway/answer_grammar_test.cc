@@ -12,7 +12,7 @@
 #include "tests/grammar/walk.h"
 #include "tests/services/gateway/fakes.h"
 #include "tests/services/gateway/model_formats.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 
 namespace sluice::gateway {
 namespace {
@@ -159,7 +159,7 @@ void ForEachAnswer(Server& server, const Json& body, const Check& check) {
 class AnswerGrammarTest : public ::testing::TestWithParam<Format> {
  protected:
   void SetUp() override {
-    SLUICE_REQUIRE_SHARED(templates, "data/templates");
+    SLUICE_REQUIRE_TEST_DATA(templates, "templates");
     EXPECT_FALSE(templates.empty());
     server_ = std::make_unique<Server>(GetParam());
   }
@@ -230,7 +230,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, ContentGrammarTest,
 class GatewayGrammarTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    SLUICE_REQUIRE_SHARED(templates, "data/templates");
+    SLUICE_REQUIRE_TEST_DATA(templates, "templates");
     EXPECT_FALSE(templates.empty());
   }
 };

@@ -6,7 +6,7 @@
 
 #include "common/base/cat.h"
 #include "services/gateway/request_grammar.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 
 namespace sluice::gateway {
 
@@ -104,7 +104,7 @@ ServedModel MakeToyModel(const std::string& chat_template,
 
 std::string TemplateOf(const Format& format) {
   std::string source = ::sluice::testing::ReadFileOrDie(
-      *::sluice::testing::SharedData(Cat("data/templates/", format.file)));
+      *::sluice::testing::TestData(Cat("templates/", format.file)));
   if (format.opens_thinking) {  // as INTELLECT-3's own template does
     const std::string turn = "{{- '<|im_start|>assistant\\n' }}";
     const size_t at = source.rfind(turn);

@@ -17,7 +17,7 @@ inline constexpr char kArguments[] = R"({"city": "Köln", "days": 2})";
 // (where it can) one of get_location.
 struct Format {
   const char* name;
-  const char* file;  // of data/templates
+  const char* file;  // of build/data/templates
   openai::ToyTokens tokens;
   std::string output;
   bool reasons = true;
@@ -43,7 +43,7 @@ ServedModel MakeToyModel(const std::string& chat_template,
                          const openai::ToyTokens& tokens,
                          const openai::FormatNames& formats = {});
 
-// The chat template, from the shared data.
+// The chat template, of build/data.
 std::string TemplateOf(const Format& format);
 
 }  // namespace sluice::gateway

@@ -15,7 +15,7 @@
 #include "tests/openai/toy_text.h"
 #include "tests/services/gateway/fakes.h"
 #include "tests/services/gateway/model_formats.h"
-#include "tests/testing/shared_data.h"
+#include "tests/testing/test_data.h"
 
 namespace sluice::gateway {
 
@@ -176,7 +176,7 @@ inline Json WithTools(const char* fields = "{}") {
 class GatewayToolsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    SLUICE_REQUIRE_SHARED(templates, "data/templates");
+    SLUICE_REQUIRE_TEST_DATA(templates, "templates");
     EXPECT_FALSE(templates.empty());
     server_ = std::make_unique<Server>(Glm());
   }

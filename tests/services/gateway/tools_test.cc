@@ -10,6 +10,7 @@
 
 #include "common/text/chat_template.h"
 #include "tests/services/gateway/tools_fixture.h"
+#include "tests/testing/test_data.h"
 
 namespace sluice::gateway {
 namespace {
@@ -21,7 +22,7 @@ using ::testing::Not;
 class GatewayFormatTest : public ::testing::TestWithParam<Format> {
  protected:
   void SetUp() override {
-    SLUICE_REQUIRE_SHARED(templates, "data/templates");
+    SLUICE_REQUIRE_TEST_DATA(templates, "templates");
     EXPECT_FALSE(templates.empty());
     server_ = std::make_unique<Server>(GetParam());
   }

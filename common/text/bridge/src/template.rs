@@ -66,6 +66,7 @@ impl Template {
         });
         environment.add_filter("tojson", tojson);
         environment.add_filter("string", python_str);
+        environment.add_test("iterable", is_iterable);
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", strftime_now);
         environment
@@ -174,6 +175,11 @@ fn set_by_themselves(source: &str) -> Vec<String> {
         .filter(|found| word.find_iter(&found[2]).any(|part| part.as_str() == &found[1]))
         .map(|found| found[1].to_string())
         .collect()
+}
+
+/// Python's None is not; the engine's has no elements.
+fn is_iterable(value: &Value) -> bool {
+    !value.is_none() && value.try_iter().is_ok()
 }
 
 fn raise_exception(message: String) -> std::result::Result<Value, Error> {
