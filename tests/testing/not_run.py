@@ -37,7 +37,7 @@ _GTEST_REASON = re.compile(r"^\S+:\d+: Skipped$")
 _FILES = [(re.compile(r"^needs build/data/.*"),
            "needs build/data, which tests/test_data/fetch.py makes"),
           (re.compile(r"^needs the shared test data: .*"),
-           "needs the shared test data (SLUICE_SHARED)")]
+           "needs the shared test data")]
 _UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in ", re.M)
 _UNITTEST_SKIP = re.compile(r"skipped (['\"])(.*)\1$", re.M)
 _UNITTEST_OTHERS = re.compile(r"(skipped|failures|errors)=(\d+)")
