@@ -33,6 +33,11 @@ _RESULT = re.compile(r"ctest-(.+)-(\d+)\.xml$")
 _GTEST_END = re.compile(
     r"^\[ +(OK|FAILED|SKIPPED) +\] (\S+).* \(\d+ ms\)$")
 _GTEST_REASON = re.compile(r"^\S+:\d+: Skipped$")
+# Reasons that name a file: one line for all of them.
+_FILES = [(re.compile(r"^needs build/data/.*"),
+           "needs build/data, which tests/test_data/fetch.py makes"),
+          (re.compile(r"^needs the shared test data: .*"),
+           "needs the shared test data")]
 _UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in ", re.M)
 _UNITTEST_SKIP = re.compile(r"skipped (['\"])(.*)\1$", re.M)
 _UNITTEST_OTHERS = re.compile(r"(skipped|failures|errors)=(\d+)")
@@ -59,7 +64,7 @@ def gtest_outcome(output):
             if ended[1] == "SKIPPED":
                 outcome.skipped.append(" ".join(reason) or "no reason is told")
             is_reason = False
-        elif is_reason and line:
+        elif is_reason and line and line != "Google Test trace:":
             reason.append(line.strip())
         else:
             is_reason = bool(_GTEST_REASON.match(line))
@@ -114,12 +119,18 @@ def read_results(paths):
     return outcomes
 
 
+def without_file(reason):
+    for pattern, plain in _FILES:
+        reason = pattern.sub(plain, reason)
+    return reason
+
+
 def lines_of(outcomes):
     """The reasons, those that left the most out first."""
     cases = collections.Counter()
     tests = collections.defaultdict(dict)
     for (preset, name), outcome in outcomes.items():
-        for reason in outcome.skipped:
+        for reason in map(without_file, outcome.skipped):
             cases[reason] += 1
             tests[reason][f"{preset}/{name}"] = None
     for reason, count in cases.most_common():

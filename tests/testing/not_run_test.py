@@ -14,6 +14,8 @@ GTEST = """[==========] Running 4 tests from 1 test suite.
 tests/a_test.cc:12: Skipped
 needs build/data/x,
 which a script makes
+Google Test trace:
+tests/a_test.cc:3: a trace
 
 [  SKIPPED ] A.Needs (3 ms)
 [ RUN      ] A.Mute
@@ -110,6 +112,14 @@ class NotRunTest(unittest.TestCase):
             "NOT RUN 5 of release/t0, release/t1, release/t2 and 2 more: "
             "needs npm",
             'NOT RUN 1 of dev/u: needs "npm"'])
+
+    def test_files_of_one_folder_are_one_reason(self):
+        outcomes = self.outcomes(dev_1=[
+            ("t", "notrun", "needs build/data/a, which a script makes"),
+            ("u", "notrun", "needs build/data/b")])
+        self.assertEqual(list(not_run.lines_of(outcomes)), [
+            "NOT RUN 2 of dev/t, dev/u: needs build/data, which "
+            "tests/test_data/fetch.py makes"])
 
     def test_the_last_run_of_a_test_counts_whatever_its_folders_name(self):
         outcomes = self.outcomes(release_2=[("t", "run", "fine")],

@@ -50,9 +50,9 @@ const Tokenizer* GoldenTokenizer(std::string_view name) {
 
 std::vector<NamedTokenizer> AllTokenizers() {
   std::vector<NamedTokenizer> all;
+  // Those that name an end token.
   for (const char* name :
-       {"byte_level.json", "byte_level.gguf", "byte_fallback.json",
-        "pieces.model", "pieces.gguf", "pieces.t"}) {
+       {"byte_level.gguf", "pieces.model", "pieces.gguf", "pieces.t"}) {
     all.push_back({name, OwnTokenizer(name)});
   }
   for (const char* relative :
