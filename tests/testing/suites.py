@@ -14,11 +14,15 @@ usage: suites.py due                 names of the suites that are due
        suites.py packages SUITE...   what these suites need
        suites.py left-out SUITE...   a regular expression of the tests of all
                                      other suites, for ctest's -E
-       suites.py record LOG...       notes due suites that passed, as ctest's logs
-                                     say: none of their tests failed or was skipped
+       suites.py record RESULTS...   notes suites that passed with the files that
+                                     they had when `due` was asked: each of their
+                                     tests ran, and nothing of it was skipped or
+                                     failed in any preset, as ctest wrote
+                                     (build/ctest-PRESET-NUMBER.xml)
 """
 
 import hashlib
+import json
 import os
 import pathlib
 import re
@@ -26,9 +30,12 @@ import subprocess
 import sys
 import tomllib
 
+from ctest_results import read_results, registered
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLE = ROOT / "tests/suites.toml"
 PASSED = ROOT / "tests/suites.passed"
+ASKED = ROOT / "build/suites.json"  # digests when `due` was asked
 NO_TEST = "^$"
 
 
@@ -79,24 +86,21 @@ def left_out(table, names_due):
     return f"^({'|'.join(left)})$" if left else NO_TEST
 
 
-def results(logs):
-    """{test: whether it ran and passed}; the last try counts."""
+def results(outcomes):
+    """{test: whether all of it ran and passed, in each preset}."""
     out = {}
-    for log in logs:
-        for name, verdict in re.findall(
-                r"Test +#\d+: (\S+) \.+ *(\*{3}\w+(?: Run)?|Passed)",
-                pathlib.Path(log).read_text(errors="replace")):
-            out[name] = verdict == "Passed"
+    for (_, name), outcome in outcomes.items():
+        out[name] = out.get(name, True) and outcome.is_whole
     return out
 
 
-def passed_now(table, names_due, ran):
-    """Suites whose tests all ran and passed."""
+def passed_now(table, names, ran, all_tests):
+    """Suites of which every registered test ran and passed."""
     out = []
-    for name in names_due:
-        wanted = re.compile(f"^({'|'.join(table[name]['tests'])})$")
-        verdicts = [ok for test, ok in ran.items() if wanted.match(test)]
-        if verdicts and all(verdicts):
+    for name in names:
+        wanted = re.compile(left_out({name: table[name]}, []))
+        tests = [test for test in all_tests if wanted.match(test)]
+        if tests and all(ran.get(test) for test in tests):
             out.append(name)
     return out
 
@@ -105,6 +109,9 @@ def main():
     table, passed = suites(), read_passed()
     verb, words = (sys.argv[1] if len(sys.argv) > 1 else ""), sys.argv[2:]
     if verb == "due":
+        ASKED.parent.mkdir(exist_ok=True)
+        ASKED.write_text(json.dumps({name: digest(suite["files"])
+                                     for name, suite in table.items()}))
         print(*due(table, passed))
     elif verb == "all":
         print(*table)
@@ -114,8 +121,11 @@ def main():
     elif verb == "left-out":
         print(left_out(table, words))
     elif verb == "record":
-        for name in passed_now(table, due(table, passed), results(words)):
-            passed[name] = digest(table[name]["files"])
+        asked = json.loads(ASKED.read_text()) if ASKED.exists() else {}
+        names = [name for name in asked if table.get(name, {}).get("files")]
+        ran = results(read_results(words))
+        for name in passed_now(table, names, ran, registered()):
+            passed[name] = asked[name]
         PASSED.write_text("".join(
             f"{name} {passed[name]}\n" for name in table if name in passed))
     else:

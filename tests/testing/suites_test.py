@@ -10,18 +10,11 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import suites
+from ctest_results import Outcome
 
 TABLE = {"shop": {"tests": ["shop_.*"], "files": ["shop"], "packages": []},
          "port": {"tests": ["port", "harbour"], "files": ["port", "map.txt"],
                   "packages": []}}
-LOG = """
- 1/4 Test  #3: shop_opens .......   Passed    1.00 sec
- 2/4 Test  #4: shop_closes ......***Failed    1.00 sec
-     Test  #4: shop_closes ......   Passed    1.00 sec
- 3/4 Test #10: port .............***Skipped   0.01 sec
- 4/4 Test #11: harbour ..........   Passed    0.01 sec
-"""
-
 
 class SuitesTest(unittest.TestCase):
     def setUp(self):
@@ -74,15 +67,24 @@ class SuitesTest(unittest.TestCase):
             self.assertFalse(left.match(name), name)
         self.assertFalse(re.match(suites.left_out(TABLE, list(TABLE)), "shop_a"))
 
-    def test_a_suite_passed_if_each_test_ran_and_passed_at_last(self):
-        log = self.root / "log"
-        log.write_text(LOG)
-        ran = suites.results([log])
-        self.assertEqual(ran, {"shop_opens": True, "shop_closes": True,
-                               "port": False, "harbour": True})
-        self.assertEqual(suites.passed_now(TABLE, ["shop", "port"], ran),
-                         ["shop"])
-        self.assertEqual(suites.passed_now(TABLE, ["shop"], {}), [])
+    def test_a_suite_passed_if_each_test_ran_whole_in_each_preset(self):
+        def outcome(passed, skipped=(), is_failed=False):
+            return Outcome(passed, list(skipped), is_failed=is_failed)
+        whole, half = outcome(3), outcome(2, ["no chromium"])
+        tests = ["shop_opens", "shop_closes", "port", "harbour", "mill"]
+        outcomes = {("release", name): whole for name in tests}
+        both = list(TABLE)
+
+        def passed(registered=tests):
+            return suites.passed_now(TABLE, both, suites.results(outcomes),
+                                     registered)
+        self.assertEqual(passed(), both)
+        self.assertEqual(passed([*tests, "shop_sells"]), ["port"])
+        outcomes["release", "port"] = half
+        self.assertEqual(passed(), ["shop"])
+        outcomes["dev", "shop_opens"] = outcome(1, is_failed=True)
+        self.assertEqual(passed(), [])
+        self.assertEqual(passed([]), [])
 
     def test_the_repositorys_table_names_files_that_are_there(self):
         for name, suite in suites.suites().items():
