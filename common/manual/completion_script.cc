@@ -96,48 +96,81 @@ const ProgramOption* ArgumentWithWords(const ProgramCommand& command) {
   return nullptr;
 }
 
-std::string BashWords(const ProgramOption& option) {
-  const std::string words = option.choices.empty()
-                                ? Cat("\"$(", ListWords(option.words), ")\"")
-                                : Quoted(Joined(option.choices, " "));
-  return Cat("COMPREPLY=($(compgen -W ", words, " -- \"$current\"))");
+// Returns words as the shell's quoted ones: 'a' 'b'.
+std::string EachQuoted(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += Cat(" ", Quoted(word));
+  return out;
+}
+
+std::string BashWords(const std::string& function,
+                      const ProgramOption& option) {
+  const std::string offer = function + "_offer";
+  if (!option.choices.empty()) return offer + EachQuoted(option.choices);
+  return Cat("mapfile -t listed < <(", ListWords(option.words), "); ", offer,
+             " \"${listed[@]}\"");
+}
+
+// Returns the function that offers those of its words that begin with the
+// current one. Words of a list are names that anyone may have given to a
+// folder: nothing expands them, as compgen -W does, and they are offered in the
+// form that the command line needs, which the current word may be the beginning
+// of.
+std::string BashOffer(const std::string& name) {
+  return Cat(name,
+             "_offer() {\n"
+             "  local word quoted current=${COMP_WORDS[COMP_CWORD]}\n"
+             "  for word in \"$@\"; do\n"
+             "    printf -v quoted %q \"$word\"\n"
+             "    if [[ $word == \"$current\"* || "
+             "$quoted == \"$current\"* ]]; then\n"
+             "      COMPREPLY+=(\"$quoted\")\n"
+             "    fi\n"
+             "  done\n"
+             "}\n");
 }
 
 std::string Bash(const Program& program) {
-  std::string out = Cat(FunctionName(program),
-                        "() {\n  local word command= "
-                        "current=${COMP_WORDS[COMP_CWORD]}\n"
-                        "  local previous=${COMP_WORDS[COMP_CWORD-1]}\n",
-                        FindCommand(program, "${COMP_WORDS[@]:1:COMP_CWORD-1}"),
-                        "  case $command:$previous in\n",
-                        ValueCases(program, BashWords, "return"),
-                        "  esac\n  case $command in\n");
+  const std::string function = FunctionName(program);
+  const auto words = [&function](const ProgramOption& option) {
+    return BashWords(function, option);
+  };
+  std::string out =
+      Cat(BashOffer(function), function,
+          "() {\n  local word command= "
+          "current=${COMP_WORDS[COMP_CWORD]}\n"
+          "  local previous=${COMP_WORDS[COMP_CWORD-1]}\n"
+          "  local -a listed\n"
+          "  COMPREPLY=()\n",
+          FindCommand(program, "${COMP_WORDS[@]:1:COMP_CWORD-1}"),
+          "  case $command:$previous in\n",
+          ValueCases(program, words, "return"), "  esac\n  case $command in\n");
   ProgramOption names;
   if (!program.commands.empty()) {
     names.choices = NamesOf(program);
-    out += Cat("    '') ", BashWords(names), " ;;\n");
+    out += Cat("    '') ", words(names), " ;;\n");
   }
   for (const ProgramCommand& command : CommandsOf(program)) {
     names.choices = NamesOf(command.options);
     out += Cat("    ", Quoted(command.name), ") ");
     const ProgramOption* argument = ArgumentWithWords(command);
     if (argument != nullptr) {
-      out += Cat("if [[ $current != -* ]]; then ", BashWords(*argument),
-                 "; else ", BashWords(names), "; fi");
+      out += Cat("if [[ $current != -* ]]; then ", words(*argument), "; else ",
+                 words(names), "; fi");
     } else {
-      out += BashWords(names);
+      out += words(names);
     }
     out += " ;;\n";
   }
-  return Cat(out, "  esac\n}\ncomplete -o default -F ", FunctionName(program),
-             " ", program.name, "\n");
+  return Cat(out, "  esac\n}\ncomplete -o default -F ", function, " ",
+             program.name, "\n");
 }
 
 std::string ZshWords(const ProgramOption& option) {
   if (option.choices.empty()) {
     return Cat("compadd -- ${(f)\"$(", ListWords(option.words), ")\"}");
   }
-  return Cat("compadd -- ", Joined(option.choices, " "));
+  return "compadd --" + EachQuoted(option.choices);
 }
 
 // Returns words with their descriptions, as zsh's _describe takes them.

@@ -1,6 +1,13 @@
 #include "services/cli/cluster_file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <sstream>
 
 #include "common/base/json.h"
@@ -25,6 +32,50 @@ ClusterProcess ParseProcess(const Json& json) {
     process.address = addresses[0].get<std::string>();
   }
   return process;
+}
+
+// Returns the text of an open cluster.json. FAILED_PRECONDITION if neither this
+// user nor root has written it: a cluster.json names processes to signal, files
+// to remove, and an address for prompts and keys.
+StatusOr<std::string> ReadTrusted(int file, const std::string& path) {
+  struct stat status {};
+  if (::fstat(file, &status) != 0) {
+    return Unavailable(path, ": ", std::strerror(errno));
+  }
+  if (!S_ISREG(status.st_mode)) {
+    return InvalidArgument(path, " is no regular file");
+  }
+  if (status.st_uid != ::geteuid() && status.st_uid != 0) {
+    return FailedPrecondition(
+        path, " belongs to user ", status.st_uid, "; user ", ::geteuid(),
+        " trusts a cluster.json of user ", ::geteuid(), " and of root alone");
+  }
+  std::string text;
+  std::array<char, 8192> piece;
+  ssize_t got = 0;
+  while ((got = ::read(file, piece.data(), piece.size())) > 0) {
+    text.append(piece.data(), static_cast<size_t>(got));
+  }
+  if (got < 0) return Unavailable(path, ": ", std::strerror(errno));
+  return text;
+}
+
+// Returns the text of a run folder's cluster.json, as ReadTrusted. NOT_FOUND if
+// there is no such file.
+StatusOr<std::string> ReadFileOf(const std::string& run_dir,
+                                 const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (file >= 0) {
+    StatusOr<std::string> text = ReadTrusted(file, path);
+    ::close(file);
+    return text;
+  }
+  if (errno != ENOENT && errno != ENOTDIR) {
+    return Unavailable(path, ": ", std::strerror(errno));
+  }
+  return NotFound("no cluster runs in ", run_dir,
+                  " (start one with sluice up, or name it: --run-dir DIR or "
+                  "--url URL)");
 }
 
 // Returns the first key of a file of lines "key" or "name:key"; empty without
@@ -69,13 +120,9 @@ StatusOr<ClusterFile> ReadClusterFile(const std::string& given) {
       given.empty() ? StateFolder() + "/default" : given;
   ClusterFile cluster;
   cluster.path = run_dir + "/cluster.json";
-  const StatusOr<std::string> text = ReadTextFile(cluster.path);
-  if (!text.ok()) {
-    return NotFound("no cluster runs in ", run_dir,
-                    " (start one with sluice up, or name it: --run-dir "
-                    "DIR or --url URL)");
-  }
-  const StatusOr<Json> json = ParseJson(*text);
+  SLUICE_ASSIGN_OR_RETURN(const std::string text,
+                          ReadFileOf(run_dir, cluster.path));
+  const StatusOr<Json> json = ParseJson(text);
   if (!json.ok()) return Annotate(json.status(), cluster.path);
   if (!json->is_object()) {
     return InvalidArgument(cluster.path, ": not a JSON object");
@@ -86,6 +133,8 @@ StatusOr<ClusterFile> ReadClusterFile(const std::string& given) {
   if (const Json* options = FindMember(*json, "options")) {
     cluster.model_given = FindText(*options, "model");
     cluster.key_file = FindText(*options, "api_key_file");
+    cluster.ready_timeout =
+        FindInt(*options, "ready_timeout").value_or(cluster.ready_timeout);
     const Json* until_eof = FindMember(*options, "until_eof");
     cluster.until_eof = until_eof != nullptr && *until_eof == true;
   }

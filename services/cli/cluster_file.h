@@ -1,6 +1,7 @@
 #ifndef SLUICE_SERVICES_CLI_CLUSTER_FILE_H_
 #define SLUICE_SERVICES_CLI_CLUSTER_FILE_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -29,11 +30,12 @@ struct ClusterProcess {
 struct ClusterFile {
   std::string path;
   std::string url;
-  std::string model;        // its path
-  std::string model_given;  // as --model named it; empty: the default model
-  std::string created;      // an ISO time
-  std::string key_file;     // of the keys that requests need, or empty
-  bool until_eof = false;   // it ends with the process that started it
+  std::string model;            // its path
+  std::string model_given;      // as --model named it; empty: the default model
+  std::string created;          // an ISO time
+  std::string key_file;         // of the keys that requests need, or empty
+  int64_t ready_timeout = 900;  // seconds, as --ready-timeout has them
+  bool until_eof = false;       // it ends with the process that started it
   ClusterProcess supervisor;
   std::vector<ClusterProcess> processes;
   std::vector<ClusterProcess> remote;  // of all its hosts, none with a pid
@@ -52,7 +54,8 @@ void AddEndpoint(CLI::App& app, EndpointOptions& options);  // all of them
 std::string StateFolder();
 
 // Reads RUN_DIR/cluster.json; `run_dir` empty: the default run folder.
-// NOT_FOUND without a cluster.
+// NOT_FOUND without a cluster; FAILED_PRECONDITION for a file that belongs
+// neither to this user nor to root.
 StatusOr<ClusterFile> ReadClusterFile(const std::string& run_dir);
 
 // Returns the gateway's address, with the key: without one of the options, the

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
@@ -22,18 +23,20 @@ namespace fs = std::filesystem;
 // The folder of links to run folders elsewhere, in the state folder.
 constexpr char kElsewhere[] = ".elsewhere";
 
-// Adds the cluster of a run folder that has one.
-void AddCluster(const fs::path& run_dir, const std::string& name,
+// Adds the cluster of a run folder. Returns false if there is none for sure:
+// a folder that cannot be looked into may have one.
+bool AddCluster(const fs::path& run_dir, const std::string& name,
                 std::vector<KnownCluster>& clusters,
                 std::vector<std::string>& problems) {
-  std::error_code error;
-  if (!fs::exists(run_dir / "cluster.json", error)) return;
   StatusOr<ClusterFile> file = ReadClusterFile(run_dir.string());
   if (file.ok()) {
     clusters.push_back({name, run_dir.string(), *std::move(file)});
+  } else if (file.status().code() == StatusCode::kNotFound) {
+    return false;
   } else {
     problems.push_back(Message(file.status()));
   }
+  return true;
 }
 
 // Returns whether a stage or another part of /readyz's answer is loading.
@@ -42,6 +45,29 @@ bool IsLoading(const Json& readiness) {
   return std::any_of(parts.begin(), parts.end(), [](const Json& part) {
     return FindText(part, "why").starts_with("loading");
   });
+}
+
+// Returns the state of a cluster that gives no answer. A gateway that was just
+// started refuses connections, as the way to the hosts of a cluster of several
+// machines does; a gateway that hangs accepts them.
+ClusterState StateWithoutAnswer(const KnownCluster& cluster,
+                                const Status& error) {
+  const ClusterFile& file = cluster.file;
+  const bool is_remote = !file.remote.empty();
+  const double age = SecondsSince(file.created);
+  const bool is_recent =
+      age >= 0 && age < static_cast<double>(file.ready_timeout);
+  const bool is_whole =
+      cluster.CountRunning() == static_cast<int>(file.processes.size());
+  // Behind a tunnel a refused connection is a connection that ends.
+  const bool is_refused =
+      is_remote ? error.code() == StatusCode::kUnavailable
+                : Message(error).ends_with(
+                      std::generic_category().message(ECONNREFUSED));
+  if (is_recent && is_whole && is_refused) return {"loading", Message(error)};
+  return {"not ready",
+          Cat(is_remote ? "no answer by the way to its hosts: " : "",
+              Message(error))};
 }
 
 }  // namespace
@@ -57,16 +83,17 @@ bool KnownCluster::IsAlive() const {
 }
 
 ClusterState LookAt(const KnownCluster& cluster) {
-  if (!cluster.IsAlive()) return {"dead", "none of its processes runs"};
+  if (!cluster.IsAlive() && cluster.file.remote.empty()) {
+    return {"dead", "none of its processes runs"};
+  }
+  if (!cluster.IsAlive()) {
+    return {"not ready",
+            "its supervisor, which holds the way to its hosts, does not run"};
+  }
   const auto base = http::BaseUrl::Parse(cluster.file.url);
   if (!base.ok()) return {"unknown", Message(base.status())};
   const auto answer = http::HttpGet(*base, "/readyz", std::chrono::seconds(2));
-  if (!answer.ok()) {
-    // A gateway that was just started does not listen yet.
-    const int missing = static_cast<int>(cluster.file.processes.size()) -
-                        cluster.CountRunning();
-    return {missing == 0 ? "loading" : "not ready", Message(answer.status())};
-  }
+  if (!answer.ok()) return StateWithoutAnswer(cluster, answer.status());
   if (answer->status == 200) return {"ready", ""};
   const StatusOr<Json> body = ParseJson(answer->body);
   if (!body.ok()) return {"not ready", answer->body};
@@ -86,9 +113,7 @@ std::vector<KnownCluster> ListClusters(std::vector<std::string>& problems) {
   for (const auto& entry : fs::directory_iterator(state / kElsewhere, error)) {
     const fs::path run_dir = fs::read_symlink(entry.path(), error);
     if (error) continue;
-    if (fs::exists(run_dir / "cluster.json", error)) {
-      AddCluster(run_dir, run_dir.string(), clusters, problems);
-    } else {
+    if (!AddCluster(run_dir, run_dir.string(), clusters, problems)) {
       fs::remove(entry.path(), error);
     }
   }

@@ -30,8 +30,9 @@ ClusterState LookAt(const KnownCluster& cluster);
 
 // Returns the clusters whose cluster.json is in a folder of the state folder,
 // or in one that the launcher has linked there, by name. Removes links to
-// folders without a cluster. Clusters of unreadable files are passed over, and
-// `problems` gets a line for each.
+// folders without a cluster. Clusters of unreadable files, and of files that
+// ReadClusterFile does not trust, are passed over, and `problems` gets a line
+// for each.
 std::vector<KnownCluster> ListClusters(std::vector<std::string>& problems);
 
 // Returns the run folder that a user names: by the name of a folder in the

@@ -84,19 +84,17 @@ void LogFile::ReadLast(size_t count, bool with_open_line,
   if (!file.is_open()) return;
   offset_ = file.size();
   inode_ = file.inode();
-  uint64_t begin = offset_;
-  std::string tail;
-  // The lines, and the end of the one before them.
-  const auto ends = [&tail] {
-    return static_cast<size_t>(std::count(tail.begin(), tail.end(), '\n'));
-  };
-  while (begin > 0 && ends() <= count) {
+  open_line_.clear();
+  std::vector<std::string> chunks;  // the file's last one first
+  size_t ends = 0;                  // of the lines, and of the line before them
+  for (uint64_t begin = offset_; begin > 0 && ends <= count;) {
     const uint64_t before = begin > kChunk ? begin - kChunk : 0;
-    tail = file.Read(before, begin) + tail;
+    const std::string& chunk = chunks.emplace_back(file.Read(before, begin));
+    ends += static_cast<size_t>(std::count(chunk.begin(), chunk.end(), '\n'));
     begin = before;
   }
   std::vector<LogLine> found;
-  Append(std::move(tail), found);
+  for (; !chunks.empty(); chunks.pop_back()) Append(chunks.back(), found);
   if (with_open_line && !open_line_.empty()) {
     found.push_back({name_, time_, std::exchange(open_line_, {})});
   }
@@ -122,17 +120,17 @@ void LogFile::ReadNew(std::vector<LogLine>& lines) {
   }
 }
 
-void LogFile::Append(std::string text, std::vector<LogLine>& lines) {
-  text = std::exchange(open_line_, {}) + text;
+void LogFile::Append(const std::string& text, std::vector<LogLine>& lines) {
   size_t begin = 0;
   for (size_t end = 0; (end = text.find('\n', begin)) != std::string::npos;
        begin = end + 1) {
-    std::string line = text.substr(begin, end - begin);
+    std::string line = std::exchange(open_line_, {});
+    line.append(text, begin, end - begin);
     const std::string time = TimeOf(line);
     if (!time.empty()) time_ = time;
     lines.push_back({name_, time_, std::move(line)});
   }
-  open_line_ = text.substr(begin);
+  open_line_.append(text, begin);
 }
 
 }  // namespace sluice::cli

@@ -33,7 +33,7 @@ class LogFile {
   void ReadNew(std::vector<LogLine>& lines);
 
  private:
-  void Append(std::string text, std::vector<LogLine>& lines);
+  void Append(const std::string& text, std::vector<LogLine>& lines);
 
   const std::string path_;
   const std::string name_;

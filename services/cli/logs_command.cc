@@ -1,11 +1,16 @@
 // The command logs.
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -22,6 +27,8 @@ namespace {
 constexpr int kPollMilliseconds = 200;
 constexpr int64_t kDefaultLines = 100;
 constexpr double kMaxLines = 1e9;
+// A pipe that can be written takes so many bytes without a wait.
+constexpr size_t kPieceBytes = PIPE_BUF;
 
 struct LogsOptions {
   std::string name;
@@ -61,17 +68,28 @@ class Logs {
     MergeByTime(lines);
     const size_t skipped = lines.size() > count ? lines.size() - count : 0;
     lines.erase(lines.begin(), lines.begin() + static_cast<ptrdiff_t>(skipped));
-    Print(lines);
+    PrintPlain(TextOf(lines));
   }
 
-  void PrintNew() {
+  // CANCELLED for a signal, even while stdout takes nothing.
+  Status PrintNew(Interrupts& interrupts) {
     FindFiles();
     std::vector<LogLine> lines;
     for (auto& [name, file] : files_) {
       if (Shows(name)) file.ReadNew(lines);
     }
     MergeByTime(lines);
-    Print(lines);
+    const std::string text = TextOf(lines);
+    for (std::string_view rest = text; !rest.empty();) {
+      if (interrupts.Wait(STDOUT_FILENO, POLLOUT) ==
+          Interrupts::Woken::kSignal) {
+        return InterruptedBy(interrupts.Take());
+      }
+      const std::string_view piece = rest.substr(0, kPieceBytes);
+      PrintPlain(piece);
+      rest.remove_prefix(piece.size());
+    }
+    return OkStatus();
   }
 
  private:
@@ -90,7 +108,7 @@ class Logs {
                                           name) != processes.end();
   }
 
-  void Print(const std::vector<LogLine>& lines) {
+  std::string TextOf(const std::vector<LogLine>& lines) {
     for (const auto& [name, file] : files_) {
       if (Shows(name)) width_ = std::max(width_, name.size());
     }
@@ -99,7 +117,7 @@ class Logs {
       text += Cat(line.log, std::string(width_ - line.log.size(), ' '), " | ",
                   line.text, "\n");
     }
-    PrintPlain(text);
+    return text;
   }
 
   const std::string run_dir_;
@@ -113,16 +131,16 @@ Status RunLogs(const LogsOptions& options) {
                           ChooseRunDir(options.name));
   Logs logs(run_dir, options);
   SLUICE_RETURN_IF_ERROR(logs.Check());
-  Interrupts interrupts;
   logs.PrintLast();
-  while (options.follow) {
+  if (!options.follow) return OkStatus();
+  Interrupts interrupts;
+  for (;;) {
     if (interrupts.Wait(-1, 0, kPollMilliseconds) ==
         Interrupts::Woken::kSignal) {
       return InterruptedBy(interrupts.Take());
     }
-    logs.PrintNew();
+    SLUICE_RETURN_IF_ERROR(logs.PrintNew(interrupts));
   }
-  return OkStatus();
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -61,7 +62,9 @@ bool IsInUse(const fs::path& folder) {
   ::close(lock);
   const StatusOr<ClusterFile> file = ReadClusterFile(folder.string());
   if (!file.ok()) return file.status().code() != StatusCode::kNotFound;
-  return KnownCluster{"", folder.string(), *file}.IsAlive();
+  // What runs on other hosts is not seen here.
+  return !file->remote.empty() ||
+         KnownCluster{"", folder.string(), *file}.IsAlive();
 }
 
 struct TakenFolder {
@@ -107,23 +110,6 @@ Words BuildFolder() {
   return {"SLUICE_BUILD_DIR=" + services.parent_path().string()};
 }
 
-// Waits while the cluster loads. Returns whether it is ready.
-StatusOr<bool> AwaitReady(const KnownCluster& cluster, Interrupts& interrupts) {
-  std::string state = LookAt(cluster).state;
-  if (state == "loading") {
-    std::fprintf(stderr, "waiting for %s, which loads the model\n",
-                 cluster.name.c_str());
-  }
-  while (state == "loading") {
-    if (interrupts.Wait(-1, 0, kLookMilliseconds) ==
-        Interrupts::Woken::kSignal) {
-      return InterruptedBy(interrupts.Take());
-    }
-    state = LookAt(cluster).state;
-  }
-  return state == "ready";
-}
-
 // Runs a command of the launcher to its end, without its words.
 void RunQuietly(Words words, const sigset_t& mask) {
   const StatusOr<Words> argv = LauncherCommand(std::move(words));
@@ -133,6 +119,31 @@ void RunQuietly(Words words, const sigset_t& mask) {
 }
 
 }  // namespace
+
+StatusOr<bool> AwaitReady(const KnownCluster& cluster, Interrupts& interrupts) {
+  ClusterState look = LookAt(cluster);
+  if (look.state != "loading") return look.state == "ready";
+  const char* name = cluster.name.c_str();
+  std::fprintf(stderr, "waiting for %s, which loads the model\n", name);
+  const auto limit = static_cast<double>(cluster.file.ready_timeout);
+  const auto begin = std::chrono::steady_clock::now();
+  std::chrono::duration<double> waited{};
+  while (look.state == "loading" && waited.count() < limit) {
+    if (interrupts.Wait(-1, 0, kLookMilliseconds) ==
+        Interrupts::Woken::kSignal) {
+      return InterruptedBy(interrupts.Take());
+    }
+    look = LookAt(cluster);
+    waited = std::chrono::steady_clock::now() - begin;
+  }
+  if (look.state == "ready") return true;
+  std::fprintf(stderr,
+               "%s is not used: it is %s after %.0f s, its --ready-timeout is "
+               "%.0f s (%s)\n",
+               name, look.state.c_str(), waited.count(), limit,
+               look.why.c_str());
+  return false;
+}
 
 bool Serves(const KnownCluster& cluster, const std::string& model) {
   const ClusterFile& file = cluster.file;

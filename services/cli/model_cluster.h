@@ -59,6 +59,10 @@ class ModelCluster {
   http::BaseUrl base_;
 };
 
+// Waits while the cluster loads, and for as long as its --ready-timeout at
+// most. Returns whether it is ready; InterruptedBy for a signal.
+StatusOr<bool> AwaitReady(const KnownCluster& cluster, Interrupts& interrupts);
+
 // Returns whether the cluster serves the model of that name.
 bool Serves(const KnownCluster& cluster, const std::string& model);
 

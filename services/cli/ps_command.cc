@@ -149,6 +149,9 @@ Status RunStop(const StopOptions& options) {
     for (const KnownCluster& cluster : ListClusters(problems)) {
       run_dirs.push_back(cluster.run_dir);
     }
+    for (const std::string& problem : problems) {
+      std::fprintf(stderr, "not stopped: %s\n", problem.c_str());
+    }
     if (run_dirs.empty()) std::fprintf(stderr, "no cluster runs\n");
   } else {
     const Words names = options.names.empty() ? Words{""} : options.names;

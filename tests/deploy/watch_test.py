@@ -7,10 +7,12 @@ import signal
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "deploy/local/cluster"))
 
+import exits  # noqa: E402
 import process  # noqa: E402
 import run_folder  # noqa: E402
 import watch  # noqa: E402
@@ -38,6 +40,34 @@ class WatchTest(unittest.TestCase):
             log=str(self.run_dir / "log"))
         return {"url": "", "supervisor": None, "created": created,
                 "processes": [sleeper]}
+
+    def test_a_file_of_another_user_is_not_trusted(self):
+        self.file.create(self.document())
+        self.assertIsNotNone(self.file.read())
+        owner = os.geteuid()
+        if owner == 0:  # Root's files are trusted by all.
+            owner = 12345
+            os.chown(self.file.path, owner, -1)
+        reader = owner + 1
+        with unittest.mock.patch("os.geteuid", return_value=reader):
+            with self.assertRaisesRegex(
+                    exits.Failure,
+                    f"cluster.json belongs to user {owner}; user {reader} "):
+                self.file.read()
+            secret = self.run_dir / "secret"
+            secret.touch()
+            self.file.remove({**self.document(), "key_file": str(secret)})
+            self.assertTrue(secret.exists())
+            self.assertTrue(self.file.path.exists())
+        with unittest.mock.patch("os.geteuid", return_value=owner):
+            self.assertIsNotNone(self.file.read())
+
+    def test_a_file_of_root_is_trusted(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root has files of root's")
+        self.file.create(self.document())
+        with unittest.mock.patch("os.geteuid", return_value=12345):
+            self.assertIsNotNone(self.file.read())
 
     def install(self):
         (self.run_dir / "sleep").symlink_to(shutil.which("sleep"))

@@ -40,17 +40,14 @@ std::string ScriptOf(const std::string& shell) {
   return script.ok() ? *script : "";
 }
 
-// What bash offers behind these words, each on a line.
-std::string Offered(const std::string& words) {
+// Returns what `shell`, a command, prints of a script, its errors included.
+std::string Output(const std::string& shell, const std::string& script) {
   const std::string path =
-      Cat(::testing::TempDir(), "completion-", getpid(), ".bash");
-  std::ofstream(path) << "sluice() { echo \"a-$2 b-$2\"; }\n"
-                      << ScriptOf("bash") << "COMP_WORDS=(" << words << ")\n"
-                      << "COMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_tool\n"
-                      << "printf '%s\\n' \"${COMPREPLY[@]}\"\n";
+      Cat(::testing::TempDir(), "completion-", getpid(), ".sh");
+  std::ofstream(path) << script;
   const auto close = [](FILE* file) { ::pclose(file); };
   const std::unique_ptr<FILE, decltype(close)> pipe(
-      ::popen(Cat("bash --norc ", path, " 2>&1").c_str(), "r"), close);
+      ::popen(Cat(shell, " ", path, " 2>&1").c_str(), "r"), close);
   std::string text;
   std::array<char, 4096> bytes;
   size_t got = 0;
@@ -60,6 +57,25 @@ std::string Offered(const std::string& words) {
   std::remove(path.c_str());
   return text;
 }
+
+bool Has(const std::string& shell) {
+  return std::system(Cat("command -v ", shell, " >/dev/null").c_str()) == 0;
+}
+
+// What bash offers behind these words, each on a line. `sluice` is the body of
+// the command that lists words.
+std::string Offered(const std::string& words,
+                    const std::string& sluice = "printf '%s\\n' {a,b}-$2") {
+  return Output(
+      "bash --norc",
+      Cat("sluice() { ", sluice, "; }\n", ScriptOf("bash"), "COMP_WORDS=(",
+          words, ")\n", "COMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_tool\n",
+          "printf '%s\\n' \"${COMPREPLY[@]}\"\n"));
+}
+
+// The paths of folders that a stranger has named.
+constexpr char kHostile[] = R"(printf '%s\n' '/t/$(echo pwned >&2)' )"
+                            R"('/t/`echo pwned`' '/t/two words' '/t/*')";
 
 TEST(CompletionScriptTest, BashOffersCommandsOptionsAndValues) {
   EXPECT_EQ(Offered("tool ''"), "ask\nshow\n");
@@ -76,12 +92,52 @@ TEST(CompletionScriptTest, BashOffersWhatTheCommandListsAtThatMoment) {
   EXPECT_EQ(Offered("tool ask --keep b"), "b-models\n");
 }
 
+TEST(CompletionScriptTest, BashExpandsNoWordOfAList) {
+  EXPECT_EQ(Offered("tool ask ''", kHostile),
+            "/t/\\$\\(echo\\ pwned\\ \\>\\&2\\)\n"
+            "/t/\\`echo\\ pwned\\`\n/t/two\\ words\n/t/\\*\n");
+  EXPECT_EQ(Offered("tool ask /t/tw", kHostile), "/t/two\\ words\n");
+  EXPECT_EQ(Offered("tool ask '/t/two\\ w'", kHostile), "/t/two\\ words\n")
+      << "as bash has completed its beginning";
+  EXPECT_EQ(Offered("tool ask '/t/*'", kHostile), "/t/\\*\n")
+      << "what is typed is no pattern";
+}
+
+TEST(CompletionScriptTest, WhatBashOffersIsTheNameAgain) {
+  const std::string offered = Offered("tool ask '/t/$'", kHostile);
+  EXPECT_EQ(Output("bash --norc", "printf '%s\\n' " + offered),
+            "/t/$(echo pwned >&2)\n");
+}
+
+TEST(CompletionScriptTest, ZshExpandsNoWordOfAList) {
+  if (!Has("zsh")) GTEST_SKIP() << "zsh is not installed";
+  EXPECT_EQ(
+      Output("zsh -f",
+             Cat("sluice() { ", kHostile,
+                 " }\nfuncstack=()\ncompdef() {}\n"
+                 "compadd() { shift; printf '%s\\n' \"$@\" }\n_files() {}\n",
+                 ScriptOf("zsh"), "words=(tool ask '') CURRENT=3\n_tool\n")),
+      "/t/$(echo pwned >&2)\n/t/`echo pwned`\n/t/two words\n/t/*\n");
+}
+
+TEST(CompletionScriptTest, FishExpandsNoWordOfAList) {
+  if (!Has("fish")) GTEST_SKIP() << "fish is not installed";
+  const std::string offered =
+      Output("fish --no-config",
+             Cat("function sluice\n", kHostile, "\nend\n", ScriptOf("fish"),
+                 "complete -C 'tool ask /t/'\n"));
+  EXPECT_THAT(offered, HasSubstr("/t/$(echo pwned >&2)\n"));
+  EXPECT_THAT(offered, HasSubstr("/t/`echo pwned`\n"));
+  EXPECT_THAT(offered, HasSubstr("/t/two words\n"));
+  EXPECT_THAT(offered, HasSubstr("/t/*\n"));
+}
+
 TEST(CompletionScriptTest, ZshAndFishHaveTheSameWithDescriptions) {
   const std::string zsh = ScriptOf("zsh");
   EXPECT_THAT(zsh, HasSubstr("#compdef tool\n"));
   EXPECT_THAT(zsh, HasSubstr("'ask:asks\\: who, and what'"));
   EXPECT_THAT(zsh, HasSubstr("'--top-k:its a number'"));
-  EXPECT_THAT(zsh, HasSubstr("ask:--as) compadd -- json text; return ;;"));
+  EXPECT_THAT(zsh, HasSubstr("ask:--as) compadd -- 'json' 'text'; return ;;"));
   const std::string fish = ScriptOf("fish");
   EXPECT_THAT(fish, HasSubstr("__fish_seen_subcommand_from ask' -l as -x -a "
                               "'json text'"));

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pathlib
+import stat
 import sys
 import time
 
@@ -50,6 +51,23 @@ def unlink(run_dir):
         pass  # A link to no cluster; `sluice ps` passes over it.
 
 
+def _read_trusted(path):
+    """The text of a cluster.json. Failure if neither this user nor root has
+    written it: it names processes to signal and files to remove."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK)) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise exits.Failure(exits.UNEXPECTED,
+                                f"{path} is no regular file")
+        user = os.geteuid()
+        if status.st_uid not in (user, 0):
+            raise exits.Failure(
+                exits.UNEXPECTED, f"{path} belongs to user {status.st_uid}; "
+                f"user {user} trusts a cluster.json of user {user} and of "
+                "root alone")
+        return file.read()
+
+
 class ClusterFile:
     """RUN_DIR/cluster.json: written whole, by rename, by one writer. Who no
     longer has the folder leaves the file of the next cluster alone."""
@@ -59,9 +77,10 @@ class ClusterFile:
         self._linked = False
 
     def read(self):
-        """The document with `processes` as Process, or None."""
+        """The document with `processes` as Process, or None. Failure for a
+        file of another user."""
         try:
-            document = json.loads(self.path.read_text())
+            document = json.loads(_read_trusted(self.path))
             document["supervisor"], document["url"]  # must be there
             fields = {field.name for field in
                       dataclasses.fields(process.Process)}

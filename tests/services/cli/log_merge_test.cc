@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -83,6 +84,44 @@ TEST_F(LogMergeTest, TheLastLinesOfALongFileAreFound) {
   lines.clear();
   file.ReadLast(100000, true, lines);
   EXPECT_EQ(lines.size(), 20001);
+}
+
+TEST_F(LogMergeTest, AllLinesOfALargeFileAreReadInTheTimeOfOneReading) {
+  std::string text;
+  for (int i = 0; i < 4'000'000; ++i) text += Cat("line ", i, "\n");
+  Write("stage-0", text);
+  LogFile file(PathOf("stage-0"));
+  std::vector<LogLine> lines;
+  const auto begin = std::chrono::steady_clock::now();
+  file.ReadLast(1'000'000'000, true, lines);
+  const auto whole = std::chrono::steady_clock::now() - begin;
+  ASSERT_EQ(lines.size(), 4'000'000);
+  EXPECT_EQ(lines.front().text, "line 0");
+  EXPECT_EQ(lines.back().text, "line 3999999");
+  for (size_t i = 1; i < lines.size(); i += 999'983) {
+    EXPECT_EQ(lines[i].text, Cat("line ", i));
+  }
+  // Each chunk is copied and counted once: as long as a plain reading in
+  // chunks, of which each is split into lines.
+  lines.clear();
+  LogFile again(PathOf("stage-0"));
+  const auto next = std::chrono::steady_clock::now();
+  again.ReadNew(lines);
+  const auto forward = std::chrono::steady_clock::now() - next;
+  EXPECT_LT(whole, 4 * forward);
+}
+
+TEST_F(LogMergeTest, ALineThatIsLongerThanAChunkIsOneLine) {
+  const std::string long_line(300'000, 'x');
+  Write("stage-0", "first\n" + long_line + "\nlast\n");
+  LogFile file(PathOf("stage-0"));
+  std::vector<LogLine> lines;
+  file.ReadLast(2, true, lines);
+  EXPECT_THAT(TextsOf(lines), ElementsAre(long_line, "last"));
+  Write("stage-0", "more" + long_line, std::ios::app);
+  EXPECT_THAT(New(file), ElementsAre());
+  Write("stage-0", "end\n", std::ios::app);
+  EXPECT_THAT(New(file), ElementsAre("more" + long_line + "end"));
 }
 
 TEST_F(LogMergeTest, AFileThatIsCutOrReplacedIsReadFromItsBeginning) {
