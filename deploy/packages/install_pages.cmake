@@ -1,8 +1,10 @@
 # Makes the manual pages and completions of a program by the program itself, and
 # installs them. Set by the caller: program (its file), name, section of the
-# manual, folder (for what is made).
+# manual, folder (for what is made). Each call has a folder in it of its own, as
+# two installations may run at once.
 set(share ${CMAKE_INSTALL_PREFIX}/share)
-file(REMOVE_RECURSE ${folder})
+string(RANDOM LENGTH 16 call)
+string(APPEND folder /${call})
 file(MAKE_DIRECTORY ${folder})
 
 # sluice_page(OUT WORDS...): what the program writes with the words.
@@ -10,6 +12,7 @@ function(sluice_page out)
   execute_process(COMMAND ${program} ${ARGN} OUTPUT_FILE ${folder}/${out}
     RESULT_VARIABLE failed)
   if(failed)
+    file(REMOVE_RECURSE ${folder})
     message(FATAL_ERROR "${program} ${ARGN}: ${failed}")
   endif()
 endfunction()
@@ -37,3 +40,4 @@ file(INSTALL DESTINATION ${share}/${zsh} TYPE FILE
   FILES ${folder}/zsh RENAME _${name})
 file(INSTALL DESTINATION ${share}/fish/vendor_completions.d TYPE FILE
   FILES ${folder}/fish RENAME ${name}.fish)
+file(REMOVE_RECURSE ${folder})

@@ -2,12 +2,14 @@
 network with loopback alone, process ids and mounts. Needs root and
 busybox-static."""
 
+import contextlib
 import os
 import pathlib
 import shutil
 import signal
 import stat
 import subprocess
+import tempfile
 
 BUSYBOX = "/bin/busybox"
 DEVICES = {"null": (1, 3), "zero": (1, 5), "random": (1, 8), "urandom": (1, 9),
@@ -24,6 +26,14 @@ def lacks():
     with open(BUSYBOX, "rb") as file:
         if b"/ld-linux" in file.read(4096):
             return "needs a static busybox (Debian's busybox-static)"
+    try:
+        with tempfile.TemporaryDirectory(prefix="sluice-root-") as folder:
+            with contextlib.closing(SmallRoot(f"{folder}/root")) as root:
+                root.open()
+    except PermissionError as error:
+        return f"makes no device here (CAP_MKNOD): {error}"
+    except subprocess.CalledProcessError as error:
+        return f"makes no namespaces here (CAP_SYS_ADMIN): {error.stderr.strip()}"
     return ""
 
 
@@ -32,6 +42,7 @@ class SmallRoot:
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
+        self._holder = self._first = None
         for name in ("bin", "dev", "etc", "home", "proc", "tmp"):
             (self.path / name).mkdir(parents=True)
         for name in ("home", "tmp"):
@@ -45,7 +56,6 @@ class SmallRoot:
             os.mknod(self.path / "dev" / name, 0o666 | stat.S_IFCHR,
                      os.makedev(major, minor))
             (self.path / "dev" / name).chmod(0o666)
-        self._holder = None
 
     def open(self):
         """subprocess.CalledProcessError where there are no namespaces."""
@@ -65,7 +75,8 @@ class SmallRoot:
     def close(self):
         if self._holder is None:
             return
-        os.kill(int(self._first), signal.SIGKILL)
+        if self._first:
+            os.kill(int(self._first), signal.SIGKILL)
         self._holder.wait(30)
         self._holder.stdout.close()
         self._holder.stderr.close()
