@@ -248,7 +248,7 @@ TEST_P(DllamaTypesTest, BlocksAreReadAsTheyAreStored) {
   EXPECT_EQ(matrices, 2 * 7);
   // The same blocks in a folder, and in a GGUF, give the same bits.
   const std::vector<GoldenPrompt> prompts = {
-      {{1, 20, 30, 40}, {}, std::vector<TokenId>(8)}};
+      {.ids = {1, 20, 30, 40}, .greedy_ids = std::vector<TokenId>(8)}};
   const auto wanted = Answers(dir.path() + "/x.m", prompts, WeightsMode::kAuto);
   ASSERT_TRUE(wanted[0].status.ok()) << wanted[0].status;
   for (const char* name : {"/kept", "/kept.gguf"}) {

@@ -1,9 +1,10 @@
 // What the product asks of the system, as the simulation has it: its log, its
-// random bytes and its threads' slices.
+// random bytes, its threads' slices and its version.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
+#include "common/base/build_info.h"
 #include "common/base/log.h"
 #include "common/base/random_bytes.h"
 #include "common/concurrency/short_slices.h"
@@ -35,6 +36,8 @@ void Log(LogLevel level, std::string_view message) {
 // Whether lines are written changes nothing of a run.
 bool IsLogged(LogLevel) { return true; }
 bool FlushLog(Duration) { return true; }
+
+std::string_view BuildVersion() { return "simulated"; }
 
 void FillRandom(std::span<uint8_t> out) {
   for (uint8_t& byte : out) {
