@@ -101,6 +101,26 @@ class BundleTest(unittest.TestCase):
         left, _ = self.root.run("ps")
         self.assertNotIn("/sluice", left)  # Zombies have no path.
 
+    def test_1_its_sbom_lists_what_it_holds(self):
+        at = self.root.path / self.unpacked()[1:]
+        bom = json.loads((at / "share/sluice/sbom.cdx.json").read_text())
+        held = {one["name"]: one for one in bom["components"]
+                if "?arch=" in one["bom-ref"]}
+        copyrights = {path.name for path in
+                      (at / "share/doc/sluice/debian").iterdir()}
+        self.assertEqual(held.keys(), copyrights)
+        lock = harness.ROOT / "deploy/packages/debian-packages.lock"
+        for line in lock.read_text().splitlines():
+            arch, name, version, *digest = line.split()
+            if f"?arch={arch}&" in held["openssl"]["bom-ref"]:
+                self.assertEqual(held[name]["version"], version)
+                self.assertEqual(held[name]["hashes"][0]["content"], *digest)
+        (pip,) = [one for one in bom["components"] if one["name"] == "pip"]
+        self.assertTrue((at / "share/sluice/python-wheels" / (
+            f"pip-{pip['version']}-py3-none-any.whl")).exists())
+        refs = [one["bom-ref"] for one in bom["components"]]
+        self.assertEqual(len(refs), len(set(refs)))
+
     def test_2_names_are_resolved_by_files_and_by_dns(self):
         at = self.unpacked()
         model = f"{at}/share/sluice/demo-model"

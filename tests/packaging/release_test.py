@@ -76,6 +76,9 @@ class ReleaseTest(unittest.TestCase):
                       TMPDIR=str(home / "tmp"), LC_ALL="C.UTF-8")]
         for one in running:
             told = one.communicate(timeout=300)[0]
+            if one.returncode == 3:
+                raise unittest.SkipTest("Debian's packages for the bundle "
+                                        "cannot be had: " + told[-300:])
             if one.returncode != 0:
                 raise AssertionError(told[-4000:])
 
