@@ -1,7 +1,9 @@
 // The commands run and chat.
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -20,6 +22,8 @@ constexpr char kModelAbout[] =
     "default: the default model";
 constexpr char kKeepAbout[] =
     "a cluster that was started for this goes on afterwards";
+
+constexpr int kSilenceMs = 1000;  // before standard input is asked for by name
 
 struct RunOptions {
   ModelClusterOptions cluster;
@@ -50,6 +54,12 @@ StatusOr<std::string> PromptOf(const Words& words) {
     prompt += Cat(prompt.empty() ? "" : " ", word);
   }
   if (isatty(STDIN_FILENO) != 0) return prompt;
+  pollfd input_comes = {STDIN_FILENO, POLLIN, 0};
+  if (!prompt.empty() && poll(&input_comes, 1, kSilenceMs) == 0) {
+    std::fputs(
+        "reading more of the prompt from standard input, until it ends\n",
+        stderr);
+  }
   SLUICE_ASSIGN_OR_RETURN(const std::string input, ReadStandardInput());
   if (!prompt.empty() && !input.empty()) prompt += "\n\n";
   prompt += input;

@@ -3,8 +3,8 @@ however the work is cut over real processes.
 
 usage: one_hash.py stories|smollm2 [--rows N] [--weights f32|bf16|auto]
 
-Every pair of settings of any two axes occurs in some row (pairwise covering);
---rows takes the first N of them (0: it is skipped), but all in the long mode.
+Every pair of settings of any two axes occurs in some row (pairwise covering; the
+first preempts with a prefix cache); --rows takes the first N of them (0: it is skipped), but all in the long mode.
 With --weights auto the weights stay as they are stored.
 Counters of the gateways show that what the rows ask for did happen.
 """
@@ -74,10 +74,21 @@ def pairwise_rows(axes):
                for x in axes[a] for y in axes[b]}
     chance = random.Random(3)
     rows = []
+
+    def gain(row):
+        return sum(((a, row[a]), (b, row[b])) in missing
+                   for a, b in itertools.combinations(names, 2))
+
+    def take(row):
+        nonlocal missing
+        missing -= {((a, row[a]), (b, row[b]))
+                    for a, b in itertools.combinations(names, 2)}
+        rows.append(row)
+
+    # Many at once, a pool that runs dry, and prefixes that come back.
+    take({name: values[min(1, len(values) - 1)] if name in ("stages", "ranks")
+          else values[0] for name, values in axes.items()})
     while missing:
-        def gain(row):
-            return sum(((a, row[a]), (b, row[b])) in missing
-                       for a, b in itertools.combinations(names, 2))
         # A missing pair is set, the rest drawn: the best of many draws.
         first, second = min(missing, key=repr)
         draws = []
@@ -86,10 +97,7 @@ def pairwise_rows(axes):
                    for name, values in axes.items()}
             row.update([first, second])
             draws.append(row)
-        best = max(draws, key=gain)
-        missing -= {((a, best[a]), (b, best[b]))
-                    for a, b in itertools.combinations(names, 2)}
-        rows.append(best)
+        take(max(draws, key=gain))
     return rows
 
 

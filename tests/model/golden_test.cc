@@ -226,10 +226,14 @@ TEST(SmolLm2Test, GreedyIdsOfTheGoldenChatsAreTheReferences) {
                         kSmolLm2Tokens, prompt.at("greedy_ids").size()))});
     asks.back().sampling.logprobs = 0;
   }
+  ASSERT_EQ(asks.size(), 10u);
   const auto answers = pipeline->Generate(asks, {64, 10});
   for (size_t i = 0; i < asks.size(); ++i) {
     const Json& prompt = golden->at("prompts")[i];
     ASSERT_TRUE(answers[i].status.ok()) << answers[i].status;
+    // An answer that parts from the reference may end elsewhere.
+    EXPECT_GE(2 * answers[i].tokens.size(),
+              static_cast<size_t>(asks[i].max_tokens));
     for (size_t t = 0; t < answers[i].tokens.size(); ++t) {
       const TokenResult& token = answers[i].tokens[t];
       const auto expected_id = prompt.at("greedy_ids")[t].get<TokenId>();

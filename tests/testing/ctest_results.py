@@ -13,6 +13,7 @@ _RESULT = re.compile(r"ctest-(.+)-(\d+)\.xml$")
 _GTEST_END = re.compile(
     r"^\[ +(OK|FAILED|SKIPPED) +\] (\S+).* \(\d+ ms\)$")
 _GTEST_REASON = re.compile(r"^\S+:\d+: Skipped$")
+_LONG_ALONE = re.compile(r"SLUICE_LONG|--long|long mode")
 _UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in ", re.M)
 _UNITTEST_SKIP = re.compile(r"skipped (['\"])(.*)\1$", re.M)
 _UNITTEST_OTHERS = re.compile(r"(skipped|failures|errors)=(\d+)")
@@ -28,7 +29,10 @@ class Outcome:
 
     @property
     def is_whole(self):
-        return not (self.skipped or self.is_skipped or self.is_failed)
+        """Nothing of it was skipped, but for what is the long mode's alone."""
+        skipped = [reason for reason in self.skipped
+                   if not _LONG_ALONE.search(reason)]
+        return bool(self.passed) and not (skipped or self.is_failed)
 
 
 def gtest_outcome(output):
@@ -101,10 +105,10 @@ def read_results(paths):
 
 
 
-def registered(label=""):
-    """Names of release's tests, or of those with a label."""
+def registered(label="", preset="release"):
+    """Names of a preset's tests, or of those with a label."""
     listed = subprocess.run(
-        ["ctest", "--test-dir", ROOT / "build/release", "-L", label,
+        ["ctest", "--test-dir", ROOT / "build" / preset, "-L", label,
          "--show-only=json-v1"], capture_output=True, check=False)
     if listed.returncode != 0:
         return set()

@@ -171,6 +171,11 @@ class NotRunTest(unittest.TestCase):
         self.assertEqual(len(wrong(3)), 1)
         self.assertIn("c0, c1, c2, c3", wrong(3)[0])
 
+    def test_a_test_that_no_preset_has_is_told(self):
+        self.assertEqual(not_run.in_no_build(["a", "b", "c"], [{"a"}, {"c", "d"}]),
+                         ["b"])
+        self.assertIn("base_test", not_run.written_tests())
+
     def test_a_file_of_another_name_is_refused(self):
         with self.assertRaisesRegex(ValueError, "x.xml"):
             ctest_results.read_results(["x.xml"])

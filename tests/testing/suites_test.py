@@ -80,6 +80,8 @@ class SuitesTest(unittest.TestCase):
                                      registered)
         self.assertEqual(passed(), both)
         self.assertEqual(passed([*tests, "shop_sells"]), ["port"])
+        outcomes["release", "port"] = outcome(2, ["needs SLUICE_LONG=1"])
+        self.assertEqual(passed(), both)
         outcomes["release", "port"] = half
         self.assertEqual(passed(), ["shop"])
         outcomes["dev", "shop_opens"] = outcome(1, is_failed=True)
