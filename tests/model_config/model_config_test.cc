@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <set>
+#include <string>
 
 #include "common/base/json.h"
 #include "common/model_config/open_model.h"
@@ -315,6 +317,31 @@ TEST(ModelConfigTest, GgufKeysOfWhatNoFamilyComputesAreRefused) {
                                 .F32("gpt-oss.rope.scaling.attn_factor", 2);
                           })),
       HasSubstr("attn_factor is 2, supported is 1"));
+}
+
+// Recipes of tests/golden are of more families than are built: a family that is
+// not built is refused by its type, and a family that is has a row in
+// tests/model/golden_test.cc, or is `stories`.
+TEST(ModelConfigTest, AGoldenFamilyIsBuiltOrRefusedByName) {
+  const std::set<std::string> built = {"glm4",          "glm4_moe-46",
+                                       "glm4_moe-air",  "gpt_oss",
+                                       "gpt_oss-mxfp4", "llama2-bf16-sharded",
+                                       "llama3-tied",   "qwen3",
+                                       "qwen3_moe",     "stories"};
+  size_t seen = 0;
+  for (const std::string& name : testing::GoldenModelNames()) {
+    const auto model = OpenModel(testing::GoldenModel(name));
+    ASSERT_TRUE(model.ok()) << model.status();
+    const auto config = ParseModelConfig((*model)->config());
+    EXPECT_EQ(config.ok(), built.contains(name)) << name << config.status();
+    if (built.contains(name)) {
+      ++seen;
+    } else if (!config.ok()) {
+      const std::string type = (*model)->config().at("model_type");
+      EXPECT_THAT(std::string(config.status().message()), HasSubstr(type));
+    }
+  }
+  EXPECT_EQ(seen, built.size());
 }
 
 TEST(CheckTensorsTest, ReleasedLayoutsPass) {
