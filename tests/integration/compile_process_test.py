@@ -160,7 +160,7 @@ class CompileProcessTest(unittest.TestCase):
             while time.monotonic() < end - 0.5:
                 busy.append(timed(f"busy {len(busy)}"))
             counts = [worker.result() for worker in workers]
-        self.assertGreater(sum(counts), 4)
+        self.assertGreaterEqual(sum(counts), 4)
         self.assertGreater(len(busy), 4)
         self.assertLess(max(busy), calm[-1] + ALLOWED,
                         f"calm {calm}, busy {busy}")

@@ -77,13 +77,13 @@ class SmolLm2Test(unittest.TestCase):
                         [tokens(cluster.url, text) for text in texts],
                         [essence(chat(cluster.url, prompt))
                          for prompt in expected()[:3]]]
-        self.assertGreater(max(map(len, told[out][0])), 3000)
+        self.assertGreater(max(map(len, told[out][0])), 2000)
         self.assertEqual(told[out], told[model])
 
     def run_chats(self, model):
         prompts = expected()
-        with harness.Cluster(model, "--weights", "f32",
-                             "--stages", "3") as cluster:
+        with harness.Cluster(model, "--weights", "f32", "--stages", "3",
+                             "--max-queue-wait", "300") as cluster:
             with concurrent.futures.ThreadPoolExecutor(10) as pool:
                 answers = list(pool.map(
                     lambda prompt: chat(cluster.url, prompt), prompts))
