@@ -114,7 +114,7 @@ TEST(CompletionScriptTest, ZshExpandsNoWordOfAList) {
   EXPECT_EQ(
       Output("zsh -f",
              Cat("sluice() { ", kHostile,
-                 " }\nfuncstack=()\ncompdef() {}\n"
+                 " }\ncompdef() {}\n"
                  "compadd() { shift; printf '%s\\n' \"$@\" }\n_files() {}\n",
                  ScriptOf("zsh"), "words=(tool ask '') CURRENT=3\n_tool\n")),
       "/t/$(echo pwned >&2)\n/t/`echo pwned`\n/t/two words\n/t/*\n");

@@ -15,7 +15,7 @@
 #include "common/base/cat.h"
 #include "tests/http/one_answer.h"
 
-namespace sluice::cli::testing {
+namespace sluice::cli {
 
 // Answers each connection with the same bytes; without bytes it accepts
 // connections and never answers, as a gateway that is stopped.
@@ -82,6 +82,6 @@ class AnsweringGateway {
   std::thread thread_;
 };
 
-}  // namespace sluice::cli::testing
+}  // namespace sluice::cli
 
 #endif  // SLUICE_TESTS_SERVICES_CLI_ANSWERING_GATEWAY_H_
