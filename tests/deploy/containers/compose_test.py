@@ -38,7 +38,7 @@ class ComposeTest(unittest.TestCase):
                     yield name, service, service["command"]
 
     def test_composes_own_loader_accepts_the_file(self):
-        if not manifests.tool("compose"):
+        if not manifests.tool("compose-go"):
             self.skipTest("no compose-go (install_tools --long)")
         done = self.load(COMPOSE)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -46,7 +46,7 @@ class ComposeTest(unittest.TestCase):
                          set(self.file["services"]))
 
     def test_composes_own_loader_refuses_what_is_wrong(self):
-        if not manifests.tool("compose"):
+        if not manifests.tool("compose-go"):
             self.skipTest("no compose-go (install_tools --long)")
         with tempfile.TemporaryDirectory() as folder:
             wrong = pathlib.Path(folder, "compose.yaml")
@@ -60,7 +60,7 @@ class ComposeTest(unittest.TestCase):
 
     def load(self, path):
         return subprocess.run(
-            [manifests.tool("compose"), "-format", "json", path.name],
+            [manifests.tool("compose-go"), "-format", "json", path.name],
             cwd=path.parent, capture_output=True, text=True, check=False)
 
     def test_what_services_refer_to_is_there(self):

@@ -61,13 +61,13 @@ class PlanFilesTest(unittest.TestCase):
                 command[0], command[1:], manifests.flags_of(command[0]))))
 
     def test_composes_own_loader_accepts_the_override(self):
-        if not manifests.tool("compose"):
+        if not manifests.tool("compose-go"):
             self.skipTest("no compose-go (install_tools --long)")
         with tempfile.TemporaryDirectory() as folder:
             shutil.copytree(ROOT / "docker", folder, dirs_exist_ok=True)
             pathlib.Path(folder, "plan.yaml").write_text(write("compose"))
             done = subprocess.run(
-                [manifests.tool("compose"), "-format", "json", "compose.yaml",
+                [manifests.tool("compose-go"), "-format", "json", "compose.yaml",
                  "plan.yaml"], cwd=folder, capture_output=True, text=True,
                 check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
