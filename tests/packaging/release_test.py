@@ -75,17 +75,13 @@ class ReleaseTest(unittest.TestCase):
                       GIT_DIR=git, HOME=str(home), TZ="Asia/Tokyo",
                       TMPDIR=str(home / "tmp"), LC_ALL="C.UTF-8")]
         for one in running:
-<<<<<<< HEAD
-            told = one.communicate(timeout=300)[0]
-            if one.returncode == 3:
-                raise unittest.SkipTest("Debian's packages for the bundle "
-                                        "cannot be had: " + told[-300:])
-=======
             cls.addClassCleanup(one.wait)
             cls.addClassCleanup(one.kill)
         for one in running:
             told = one.communicate(timeout=900)[0]
->>>>>>> w/release
+            if one.returncode == 3:
+                raise unittest.SkipTest("Debian's packages for the bundle "
+                                        "cannot be had: " + told[-300:])
             if one.returncode != 0:
                 raise AssertionError(told[-4000:])
 

@@ -81,7 +81,7 @@ TEST(ModelFileTest, OpensEveryGoldenModel) {
     ASSERT_TRUE(model.ok()) << model.status();
     EXPECT_TRUE((*model)->config().contains("model_type")) << path;
     EXPECT_TRUE((*model)->generation_config().contains("eos_token_id"));
-    EXPECT_GT((*model)->tensors().size(), 20u) << path;
+    EXPECT_GE((*model)->tensors().size(), 20u) << path;
   }
 }
 
