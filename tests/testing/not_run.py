@@ -55,14 +55,17 @@ def lines_of(outcomes):
 
 
 def counts_by_preset(outcomes, with_skipped=False):
-    """Cases that passed, or were skipped for a reason, too. Tests of suites,
-    which runs leave out at times, do not count."""
+    """Cases that passed or that this processor cannot run; or were skipped for
+    any reason, too. Tests of suites, which runs leave out at times, do not
+    count."""
     of_suites = re.compile(suites.left_out(suites.suites(), []))
     counts = collections.Counter()
     for (preset, name), outcome in outcomes.items():
         if not of_suites.match(name):
             counts[preset] += outcome.passed
-            counts[preset] += len(outcome.skipped) if with_skipped else 0
+            counts[preset] += sum(
+                with_skipped or reason.startswith("this machine has no ")
+                for reason in outcome.skipped)
     return dict(sorted(counts.items()))
 
 
