@@ -23,6 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kDefaultModel[] = "default";
+// As deploy/local/cluster/model.py fetches it.
+constexpr char kDefaultModelFile[] = "SmolLM2-135M-Instruct.Q4_1.gguf";
 constexpr size_t kMaxFolderName = 40;
 constexpr int kMaxFolders = 1000;  // of one model's clusters at the same time
 
@@ -148,7 +150,9 @@ StatusOr<bool> AwaitReady(const KnownCluster& cluster, Interrupts& interrupts) {
 bool Serves(const KnownCluster& cluster, const std::string& model) {
   const ClusterFile& file = cluster.file;
   if (model == kDefaultModel) {
-    return file.model_given.empty() && file.remote.empty();
+    // A machine of `up --hosts` notes its part of a cluster without a model.
+    return file.model_given.empty() && file.remote.empty() &&
+           fs::path(file.model).filename() == kDefaultModelFile;
   }
   std::error_code error;
   // A path goes before a hub's model of that name, as for `up`.

@@ -35,7 +35,10 @@ TEST(ServesTest, APathIsTheSameModelHoweverItIsWritten) {
 TEST(ServesTest, AHubsModelAndTheDefaultOneAreKnownByTheirNames) {
   EXPECT_TRUE(Serves(Cluster("/cache/x", "org/name:Q8_0"), "org/name:Q8_0"));
   EXPECT_FALSE(Serves(Cluster("/cache/x", "org/name:Q8_0"), "org/name"));
-  EXPECT_TRUE(Serves(Cluster("/cache/x", ""), "default"));
+  EXPECT_TRUE(
+      Serves(Cluster("/cache/SmolLM2-135M-Instruct.Q4_1.gguf", ""), "default"));
+  EXPECT_FALSE(Serves(Cluster("/cache/x", ""), "default"))
+      << "a machine's part of another cluster";
   EXPECT_FALSE(Serves(Cluster("/cache/x", "org/name"), "default"));
   KnownCluster fleet = Cluster("/m", "");
   fleet.file.remote.emplace_back();
