@@ -8,7 +8,7 @@
 namespace sluice {
 
 // Returns the manual page of a program, in the macros of man(7). Its date is
-// that of the environment's SOURCE_DATE_EPOCH; without it the page has none.
+// that of the variable SOURCE_DATE_EPOCH; without it the page has no date.
 std::string ManualPage(const Program& program);
 
 // Returns the page of one of its commands: sluice-chat of "chat".

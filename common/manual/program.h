@@ -10,10 +10,10 @@ namespace sluice {
 // An option, "--seed", or an argument, "MODEL".
 struct ProgramOption {
   std::string name;
-  std::string value;  // what its value is called, "INT"; empty: it has none
+  std::string value;  // the name of its value, "INT"; empty: no value
   std::string about;
   std::vector<std::string> choices;  // the only values; empty: there are more
-  // The kind of `sluice words` that lists values; empty: none does.
+  // The kind of `sluice words` that lists values; empty: no list.
   std::string words;
   bool required = false;  // of an argument
   bool many = false;      // an argument that may be given several times

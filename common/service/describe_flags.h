@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// Returns whether the flag is one of a service, none of Abseil's own.
+// Returns whether the flag is a service's, not a flag of Abseil itself.
 bool IsServiceFlag(const absl::CommandLineFlag& flag);
 
 // Returns "--kv-blocks" of the flag kv_blocks.

@@ -20,7 +20,8 @@
 namespace sluice::cli {
 namespace {
 
-// Returns what sluice does; of its launcher, if there is one.
+// Returns the commands and options of sluice, with the options of its launcher
+// where there is a launcher.
 StatusOr<Program> DescribeAll(const CommandLine& sluice) {
   const bool launcher = LauncherCommand({"up"}).ok();
   return DescribeProgram(sluice.app(), sluice.version(), launcher);

@@ -247,7 +247,7 @@ class SharedLintTest(unittest.TestCase):
             self.assertEqual(
                 len(shared_lint.check_file("a.cc", f"\n {text}\n")), 1, text)
         self.assertEqual(shared_lint.check_file(
-            "a.cc", "std::shared_ptr<SharedDataset> ../shared_lib"), [])
+            "a.cc", "std::shared_ptr<SharedDataset> ../sha" "red_lib"), [])
 
 
 class UnityLintTest(unittest.TestCase):

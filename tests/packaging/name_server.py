@@ -29,12 +29,12 @@ def answer(packet, known):
     name, kind, end = question(packet)
     address = known.get(name) if kind == A else None
     flags = 0x8580 | (0 if name in known else NO_SUCH_NAME)
-    made = HEADER.pack(number, flags, 1, 1 if address else 0, 0, 0)
-    made += packet[HEADER.size:end]
+    reply = HEADER.pack(number, flags, 1, 1 if address else 0, 0, 0)
+    reply += packet[HEADER.size:end]
     if address:  # The name is a pointer to the question's.
-        made += struct.pack(">3HIH", 0xc00c, A, INTERNET, 60, 4)
-        made += ipaddress.IPv4Address(address).packed
-    return made
+        reply += struct.pack(">3HIH", 0xc00c, A, INTERNET, 60, 4)
+        reply += ipaddress.IPv4Address(address).packed
+    return reply
 
 
 def main(arguments):

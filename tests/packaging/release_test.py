@@ -139,7 +139,7 @@ class ReleaseTest(unittest.TestCase):
         victim.write_bytes(whole[:-1] + b" ")
         self.assertIn(f"{victim.name}: FAILED",
                       self.check(changed, f"{self.key}.pub", code=1))
-        # Whoever changes the sums, too, has no key.
+        # An attacker can change the sums, and has no key to sign them.
         sums = changed / "SHA256SUMS"
         sums.write_text(re.sub(
             rf"^\w+(  {re.escape(victim.name)})$",
