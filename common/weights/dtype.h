@@ -33,21 +33,34 @@ enum class DType : uint8_t {
   kQ5K,
   kQ6K,
   kIq4Xs,
+  // Become F32 as they are read: no kernel multiplies them.
+  kF64,
+  kF8E8M0,  // powers of two: scales
   // Stored types that no reader widens to F32: such tensors can be listed, but
   // a model that needs them is refused.
-  kF64,
   kI64,
   kI32,
   kI16,
   kI8,
+  kU64,
+  kU32,
+  kU16,
   kU8,
   kBool,
   kF8E4M3,
   kF8E5M2,
+  kF8E4M3Fnuz,
+  kF8E5M2Fnuz,
+  kF6E2M3,
+  kF6E3M2,
+  kF4,
+  kC64,
+  kUnknown,  // a name that this reader does not know; elements are bytes
 };
+inline constexpr DType kLastReadable = DType::kF8E8M0;
 
 // Whether ModelFile reads tensors of `dtype` as F32 and BF16.
-inline bool IsReadable(DType dtype) { return dtype <= DType::kIq4Xs; }
+inline bool IsReadable(DType dtype) { return dtype <= kLastReadable; }
 
 // Returns the format of a type of blocks; nothing for other types.
 inline std::optional<kernels::BlockFormat> BlocksOf(DType dtype) {
@@ -66,6 +79,12 @@ BlockSize BlockSizeOf(DType dtype);
 
 // "F32", "BF16", "Q4_1", "Q6_K", ...
 std::string_view ToString(DType dtype);
+
+// The type of safetensors' name; kUnknown for another name.
+DType DTypeOfSafetensors(std::string_view name);
+// GGUF's number of a type, and the type of a number; nothing without one.
+std::optional<uint32_t> GgufIdOf(DType dtype);
+std::optional<DType> DTypeOfGguf(uint32_t id);
 inline std::ostream& operator<<(std::ostream& out, DType dtype) {
   return out << ToString(dtype);
 }

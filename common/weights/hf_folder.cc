@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "common/base/json_member.h"
 #include "common/weights/block_tensor.h"
 #include "common/weights/model_contents.h"
 #include "common/weights/safetensors_outline.h"
@@ -94,9 +95,11 @@ Status AddSafetensors(const std::string& path, ModelContents& contents) {
   return OkStatus();
 }
 
-// Checks that every tensor of the index is in the shard that the index names.
+// Checks that no tensor of the index is in another shard than the index says. A
+// tensor in no shard is noted: a model that needs it is refused by it.
 Status CheckIndex(const std::string& folder, const WeightMap& map,
-                  const ModelContents& contents) {
+                  const std::set<std::string>& missing,
+                  ModelContents& contents) {
   std::unordered_map<std::string_view, const RandomAccessFile*> found;
   for (const LocatedTensor& tensor : contents.tensors) {
     found.emplace(tensor.info.name, tensor.file);
@@ -104,11 +107,13 @@ Status CheckIndex(const std::string& folder, const WeightMap& map,
   for (const auto& [name, shard] : map) {
     const auto place = found.find(name);
     const std::string path = Cat(folder, "/", shard);
-    if (place == found.end() ||
-        (place->second->path() != path &&
-         place->second->path() != path + kOutlineSuffix)) {
-      return InvalidArgument(folder, ": tensor ", Quoted(name), " is not in ",
-                             Quoted(shard), ", where the index has it");
+    if (place == found.end()) {
+      contents.absent[name] = {shard, !missing.contains(shard)};
+    } else if (place->second->path() != path &&
+               place->second->path() != path + kOutlineSuffix) {
+      return InvalidArgument(folder, ": tensor ", Quoted(name), " is in ",
+                             place->second->path(), ", not in ", Quoted(shard),
+                             ", where the index has it");
     }
   }
   return OkStatus();
@@ -123,16 +128,64 @@ Status AddShards(const std::string& folder, const std::string& index,
     return InvalidArgument(index, ": ", shards.size(), " shards, limits 1 and ",
                            kMaxShards);
   }
+  // A shard may have nothing that is read: what is needed is found out later.
+  std::set<std::string> missing;
+  Status first;
   for (const std::string& shard : shards) {
-    SLUICE_RETURN_IF_ERROR(AddSafetensors(Cat(folder, "/", shard), contents));
+    const Status added = AddSafetensors(Cat(folder, "/", shard), contents);
+    if (added.ok()) continue;
+    if (added.code() != StatusCode::kNotFound) return added;
+    missing.insert(shard);
+    if (first.ok()) first = added;
   }
-  return CheckIndex(folder, map, contents);
+  if (missing.size() == shards.size()) return first;
+  return CheckIndex(folder, map, missing, contents);
 }
 
 // Gives tensors of blocks their types and the names of their matrices.
 Status NameBlocks(ModelContents& contents) {
   for (LocatedTensor& tensor : contents.tensors) {
     SLUICE_ASSIGN_OR_RETURN(tensor.info, BlocksOfBytes(tensor.info));
+  }
+  return OkStatus();
+}
+
+// Files of tools that describe the quantisation beside a config.json that does
+// not, and the quant_method that they stand for.
+struct QuantisationFile {
+  const char* name;
+  const char* method;
+  const char* within;  // the key of the description; null: the file is it
+};
+constexpr QuantisationFile kQuantisationFiles[] = {
+    {"quantize_config.json", "gptq", nullptr},
+    {"quant_config.json", "awq", nullptr},
+    {"hf_quant_config.json", "modelopt", "quantization"},
+};
+
+// Sets quantization_config of a config that has it under another name or in a
+// file of its own.
+Status FindQuantisation(const std::string& folder, Json& config) {
+  constexpr char kKey[] = "quantization_config";
+  if (FindMember(config, kKey) != nullptr) return OkStatus();
+  if (const Json* other = FindMember(config, "compression_config")) {
+    const Json copy = *other;
+    config[kKey] = copy;
+    return OkStatus();
+  }
+  for (const QuantisationFile& file : kQuantisationFiles) {
+    const std::string path = Cat(folder, "/", file.name);
+    if (!IsFile(path)) continue;
+    SLUICE_ASSIGN_OR_RETURN(Json read, ReadConfig(path));
+    if (file.within != nullptr) {
+      const Json* within = FindMember(read, file.within);
+      if (within == nullptr || !within->is_object()) continue;
+      const Json copy = *within;
+      read = copy;
+    }
+    if (!read.contains("quant_method")) read["quant_method"] = file.method;
+    config[kKey] = read;
+    return OkStatus();
   }
   return OkStatus();
 }
@@ -145,6 +198,7 @@ StatusOr<ModelContents> OpenHfFolder(const std::string& folder) {
   contents.is_folder = true;
   SLUICE_ASSIGN_OR_RETURN(contents.config,
                           ReadConfig(Cat(folder, "/config.json")));
+  SLUICE_RETURN_IF_ERROR(FindQuantisation(folder, contents.config));
   const std::string generation = Cat(folder, "/generation_config.json");
   if (IsFile(generation)) {
     SLUICE_ASSIGN_OR_RETURN(contents.generation_config, ReadConfig(generation));

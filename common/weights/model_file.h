@@ -31,7 +31,10 @@ struct TensorInfo {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
+  std::string unknown_dtype = {};  // the file's word for kUnknown
 
+  // The type's name for people.
+  std::string type_name() const;
   // The tensor as a matrix: columns are the last dimension, rows all the
   // others. A vector [n] is one row of n columns.
   int64_t cols() const { return shape.empty() ? 1 : shape.back(); }
@@ -104,6 +107,9 @@ class ModelFile {
   // All stored tensors, sorted by name.
   const std::vector<TensorInfo>& tensors() const;
   const TensorInfo* FindStored(std::string_view name) const;
+  // Returns what an index says of a tensor that is in no shard: "the index has
+  // it in 'a.safetensors', which is not there"; empty for another tensor.
+  std::string WhyAbsent(std::string_view name) const;
   // Matrices that are stored as several tensors, sorted by name.
   const std::vector<ComposedTensor>& composed() const;
   // Returns a matrix or another tensor of the model; null if there is none. All
