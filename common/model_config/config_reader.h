@@ -31,6 +31,8 @@ class ConfigReader {
   Status MustBe(const char* key, const Json& built) const;
 
  private:
+  static Status Set(const char* key, int64_t min, int64_t max, int64_t value,
+                    int32_t& out);
   Status WrongType(const char* key, std::string_view wanted) const;
 
   const Json& config_;

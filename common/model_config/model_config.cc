@@ -218,17 +218,9 @@ StatusOr<ModelConfig> ParseModelConfig(const Json& config) {
   SLUICE_RETURN_IF_ERROR(
       reader.Bool("tie_word_embeddings", false, parsed.tie_word_embeddings));
   if (const Json* bos = reader.Find("bos_token_id")) {
-    const bool valid =
-        bos->is_number_integer() && *bos >= 0 && *bos < parsed.vocab_size;
-    if (!valid) {
-      return InvalidArgument("bos_token_id ", DumpJson(*bos),
-                             " is not in the vocabulary of ",
-                             parsed.vocab_size);
-    }
-    parsed.bos_token_id = bos->get<int32_t>();
+    parsed.bos_token_id = TokenIdOf(*bos, parsed.vocab_size).value_or(-1);
   }
-  SLUICE_ASSIGN_OR_RETURN(parsed.eos_token_ids,
-                          EosTokenIds(config, parsed.vocab_size));
+  parsed.eos_token_ids = EosTokenIds(config, parsed.vocab_size);
   return parsed;
 }
 

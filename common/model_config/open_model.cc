@@ -13,6 +13,7 @@
 #include "common/model_config/model_families.h"
 #include "common/model_config/tensor_table.h"
 #include "common/weights/file.h"
+#include "common/weights/gguf_ends.h"
 #include "common/weights/model_contents.h"
 
 namespace sluice {
@@ -63,7 +64,7 @@ class ConfigWriter {
   }
   bool Has(std::string_view key) const { return metadata().Has(Key(key)); }
   void Int(std::string_view key, const char* name) {
-    Set(metadata().Int(Key(key)), name);
+    Set(IntOrEqualInts(Key(key)), name);
   }
   void IntOr(std::string_view key, const char* name, const Json& absent) {
     if (Has(key)) return Int(key, name);
@@ -94,6 +95,19 @@ class ConfigWriter {
   const Status& status() const { return status_; }
 
  private:
+  // Reads an integer, or an array with the same one for every layer.
+  StatusOr<int64_t> IntOrEqualInts(const std::string& key) const {
+    auto integers = metadata().Ints(key);
+    if (!integers.ok() || integers->empty()) return metadata().Int(key);
+    for (size_t layer = 1; layer < integers->size(); ++layer) {
+      if ((*integers)[layer] == integers->front()) continue;
+      return InvalidArgument("GGUF key ", Quoted(key), " is ",
+                             integers->front(), " for layer 0 and ",
+                             (*integers)[layer], " for layer ", layer,
+                             "; layers that differ in it are not supported");
+    }
+    return integers->front();
+  }
   // The file must have each key that the config needs.
   template <typename T>
   void Set(const StatusOr<T>& value, const char* name) {
@@ -167,9 +181,17 @@ StatusOr<Json> RopeScalingOf(const ConfigWriter& config,
     scaling["rope_type"] = type;
     writer.FloatOr(".rope.scaling.factor", "factor", 1.0);
     if (type == "yarn") SLUICE_RETURN_IF_ERROR(YarnKeys(writer));
-  } else if (config.Has(".rope.scale_linear")) {
-    scaling["rope_type"] = "linear";
-    writer.Float(".rope.scale_linear", "factor");
+  } else {
+    // A factor without a type is linear, as in llama.cpp; 0 is none.
+    for (const char* key : {".rope.scaling.factor", ".rope.scale_linear"}) {
+      if (!config.Has(key)) continue;
+      SLUICE_ASSIGN_OR_RETURN(const double factor,
+                              config.metadata().Float(config.Key(key)));
+      if (factor == 0.0) continue;
+      scaling["rope_type"] = "linear";
+      writer.Float(key, "factor");
+      break;
+    }
   }
   SLUICE_RETURN_IF_ERROR(writer.status());
   return scaling;
@@ -183,6 +205,11 @@ StatusOr<Json> EosIds(const GgufMetadata& metadata) {
         "tokenizer.ggml.eom_token_id"}) {
     if (!metadata.Has(key)) continue;
     SLUICE_ASSIGN_OR_RETURN(const int64_t id, metadata.Int(key));
+    if (std::find(ids.begin(), ids.end(), Json(id)) == ids.end()) {
+      ids.push_back(id);
+    }
+  }
+  for (const int64_t id : weights::EndsByText(metadata)) {
     if (std::find(ids.begin(), ids.end(), Json(id)) == ids.end()) {
       ids.push_back(id);
     }
