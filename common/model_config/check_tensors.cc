@@ -55,7 +55,7 @@ uint64_t Elements(const ModelConfig& config, int32_t layer, bool all) {
     for (const TensorRow* row : weight.rows) {
       uint64_t elements = 1;
       for (const Dimension& dimension : DimensionsOf(*row, config, layer)) {
-        elements *= static_cast<uint64_t>(dimension.letter == 'E' &&
+        elements *= static_cast<uint64_t>(dimension.letter() == 'E' &&
                                                   row->cut == RankCut::kExperts
                                               ? experts
                                               : dimension.size);
@@ -96,7 +96,10 @@ Status CheckOne(const TensorInfo& wanted, const weights::ModelFile& model) {
                            " is stored as ", found->type_name(),
                            ", which is not supported");
   }
-  if (found->shape != wanted.shape) {
+  // A number may have no dimension.
+  const bool is_number =
+      found->shape.empty() && wanted.shape == std::vector<int64_t>{1};
+  if (found->shape != wanted.shape && !is_number) {
     return InvalidArgument(model.path(), ": tensor ", Quoted(wanted.name),
                            " has shape ", ShapeToString(found->shape),
                            ", the config asks for ",
@@ -162,13 +165,26 @@ StatusOr<bool> IsNeutral(const weights::ModelFile& model,
   });
 }
 
+// Released layers that read another layer's keys and values have tensors of
+// their own, which nothing reads.
+bool IsOfSharedKv(const ModelConfig& config, std::string_view name) {
+  std::string_view rest;
+  const int32_t layer = LayerOfTensor(name, rest);
+  if (layer < 0 || layer >= config.num_layers() ||
+      config.layers[layer].attention.kv_layer < 0) {
+    return false;
+  }
+  return rest == "self_attn.k_proj.weight" ||
+         rest == "self_attn.v_proj.weight" || rest == "self_attn.k_norm.weight";
+}
+
 Status CheckKnown(const ModelConfig& config, const weights::ModelFile& model,
                   const std::unordered_set<std::string_view>& names,
                   std::string_view name) {
   const bool of_layer =
       name.starts_with(kLayerPrefix) || name.starts_with(kGgufLayerPrefix);
   if (!of_layer || names.contains(name) || IsUnread(name) ||
-      IsLeftAside(config, name)) {
+      IsOfSharedKv(config, name) || IsLeftAside(config, name)) {
     return OkStatus();
   }
   SLUICE_ASSIGN_OR_RETURN(const bool is_neutral, IsNeutral(model, names, name));

@@ -1,9 +1,11 @@
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -11,6 +13,7 @@
 #include "common/weights/block_tensor.h"
 #include "common/weights/model_contents.h"
 #include "common/weights/safetensors_outline.h"
+#include "common/weights/text_part.h"
 
 namespace sluice::weights {
 namespace {
@@ -190,15 +193,56 @@ Status FindQuantisation(const std::string& folder, Json& config) {
   return OkStatus();
 }
 
+// How models that read images, too, and some families begin the names of the
+// text part's tensors, and the usual beginning.
+constexpr std::pair<std::string_view, std::string_view> kBeginnings[] = {
+    {"model.language_model.", "model."},
+    {"language_model.model.", "model."},
+    {"language_model.lm_head.", "lm_head."},
+    {"backbone.", "model."},
+};
+
+// What a checkpoint of the model without its head begins with.
+constexpr std::string_view kBare[] = {"embed_tokens.", "layers.", "norm."};
+
+std::string UsualName(std::string_view name, bool is_bare) {
+  for (const auto& [own, usual] : kBeginnings) {
+    if (name.starts_with(own)) return Cat(usual, name.substr(own.size()));
+  }
+  for (const std::string_view part : kBare) {
+    if (is_bare && name.starts_with(part)) return Cat("model.", name);
+  }
+  return std::string(name);
+}
+
+// Gives the text part's tensors their usual names.
+void UseUsualNames(ModelContents& contents) {
+  const auto begins = [&](std::string_view part) {
+    return std::any_of(contents.tensors.begin(), contents.tensors.end(),
+                       [&](const LocatedTensor& tensor) {
+                         return tensor.info.name.starts_with(part);
+                       });
+  };
+  const bool is_bare =
+      begins(kBare[0]) && begins(kBare[1]) && !begins("model.");
+  for (LocatedTensor& tensor : contents.tensors) {
+    tensor.info.name = UsualName(tensor.info.name, is_bare);
+  }
+  auto absent = std::exchange(contents.absent, {});
+  for (auto& [name, shard] : absent) {
+    contents.absent.emplace(UsualName(name, is_bare), std::move(shard));
+  }
+}
+
 }  // namespace
 
 StatusOr<ModelContents> OpenHfFolder(const std::string& folder) {
   ModelContents contents;
   contents.path = folder;
   contents.is_folder = true;
-  SLUICE_ASSIGN_OR_RETURN(contents.config,
-                          ReadConfig(Cat(folder, "/config.json")));
-  SLUICE_RETURN_IF_ERROR(FindQuantisation(folder, contents.config));
+  SLUICE_ASSIGN_OR_RETURN(Json config, ReadConfig(Cat(folder, "/config.json")));
+  SLUICE_RETURN_IF_ERROR(FindQuantisation(folder, config));
+  contents.config = TextPartOf(config);
   const std::string generation = Cat(folder, "/generation_config.json");
   if (IsFile(generation)) {
     SLUICE_ASSIGN_OR_RETURN(contents.generation_config, ReadConfig(generation));
@@ -214,6 +258,7 @@ StatusOr<ModelContents> OpenHfFolder(const std::string& folder) {
                     ": has neither model.safetensors nor "
                     "model.safetensors.index.json");
   }
+  UseUsualNames(contents);
   SLUICE_RETURN_IF_ERROR(Annotate(NameBlocks(contents), folder));
   return contents;
 }
