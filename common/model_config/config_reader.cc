@@ -6,6 +6,7 @@
 namespace sluice {
 
 const Json* ConfigReader::Find(const char* key) const {
+  if (read_ != nullptr) read_->insert(key);
   const auto found = config_.find(key);
   if (found == config_.end() || found->is_null()) return nullptr;
   return &*found;

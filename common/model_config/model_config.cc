@@ -183,6 +183,11 @@ std::string SparseLayers(const ModelConfig& config) {
 }
 
 StatusOr<ModelConfig> ParseModelConfig(const Json& config) {
+  ReadKeys read;
+  return ParseAndRecord(config, read);
+}
+
+StatusOr<ModelConfig> ParseAndRecord(const Json& config, ReadKeys& read) {
   if (!config.is_object()) {
     return InvalidArgument("config is ", config.type_name(),
                            ", expected an object");
@@ -196,7 +201,11 @@ StatusOr<ModelConfig> ParseModelConfig(const Json& config) {
     SLUICE_RETURN_IF_ERROR(RequireKeys(ConfigReader(text), *family));
   }
   SLUICE_RETURN_IF_ERROR(Complete(*family, text));
-  const ConfigReader reader(text);
+  for (const RenamedKey& key : family->renamed) read.emplace(key.own);
+  const ConfigReader reader(text, &read);
+  for (const char* key : {"is_encoder_decoder", "add_cross_attention"}) {
+    SLUICE_RETURN_IF_ERROR(reader.MustBe(key, false));
+  }
   SLUICE_RETURN_IF_ERROR(CheckQuantisation(reader));
   SLUICE_RETURN_IF_ERROR(ReadSizes(reader, parsed));
   for (LayerConfig& layer : parsed.layers) {

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "common/base/json.h"
+#include "common/model_config/config_report.h"
 #include "common/model_config/dllama_model.h"
 #include "common/model_config/gguf_keys.h"
 #include "common/model_config/model_families.h"
@@ -50,18 +53,23 @@ double ShortestDouble(double stored) {
 // "llama.block_count".
 class ConfigWriter {
  public:
+  // `asked` gets the keys that are asked for, and outlives the writer.
   ConfigWriter(const ModelContents& contents, std::string architecture,
-               Json& config)
+               Json& config, std::set<std::string>& asked)
       : contents_(contents),
         architecture_(std::move(architecture)),
-        config_(config) {}
+        config_(config),
+        asked_(asked) {}
 
   const ModelContents& contents() const { return contents_; }
   const GgufMetadata& metadata() const { return *contents_.gguf; }
   Json& operator[](const char* name) { return config_[name]; }
+  // Returns the whole key, and notes that it is asked for.
   std::string Key(std::string_view key) const {
+    asked_.emplace(key);
     return key.starts_with('.') ? Cat(architecture_, key) : std::string(key);
   }
+  std::set<std::string>& asked() const { return asked_; }
   bool Has(std::string_view key) const { return metadata().Has(Key(key)); }
   void Int(std::string_view key, const char* name) {
     Set(IntOrEqualInts(Key(key)), name);
@@ -121,6 +129,7 @@ class ConfigWriter {
   const ModelContents& contents_;
   const std::string architecture_;
   Json& config_;
+  std::set<std::string>& asked_;
   Status status_;
 };
 
@@ -172,7 +181,7 @@ StatusOr<Json> RopeScalingOf(const ConfigWriter& config,
     return DivisorsFrom(*tensor);
   }
   Json scaling;
-  ConfigWriter writer(config.contents(), architecture, scaling);
+  ConfigWriter writer(config.contents(), architecture, scaling, config.asked());
   if (config.Has(".rope.scaling.type")) {
     SLUICE_ASSIGN_OR_RETURN(
         const std::string type,
@@ -317,11 +326,43 @@ Status ReadOwnKeys(const GgufFamily& family, ConfigWriter& config) {
   return config.status();
 }
 
-StatusOr<Json> ConfigOf(const ModelContents& contents,
-                        const GgufFamily& family) {
+// Returns the metadata's keys that were not asked for and that nobody knows to
+// have no effect. INVALID_ARGUMENT names a key that changes what the model
+// computes.
+StatusOr<std::vector<std::string>> UnreadGgufKeys(
+    const GgufMetadata& metadata, const std::string& architecture,
+    const std::set<std::string>& asked) {
+  std::vector<std::string> unread;
+  for (const auto& [key, value] : metadata.entries()) {
+    const std::string prefix = architecture + ".";
+    const bool is_own = key.starts_with(prefix);
+    const std::string own = is_own ? key.substr(architecture.size()) : key;
+    if (asked.contains(own)) continue;
+    const GgufKeyUse use = UseOfGgufKey(own);
+    const auto* number = std::get_if<double>(&value.value);
+    const auto* integer = std::get_if<int64_t>(&value.value);
+    const auto* flag = std::get_if<bool>(&value.value);
+    // 0 and 1 are none of a scale or a size, and attention is causal here.
+    const bool is_neutral =
+        (number != nullptr && (*number == 0.0 || *number == 1.0)) ||
+        (integer != nullptr && *integer == 0) || (flag != nullptr && *flag);
+    if (use == GgufKeyUse::kChangesModel && !is_neutral) {
+      return InvalidArgument("GGUF key ", Quoted(key),
+                             " changes what the model computes, and a model "
+                             "of architecture ",
+                             architecture, " is not read with it here");
+    }
+    if (use == GgufKeyUse::kUnknown) unread.push_back(key);
+  }
+  return unread;
+}
+
+StatusOr<Json> ConfigOf(const ModelContents& contents, const GgufFamily& family,
+                        std::vector<std::string>& unread) {
   const std::string architecture(family.architecture);
   Json json = Json::object();
-  ConfigWriter config(contents, architecture, json);
+  std::set<std::string> asked;
+  ConfigWriter config(contents, architecture, json, asked);
   config["architectures"] = Json::array({std::string(family.hugging_face)});
   config["model_type"] = std::string(family.model_type);
   config["hidden_act"] = "silu";
@@ -343,6 +384,8 @@ StatusOr<Json> ConfigOf(const ModelContents& contents,
   SLUICE_RETURN_IF_ERROR(config.status());
   SLUICE_ASSIGN_OR_RETURN(config["eos_token_id"], EosIds(config.metadata()));
   SLUICE_RETURN_IF_ERROR(ReadOwnKeys(family, config));
+  SLUICE_ASSIGN_OR_RETURN(
+      unread, UnreadGgufKeys(config.metadata(), architecture, asked));
   return json;
 }
 
@@ -385,7 +428,8 @@ Status RenameTensors(const GgufFamily& family, const TensorTable& table,
 
 Status Translate(ModelContents& contents) {
   if (contents.dllama.has_value()) return TranslateDllama(contents);
-  SLUICE_ASSIGN_OR_RETURN(contents.config, ConfigOfGguf(contents));
+  SLUICE_ASSIGN_OR_RETURN(contents.config,
+                          ConfigOfGguf(contents, contents.unread_keys));
   const auto found = FindFamily(ConfigReader(contents.config));
   if (!found.ok()) return OkStatus();  // ParseModelConfig refuses it
   SLUICE_ASSIGN_OR_RETURN(const std::string architecture,
@@ -396,20 +440,25 @@ Status Translate(ModelContents& contents) {
 
 }  // namespace
 
-StatusOr<Json> ConfigOfGguf(const ModelContents& contents) {
+StatusOr<Json> ConfigOfGguf(const ModelContents& contents,
+                            std::vector<std::string>& unread) {
   const auto architecture = contents.gguf->String("general.architecture");
   if (!architecture.ok()) {
     return InvalidArgument(Message(architecture.status()));
   }
   const GgufFamily* family = FindGgufFamily(*architecture);
-  if (family != nullptr) return ConfigOf(contents, *family);
+  if (family != nullptr) return ConfigOf(contents, *family, unread);
   // ParseModelConfig refuses this model_type by its name.
   return Json({{"model_type", Cat("gguf ", *architecture)}});
 }
 
 StatusOr<std::unique_ptr<weights::ModelFile>> OpenModel(
     const std::string& path) {
-  return weights::OpenModel(path, Translate);
+  SLUICE_ASSIGN_OR_RETURN(auto model, weights::OpenModel(path, Translate));
+  if (auto parts = ComputedPartsOf(*model)) {
+    model->SetComputed(*std::move(parts));
+  }
+  return model;
 }
 
 }  // namespace sluice

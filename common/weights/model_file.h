@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/base/json_fwd.h"
@@ -80,6 +82,12 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
+// The part of a model's files that a cluster computes with.
+struct ComputedParts {
+  std::string config;                // keys and values, in one order
+  std::vector<std::string> tensors;  // by stored name, sorted
+};
+
 // One opened model: a Hugging Face folder (one safetensors file, or shards with
 // an index), a GGUF (one file, or a split set) or a model of distributed-llama.
 // Opening reads and checks the headers. Tensor bytes are read on demand, never
@@ -101,6 +109,8 @@ class ModelFile {
   const Json& config() const;
   // generation_config.json; {} if there is none (GGUF).
   const Json& generation_config() const;
+  // A GGUF's keys that its translator does not know, sorted.
+  const std::vector<std::string>& unread_keys() const;
   // The GGUF's metadata (tokenizer, chat template); null for other models.
   const GgufMetadata* gguf() const;
 
@@ -157,6 +167,11 @@ class ModelFile {
   // DigestOf the sums that reads are checked against; "" without sums.
   const std::string& sums_digest() const { return sums_digest_; }
 
+  // Sets the part of the files that the model's identity covers: without it,
+  // all. Call it before other threads read.
+  void SetComputed(ComputedParts parts) { computed_ = std::move(parts); }
+  const std::optional<ComputedParts>& computed() const { return computed_; }
+
   // Sets what becomes of reads beyond outlines; kRefuse is the default. Call it
   // before other threads read.
   void SetOutlineReads(OutlineReads reads) { outlines_ = reads; }
@@ -178,6 +193,7 @@ class ModelFile {
   std::vector<PieceSums> sums_;  // of every tensor, or none
   std::string sums_digest_;
   OutlineReads outlines_ = OutlineReads::kRefuse;
+  std::optional<ComputedParts> computed_;
   mutable std::atomic<uint64_t> bytes_read_ = 0;
 };
 
@@ -205,9 +221,13 @@ struct ModelDigest {
   bool operator==(const ModelDigest&) const = default;
 };
 
-// SHA-256 over the config (keys sorted) and every tensor's name, dtype,
-// shape and first 4 KiB of stored bytes.
+// SHA-256 over the config's keys and tensors that the model computes with
+// (ModelFile::computed), of each tensor its name, dtype, shape and first 4 KiB
+// of stored bytes.
 StatusOr<ModelDigest> ComputeIdentity(const ModelFile& model);
+// The same over all of the config and all tensors: the identity of earlier
+// versions, which lists of sums may have.
+StatusOr<ModelDigest> WholeIdentity(const ModelFile& model);
 
 }  // namespace sluice::weights
 

@@ -5,6 +5,7 @@
 
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/model_config/config_report.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
 #include "common/model_config/stop_ids.h"
@@ -63,6 +64,8 @@ StatusOr<ServedModel> LoadServedModel(
   SLUICE_ASSIGN_OR_RETURN(const weights::ModelDigest digest,
                           weights::ComputeIdentity(*file));
   model.digest = digest.Hex();
+  if (file->computed().has_value()) model.config = file->computed()->config;
+  LogUnreadKeys(*file);
   AddGrammars(text->tokenizer(), grammars, model);
   model.text = std::move(text);
   return model;

@@ -43,6 +43,7 @@ struct ServedModel {
   int vocab_size = 0;
   int max_positions = 0;  // by config.json
   std::string digest;     // of the stages' model; empty: any
+  std::string config;     // that the digest covers; empty: unknown
   // Null: requests with a grammar are refused. With `vocabulary`, the
   // tokenizer's in `text`.
   std::unique_ptr<GrammarCompiler> grammars;
