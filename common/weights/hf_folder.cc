@@ -148,9 +148,10 @@ constexpr std::pair<std::string_view, std::string_view> kBeginnings[] = {
     {"backbone.", "model."},
 };
 
-// Gives the text part's tensors their usual names.
+// Gives the text part's tensors their usual names, and numbers a dimension.
 void UseUsualNames(ModelContents& contents) {
   for (LocatedTensor& tensor : contents.tensors) {
+    if (tensor.info.shape.empty()) tensor.info.shape = {1};
     std::string& name = tensor.info.name;
     for (const auto& [own, usual] : kBeginnings) {
       if (!name.starts_with(own)) continue;
