@@ -96,10 +96,7 @@ Status CheckOne(const TensorInfo& wanted, const weights::ModelFile& model) {
                            " is stored as ", found->type_name(),
                            ", which is not supported");
   }
-  // A number may have no dimension.
-  const bool is_number =
-      found->shape.empty() && wanted.shape == std::vector<int64_t>{1};
-  if (found->shape != wanted.shape && !is_number) {
+  if (found->shape != wanted.shape) {
     return InvalidArgument(model.path(), ": tensor ", Quoted(wanted.name),
                            " has shape ", ShapeToString(found->shape),
                            ", the config asks for ",
@@ -255,9 +252,9 @@ ModelBytes StoredBytes(const ModelConfig& config,
       [&](const TensorRow& row, int32_t layer, const TensorInfo& tensor) {
         const uint64_t stored = model.StoredBytes(tensor.name);
         if (row.cut == RankCut::kExperts) bytes.experts[layer] += stored;
-        (layer >= 0                             ? bytes.layers[layer]
-         : row.place == WeightPlace::kEmbedding ? bytes.embedding
-                                                : bytes.head) += stored;
+        (layer >= 0                  ? bytes.layers[layer]
+         : IsOfFirstStage(row.place) ? bytes.embedding
+                                     : bytes.head) += stored;
       });
   for (const TensorInfo& tensor : model.tensors()) {
     if (IsLeftAside(config, tensor.name)) {

@@ -283,6 +283,13 @@ Status ReadCohere2(const ConfigReader& reader, ModelConfig& parsed) {
   return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
 }
 
+Status ReadApertus(const ConfigReader& reader, ModelConfig& parsed) {
+  SetQkNorm(QkNorm::kHeads, parsed);
+  for (LayerConfig& layer : parsed.layers) layer.mlp.activation.gated = false;
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("mlp_bias", false));
+  return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
+}
+
 Status ReadOlmo2(const ConfigReader& reader, ModelConfig& parsed) {
   SetNorms({.before = false, .after = true}, parsed);
   SetQkNorm(QkNorm::kAllHeads, parsed);

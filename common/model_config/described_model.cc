@@ -155,7 +155,7 @@ DType ShortBlocksFor(DType type) {
 // Returns the type of a row's tensors of `cols` columns.
 DType TypeOf(const TensorRow& row, const Storage& storage, int64_t cols) {
   const bool is_outer =
-      row.place == WeightPlace::kEmbedding || row.place == WeightPlace::kHead;
+      IsEmbedding(row.place) || row.place == WeightPlace::kHead;
   const bool is_expert = row.cut == RankCut::kExperts;
   DType type = storage.matrices;
   if (row.is_f32()) return storage.plain;

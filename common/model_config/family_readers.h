@@ -28,6 +28,7 @@ Status ReadGlm4(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadPhi3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadStarcoder2(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadCohere2(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadApertus(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadOlmo2(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadOlmo3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadExaone4(const ConfigReader& reader, ModelConfig& parsed);
@@ -48,8 +49,8 @@ Status ReadDots1(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadGlm4Moe(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadGptOss(const ConfigReader& reader, ModelConfig& parsed);
 
-// Reads the sizes that every mixture has; `experts` and `per_token` are the keys
-// of their numbers.
+// Reads the sizes that every mixture has; `experts` and `per_token` are the
+// keys of their numbers.
 struct ExpertKeys {
   const char* experts;
   const char* intermediate;

@@ -125,6 +125,7 @@ Status ReadActivation(const ConfigReader& reader, const Family& family,
                            : found->is_string() ? found->get<std::string>()
                                                 : DumpJson(*found);
   const bool is_gelu = name == "gelu_pytorch_tanh" || name == "gelu_tanh";
+  if (name == "xielu") activation.kind = Kind::kXIelu;
   if (is_gelu && family.activation == "gelu_pytorch_tanh") {
     activation.kind = Kind::kGeluTanh;
   } else if (name != family.activation) {

@@ -40,6 +40,8 @@ constexpr Mechanism kMissing[] = {
      [](const LayerConfig& l) { return l.attention.kv_layer >= 0; }},
     {"an MLP beside experts",
      [](const LayerConfig& l) { return l.moe.own_norms; }},
+    {"inputs of its own of every layer",
+     [](const LayerConfig& l) { return l.own_input; }},
     {"a multiplier behind a layer",
      [](const LayerConfig& l) { return l.output_scale; }},
     {"a multiplier of the residual",

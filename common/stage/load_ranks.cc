@@ -484,6 +484,8 @@ class StageLoader {
   StageModelShape ShapeOf(const RankPlan& plan, Backend& backend) const {
     StageModelShape shape = {range_, config_.hidden_size, config_.vocab_size,
                              limits_.max_step_tokens, kv_blocks_};
+    shape.row_size = config_.row_size();
+    shape.per_layer_input = config_.per_layer_input;
     shape.final_norm_eps = static_cast<float>(config_.rms_norm_eps);
     shape.layer_norm = config_.layers[0].norm.layer_norm;
     shape.embedding_scale = static_cast<float>(config_.embedding_scale);
@@ -548,7 +550,7 @@ StatusOr<OpenedModel> OpenChecked(const StageOptions& options,
   }
   LogUnreadKeys(*model.file);
   info.num_layers = model.config.num_layers();
-  info.hidden_size = model.config.hidden_size;
+  info.hidden_size = model.config.row_size();
   info.ranks = options.total_ranks();
   return model;
 }

@@ -215,7 +215,7 @@ std::string UsualName(std::string_view name, bool is_bare) {
   return std::string(name);
 }
 
-// Gives the text part's tensors their usual names.
+// Gives the text part's tensors their usual names, and numbers a dimension.
 void UseUsualNames(ModelContents& contents) {
   const auto begins = [&](std::string_view part) {
     return std::any_of(contents.tensors.begin(), contents.tensors.end(),
@@ -226,6 +226,7 @@ void UseUsualNames(ModelContents& contents) {
   const bool is_bare =
       begins(kBare[0]) && begins(kBare[1]) && !begins("model.");
   for (LocatedTensor& tensor : contents.tensors) {
+    if (tensor.info.shape.empty()) tensor.info.shape = {1};
     tensor.info.name = UsualName(tensor.info.name, is_bare);
   }
   auto absent = std::exchange(contents.absent, {});

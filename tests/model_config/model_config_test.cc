@@ -304,25 +304,26 @@ TEST(ModelConfigTest, GgufKeysOfWhatNoFamilyComputesAreRefused) {
 // not built is refused by its type, and a family that is has a row in
 // tests/model/golden_test.cc, or is `stories`.
 TEST(ModelConfigTest, AGoldenFamilyIsBuiltOrRefusedByName) {
-  const std::set<std::string> built = {"glm4",          "glm4_moe-46",
-                                       "glm4_moe-air",  "gpt_oss",
-                                       "gpt_oss-mxfp4", "llama2-bf16-sharded",
-                                       "llama3-tied",   "qwen3",
-                                       "qwen3_moe",     "stories"};
+  const std::set<std::string> waiting = {
+      "deepseek_v2", "deepseek_v3",      "falcon_h1",      "glm4_moe_lite",
+      "glm_moe_dsa", "granitemoehybrid", "lfm2",           "lfm2_moe",
+      "llama4_text", "nemotron_h",       "nemotron_h-moe", "qwen3_5",
+      "qwen3_5_moe", "qwen3_5_text",     "qwen3_next"};
   size_t seen = 0;
   for (const std::string& name : testing::GoldenModelNames()) {
     const auto model = OpenModel(testing::GoldenModel(name));
     ASSERT_TRUE(model.ok()) << model.status();
     const auto config = ParseModelConfig((*model)->config());
-    EXPECT_EQ(config.ok(), built.contains(name)) << name << config.status();
-    if (built.contains(name)) {
+    EXPECT_NE(config.ok(), waiting.contains(name)) << name << config.status();
+    if (config.ok()) {
       ++seen;
-    } else if (!config.ok()) {
-      const std::string type = (*model)->config().at("model_type");
-      EXPECT_THAT(std::string(config.status().message()), HasSubstr(type));
+    } else {
+      EXPECT_THAT(std::string(Message(config.status())),
+                  HasSubstr("is not supported"))
+          << name;
     }
   }
-  EXPECT_EQ(seen, built.size());
+  EXPECT_GE(seen, 44u);
 }
 
 TEST(CheckTensorsTest, ReleasedLayoutsPass) {
