@@ -319,6 +319,26 @@ constexpr std::string_view kGgufTokenizer[] = {"model",
                                                "fim_sep_token_id",
                                                "token_type_count"};
 
+bool IsGgufNoEffect(std::string_view key) {
+  constexpr std::string_view kTokenizer = "tokenizer.ggml.";
+  if (Has(kGgufNoEffect, key)) return true;
+  if (key.starts_with(kTokenizer)) {
+    return Has(kGgufTokenizer, key.substr(kTokenizer.size()));
+  }
+  return std::any_of(
+      std::begin(kGgufPrefixes), std::end(kGgufPrefixes),
+      [&](std::string_view prefix) { return key.starts_with(prefix); });
+}
+
+// 0 and 1 are none of a scale or a size, and attention is causal here.
+bool IsNeutral(const weights::GgufValue& value) {
+  const auto* number = std::get_if<double>(&value.value);
+  const auto* integer = std::get_if<int64_t>(&value.value);
+  const auto* flag = std::get_if<bool>(&value.value);
+  return (number != nullptr && (*number == 0.0 || *number == 1.0)) ||
+         (integer != nullptr && *integer == 0) || (flag != nullptr && *flag);
+}
+
 }  // namespace
 
 std::vector<std::string> UnreadConfigKeys(const Json& config,
@@ -334,26 +354,27 @@ std::vector<std::string> UnreadConfigKeys(const Json& config,
   return unread;
 }
 
-GgufKeyUse UseOfGgufKey(std::string_view key) {
-  constexpr std::string_view kTokenizer = "tokenizer.ggml.";
-  if (Has(kGgufNoEffect, key)) return GgufKeyUse::kNoEffect;
-  if (Has(kGgufChanges, key)) return GgufKeyUse::kChangesModel;
-  const bool has_prefix = std::any_of(
-      std::begin(kGgufPrefixes), std::end(kGgufPrefixes),
-      [&](std::string_view prefix) { return key.starts_with(prefix); });
-  const bool is_token = key.starts_with(kTokenizer) &&
-                        Has(kGgufTokenizer, key.substr(kTokenizer.size()));
-  return has_prefix || is_token ? GgufKeyUse::kNoEffect : GgufKeyUse::kUnknown;
+StatusOr<std::vector<std::string>> UnreadGgufKeys(
+    const weights::GgufMetadata& metadata, const std::string& architecture,
+    const std::set<std::string>& asked) {
+  const std::string prefix = architecture + ".";
+  std::vector<std::string> unread;
+  for (const auto& [key, value] : metadata.entries()) {
+    const std::string own =
+        key.starts_with(prefix) ? key.substr(architecture.size()) : key;
+    if (asked.contains(own) || IsGgufNoEffect(own)) continue;
+    if (Has(kGgufChanges, own) && !IsNeutral(value)) {
+      return InvalidArgument("GGUF key '", key,
+                             "' changes what a model computes, and models of "
+                             "architecture ",
+                             architecture, " are not computed with it here");
+    }
+    if (!Has(kGgufChanges, own)) unread.push_back(key);
+  }
+  return unread;
 }
 
 namespace {
-
-std::vector<std::string> ReportedKeys(const weights::ModelFile& model) {
-  if (model.gguf() != nullptr) return model.unread_keys();
-  ReadKeys read;
-  if (!ParseAndRecord(model.config(), read).ok()) return {};
-  return UnreadConfigKeys(model.config(), read);
-}
 
 // Returns the stored tensors of which the model is made.
 std::set<std::string> ComputedTensors(const ModelConfig& config,
@@ -378,20 +399,20 @@ std::set<std::string> ComputedTensors(const ModelConfig& config,
 
 }  // namespace
 
-UnreadParts UnreadPartsOf(const ModelConfig& config,
-                          const weights::ModelFile& model) {
-  UnreadParts unread;
-  unread.keys = ReportedKeys(model);
+std::vector<std::string> UnreadTensors(const ModelConfig& config,
+                                       const weights::ModelFile& model) {
+  std::vector<std::string> unread;
   const std::set<std::string> stored = ComputedTensors(config, model);
   for (const weights::TensorInfo& tensor : model.tensors()) {
-    if (!stored.contains(tensor.name)) unread.tensors.push_back(tensor.name);
+    if (!stored.contains(tensor.name)) unread.push_back(tensor.name);
   }
   return unread;
 }
 
 void LogUnreadKeys(const weights::ModelFile& model) {
   constexpr size_t kMostNamed = 20;
-  const std::vector<std::string> keys = ReportedKeys(model);
+  if (!model.computed().has_value()) return;
+  const std::vector<std::string>& keys = model.computed()->unread_keys;
   if (keys.empty()) return;
   std::string names;
   for (size_t i = 0; i < std::min(keys.size(), kMostNamed); ++i) {
@@ -419,6 +440,7 @@ std::optional<weights::ComputedParts> ComputedPartsOf(
   parts.config = TextOf(keys);
   const std::set<std::string> stored = ComputedTensors(*config, model);
   parts.tensors.assign(stored.begin(), stored.end());
+  parts.unread_keys = UnreadConfigKeys(model.config(), read);
   return parts;
 }
 

@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_MODEL_CONFIG_CONFIG_REPORT_H_
 
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
 #include "common/model_config/model_config.h"
+#include "common/weights/gguf_file.h"
 #include "common/weights/model_file.h"
 
 // Every key of a config.json and every metadata key of a GGUF is read, known to
@@ -21,22 +23,20 @@ namespace sluice {
 std::vector<std::string> UnreadConfigKeys(const Json& config,
                                           const ReadKeys& read);
 
-// How a GGUF's metadata key of an architecture stands that no reader asked for.
-enum class GgufKeyUse { kNoEffect, kUnknown, kChangesModel };
-// `key` is without the architecture: ".rope.scaling.finetuned"; other keys are
-// whole.
-GgufKeyUse UseOfGgufKey(std::string_view key);
+// Returns a GGUF's keys that are not in `asked` and not known to have no
+// effect. A key of the architecture is without its name in `asked`:
+// ".block_count". INVALID_ARGUMENT names a key that changes what the model
+// computes.
+StatusOr<std::vector<std::string>> UnreadGgufKeys(
+    const weights::GgufMetadata& metadata, const std::string& architecture,
+    const std::set<std::string>& asked);
 
-// Returns the keys of an opened model that are reported, and the tensors that
-// nothing reads.
-struct UnreadParts {
-  std::vector<std::string> keys;
-  std::vector<std::string> tensors;
-};
-UnreadParts UnreadPartsOf(const ModelConfig& config,
-                          const weights::ModelFile& model);
+// Returns the stored tensors that nothing reads.
+std::vector<std::string> UnreadTensors(const ModelConfig& config,
+                                       const weights::ModelFile& model);
 
-// Logs the keys, if there are any: a load calls it once.
+// Logs the keys of a model that no reader knows, if there are any: a load calls
+// it once.
 void LogUnreadKeys(const weights::ModelFile& model);
 
 // Returns the keys and the tensors with which stages compute, for the identity

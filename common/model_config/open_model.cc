@@ -326,37 +326,6 @@ Status ReadOwnKeys(const GgufFamily& family, ConfigWriter& config) {
   return config.status();
 }
 
-// Returns the metadata's keys that were not asked for and that nobody knows to
-// have no effect. INVALID_ARGUMENT names a key that changes what the model
-// computes.
-StatusOr<std::vector<std::string>> UnreadGgufKeys(
-    const GgufMetadata& metadata, const std::string& architecture,
-    const std::set<std::string>& asked) {
-  std::vector<std::string> unread;
-  for (const auto& [key, value] : metadata.entries()) {
-    const std::string prefix = architecture + ".";
-    const bool is_own = key.starts_with(prefix);
-    const std::string own = is_own ? key.substr(architecture.size()) : key;
-    if (asked.contains(own)) continue;
-    const GgufKeyUse use = UseOfGgufKey(own);
-    const auto* number = std::get_if<double>(&value.value);
-    const auto* integer = std::get_if<int64_t>(&value.value);
-    const auto* flag = std::get_if<bool>(&value.value);
-    // 0 and 1 are none of a scale or a size, and attention is causal here.
-    const bool is_neutral =
-        (number != nullptr && (*number == 0.0 || *number == 1.0)) ||
-        (integer != nullptr && *integer == 0) || (flag != nullptr && *flag);
-    if (use == GgufKeyUse::kChangesModel && !is_neutral) {
-      return InvalidArgument("GGUF key ", Quoted(key),
-                             " changes what the model computes, and a model "
-                             "of architecture ",
-                             architecture, " is not read with it here");
-    }
-    if (use == GgufKeyUse::kUnknown) unread.push_back(key);
-  }
-  return unread;
-}
-
 StatusOr<Json> ConfigOf(const ModelContents& contents, const GgufFamily& family,
                         std::vector<std::string>& unread) {
   const std::string architecture(family.architecture);
@@ -426,10 +395,9 @@ Status RenameTensors(const GgufFamily& family, const TensorTable& table,
   return OkStatus();
 }
 
-Status Translate(ModelContents& contents) {
+Status Translate(ModelContents& contents, std::vector<std::string>& unread) {
   if (contents.dllama.has_value()) return TranslateDllama(contents);
-  SLUICE_ASSIGN_OR_RETURN(contents.config,
-                          ConfigOfGguf(contents, contents.unread_keys));
+  SLUICE_ASSIGN_OR_RETURN(contents.config, ConfigOfGguf(contents, unread));
   const auto found = FindFamily(ConfigReader(contents.config));
   if (!found.ok()) return OkStatus();  // ParseModelConfig refuses it
   SLUICE_ASSIGN_OR_RETURN(const std::string architecture,
@@ -454,8 +422,13 @@ StatusOr<Json> ConfigOfGguf(const ModelContents& contents,
 
 StatusOr<std::unique_ptr<weights::ModelFile>> OpenModel(
     const std::string& path) {
-  SLUICE_ASSIGN_OR_RETURN(auto model, weights::OpenModel(path, Translate));
+  std::vector<std::string> unread;
+  SLUICE_ASSIGN_OR_RETURN(
+      auto model, weights::OpenModel(path, [&](ModelContents& contents) {
+        return Translate(contents, unread);
+      }));
   if (auto parts = ComputedPartsOf(*model)) {
+    if (model->gguf() != nullptr) parts->unread_keys = std::move(unread);
     model->SetComputed(*std::move(parts));
   }
   return model;

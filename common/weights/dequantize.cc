@@ -1,10 +1,9 @@
 #include "common/weights/dequantize.h"
 
-#include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "common/base/check.h"
+#include "common/weights/widen_blocks.h"
 #include "kernels/block_pack.h"
 
 namespace sluice::weights {
@@ -24,11 +23,7 @@ void F64Block(const uint8_t* in, float* out) {
   std::memcpy(&wide, in, sizeof(wide));
   *out = static_cast<float>(wide);
 }
-// 2^(code - 127); 255 is no number.
-void E8m0Block(const uint8_t* in, float* out) {
-  *out = in[0] == 255 ? std::numeric_limits<float>::quiet_NaN()
-                      : std::ldexp(1.0f, in[0] - 127);
-}
+void E8m0Block(const uint8_t* in, float* out) { *out = E8m0ToF32(in[0]); }
 
 template <int kBytes, void (*kBlock)(const uint8_t*, float*)>
 void Each(const uint8_t* in, int64_t count, float* out) {
@@ -51,6 +46,9 @@ void DequantizeToF32(DType dtype, const uint8_t* in, int64_t blocks,
     case DType::kF64:
       return Each<8, F64Block>(in, blocks, out);
     default:
+      if (IsRareBlocks(dtype)) {
+        return WidenRareBlocks(dtype, in, blocks, out);
+      }
       SLUICE_CHECK(BlocksOf(dtype).has_value());
       return kernels::WidenBlocks(*BlocksOf(dtype), in, blocks, out);
   }

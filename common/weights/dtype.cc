@@ -1,5 +1,9 @@
 #include "common/weights/dtype.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "common/base/check.h"
 #include "kernels/weight_type.h"
 
@@ -54,6 +58,16 @@ constexpr Traits kTraits[] = {
     OfBlocks(BlockFormat::kQ5K, 13),
     OfBlocks(BlockFormat::kQ6K, 14),
     OfBlocks(BlockFormat::kIq4Xs, 23),
+    {DType::kIq1S, "IQ1_S", 256, 50, 19, false},
+    {DType::kIq1M, "IQ1_M", 256, 56, 29, false},
+    {DType::kIq2Xxs, "IQ2_XXS", 256, 66, 16, false},
+    {DType::kIq2Xs, "IQ2_XS", 256, 74, 17, false},
+    {DType::kIq2S, "IQ2_S", 256, 82, 22, false},
+    {DType::kIq3Xxs, "IQ3_XXS", 256, 98, 18, false},
+    {DType::kIq3S, "IQ3_S", 256, 110, 21, false},
+    {DType::kTq1_0, "TQ1_0", 256, 54, 34, false},
+    {DType::kTq2_0, "TQ2_0", 256, 66, 35, false},
+    {DType::kNvfp4, "NVFP4", 64, 36, 40, false},
     {DType::kF64, "F64", 1, 8, 28, true},
     {DType::kF8E8M0, "F8_E8M0", 1, 1, kNone, true},
     {DType::kI64, "I64", 1, 8, 27, true},
@@ -73,6 +87,9 @@ constexpr Traits kTraits[] = {
     {DType::kF6E3M2, "F6_E3M2", 4, 3, kNone, true},
     {DType::kF4, "F4", 2, 1, kNone, true},
     {DType::kC64, "C64", 1, 8, kNone, true},
+    {DType::kQ8_1, "Q8_1", 32, 40, 9, false},
+    {DType::kQ8K, "Q8_K", 256, 292, 15, false},
+    {DType::kQ1_0, "Q1_0", 128, 18, 41, false},
     {DType::kUnknown, "an unknown type", 1, 1, kNone, false},
 };
 
@@ -120,6 +137,23 @@ std::optional<DType> DTypeOfGguf(uint32_t id) {
     }
   }
   return std::nullopt;
+}
+
+float E4m3ToF32(uint8_t code) {
+  const int exponent = code >> 3 & 15;
+  const int mantissa = code & 7;
+  const float magnitude =
+      (code & 0x7f) == 0x7f
+          ? std::numeric_limits<float>::quiet_NaN()
+          : std::ldexp(
+                static_cast<float>(exponent == 0 ? mantissa : 8 + mantissa),
+                std::max(exponent, 1) - 10);
+  return (code & 0x80) != 0 ? -magnitude : magnitude;
+}
+
+float E8m0ToF32(uint8_t code) {
+  return code == 255 ? std::numeric_limits<float>::quiet_NaN()
+                     : std::ldexp(1.0f, code - 127);
 }
 
 float F16ToF32(uint16_t value) {

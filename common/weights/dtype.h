@@ -34,6 +34,16 @@ enum class DType : uint8_t {
   kQ6K,
   kIq4Xs,
   // Become F32 as they are read: no kernel multiplies them.
+  kIq1S,
+  kIq1M,
+  kIq2Xxs,
+  kIq2Xs,
+  kIq2S,
+  kIq3Xxs,
+  kIq3S,
+  kTq1_0,
+  kTq2_0,
+  kNvfp4,
   kF64,
   kF8E8M0,  // powers of two: scales
   // Stored types that no reader widens to F32: such tensors can be listed, but
@@ -55,6 +65,9 @@ enum class DType : uint8_t {
   kF6E3M2,
   kF4,
   kC64,
+  kQ8_1,
+  kQ8K,
+  kQ1_0,
   kUnknown,  // a name that this reader does not know; elements are bytes
 };
 inline constexpr DType kLastReadable = DType::kF8E8M0;
@@ -101,6 +114,11 @@ inline uint16_t F32ToBf16(float value) {
 inline float Bf16ToF32(uint16_t value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value) << 16);
 }
+
+// F8_E4M3 without infinities, exact; 0x7f and 0xff are no numbers.
+float E4m3ToF32(uint8_t code);
+// F8_E8M0, exact: 2^(code - 127); 255 is no number.
+float E8m0ToF32(uint8_t code);
 
 // IEEE binary16, exact, subnormals included.
 float F16ToF32(uint16_t value);

@@ -51,8 +51,6 @@ struct ModelContents {
   std::vector<LocatedTensor> tensors;
   std::vector<ComposedTensor> composed;
   std::map<std::string, AbsentTensor, std::less<>> absent;  // by name
-  // A GGUF's keys that its translator does not know.
-  std::vector<std::string> unread_keys;
 };
 
 // Returns the tensor of this name, null if there is none; the tensors are

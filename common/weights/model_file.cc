@@ -203,9 +203,6 @@ const GgufMetadata* ModelFile::gguf() const {
   return contents_->gguf ? &*contents_->gguf : nullptr;
 }
 const std::vector<TensorInfo>& ModelFile::tensors() const { return infos_; }
-const std::vector<std::string>& ModelFile::unread_keys() const {
-  return contents_->unread_keys;
-}
 
 const PieceSums* ModelFile::SumsOf(const LocatedTensor& tensor) const {
   if (sums_.empty()) return nullptr;

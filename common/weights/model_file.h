@@ -84,8 +84,9 @@ struct Slice {
 
 // The part of a model's files that a cluster computes with.
 struct ComputedParts {
-  std::string config;                // keys and values, in one order
-  std::vector<std::string> tensors;  // by stored name, sorted
+  std::string config;                    // keys and values, in one order
+  std::vector<std::string> tensors;      // by stored name, sorted
+  std::vector<std::string> unread_keys;  // that no reader knows, sorted
 };
 
 // One opened model: a Hugging Face folder (one safetensors file, or shards with
@@ -109,8 +110,6 @@ class ModelFile {
   const Json& config() const;
   // generation_config.json; {} if there is none (GGUF).
   const Json& generation_config() const;
-  // A GGUF's keys that its translator does not know, sorted.
-  const std::vector<std::string>& unread_keys() const;
   // The GGUF's metadata (tokenizer, chat template); null for other models.
   const GgufMetadata* gguf() const;
 

@@ -76,9 +76,13 @@ std::string Names(const std::vector<std::string>& names) {
   return text;
 }
 
-void PrintUnread(const UnreadParts& unread) {
-  if (!unread.keys.empty()) Line("keys not read", Names(unread.keys));
-  if (!unread.tensors.empty()) Line("tensors not read", Names(unread.tensors));
+void PrintUnread(const ModelConfig& config, const weights::ModelFile& model) {
+  const auto& parts = model.computed();
+  if (parts.has_value() && !parts->unread_keys.empty()) {
+    Line("keys not read", Names(parts->unread_keys));
+  }
+  const std::vector<std::string> tensors = UnreadTensors(config, model);
+  if (!tensors.empty()) Line("tensors not read", Names(tensors));
 }
 
 double Millions(uint64_t count) { return double(count) * 1e-6; }
@@ -177,7 +181,7 @@ Status RunInspect(const InspectOptions& options) {
   }
   PrintParameters(config);
   std::printf("\n%s", ModelFacts(config).c_str());
-  PrintUnread(UnreadPartsOf(config, *model));
+  PrintUnread(config, *model);
   PrintTensors(*model);
   std::printf("\n");
   PrintModelBytes(config, bytes);

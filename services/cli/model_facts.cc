@@ -155,9 +155,12 @@ std::string ActivationText(const kernels::Activation& activation) {
       return Cat("swiglu within ", Short(activation.limit));
     case Kind::kGeluTanh:
       return activation.gated ? "gelu (tanh)" : "gelu (tanh), no gate";
+    case Kind::kRelu2:
+      return activation.gated ? "relu squared" : "relu squared, no gate";
+    case Kind::kXIelu:
+      return "xielu";
     default:
-      return activation.gated ? "another activation"
-                              : "another activation, no gate";
+      return "another activation";
   }
 }
 

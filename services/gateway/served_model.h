@@ -27,7 +27,8 @@ struct SamplingDefaults {
   float repetition_penalty = 1.0f;
 };
 
-// INVALID_ARGUMENT for values of wrong types or out of range.
+// Values of wrong types or out of range are logged and left out.
+// INVALID_ARGUMENT for what is no object.
 StatusOr<SamplingDefaults> ParseSamplingDefaults(const Json& generation_config);
 
 // The gateway's model. Immutable after loading.
