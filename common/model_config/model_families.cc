@@ -14,12 +14,17 @@ constexpr std::string_view kGgufPrefix = "gguf ";
 
 constexpr std::string_view kGelu = "gelu_pytorch_tanh";
 constexpr RenamedKey kCohereKeys[] = {{"layer_norm_eps", "rms_norm_eps"}};
+constexpr RenamedKey kNemotronKeys[] = {{"norm_eps", "rms_norm_eps"}};
 constexpr RenamedKey kStarcoderKeys[] = {{"norm_epsilon", "rms_norm_eps"}};
 constexpr RenamedKey kErnieMoeKeys[] = {{"moe_num_experts", "num_experts"},
                                         {"moe_k", "num_experts_per_tok"}};
 constexpr RenamedKey kGemma3Keys[] = {
     {"_sliding_window_pattern", "sliding_window_pattern"}};
 constexpr RenamedKey kHunyuanKeys[] = {{"attention_head_dim", "head_dim"}};
+
+constexpr std::string_view kQwen2Defaults =
+    R"({"num_key_value_heads": 32, "max_position_embeddings": 32768,
+        "sliding_window": 4096})";
 
 // Defaults as transformers 5.3 has them.
 constexpr Family kFamilies[] = {
@@ -30,9 +35,7 @@ constexpr Family kFamilies[] = {
     {"ministral3", ReadMinistral3, &kLlamaTensors,
      R"({"num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-5,
          "max_position_embeddings": 262144})"},
-    {"qwen2", ReadQwen2, &kLlamaTensors,
-     R"({"num_key_value_heads": 32, "max_position_embeddings": 32768,
-         "sliding_window": 4096})"},
+    {"qwen2", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
     {"qwen3", ReadQwen3, &kLlamaTensors, {}, {}, "silu", true},
     {"seed_oss", ReadSeedOss, &kSeedOssTensors,
      R"({"num_key_value_heads": 8, "head_dim": 128,
@@ -57,6 +60,10 @@ constexpr Family kFamilies[] = {
      R"({"num_key_value_heads": 2, "rms_norm_eps": 1e-5,
          "max_position_embeddings": 4096, "tie_word_embeddings": true})",
      kStarcoderKeys, kGelu},
+    {"cohere", ReadCohere, &kCohere2Tensors,
+     R"({"rms_norm_eps": 1e-5, "logit_scale": 0.0625, "rope_theta": 500000.0,
+         "max_position_embeddings": 8192, "tie_word_embeddings": true})",
+     kCohereKeys},
     {"cohere2", ReadCohere2, &kCohere2Tensors,
      R"({"rms_norm_eps": 1e-5, "logit_scale": 0.0625, "sliding_window": 4096,
          "max_position_embeddings": 8192})",
@@ -78,6 +85,30 @@ constexpr Family kFamilies[] = {
     {"exaone4", ReadExaone4, &kPostNormTensors,
      R"({"rms_norm_eps": 1e-5, "sliding_window": 4096,
          "sliding_window_pattern": 4})"},
+    {"helium", ReadHelium, &kLlamaTensors,
+     R"({"num_key_value_heads": 20, "head_dim": 128, "rms_norm_eps": 1e-8,
+         "rope_theta": 100000.0, "max_position_embeddings": 4096})"},
+    {"arcee",
+     ReadArcee,
+     &kUngatedTensors,
+     R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 4096})",
+     {},
+     "relu2"},
+    {"nemotron", ReadNemotron, &kUngatedTensors,
+     R"({"rms_norm_eps": 1e-5, "partial_rotary_factor": 0.5,
+         "max_position_embeddings": 4096})",
+     kNemotronKeys, "relu2"},
+    {"stablelm", ReadStableLm, &kLlamaTensors,
+     R"({"num_key_value_heads": 32, "rms_norm_eps": 1e-5,
+         "partial_rotary_factor": 0.25, "max_position_embeddings": 4096})",
+     kCohereKeys},
+    {"gemma",
+     ReadGemma1,
+     &kLlamaTensors,
+     R"({"num_key_value_heads": 16, "head_dim": 256,
+         "max_position_embeddings": 8192, "tie_word_embeddings": true})",
+     {},
+     kGelu},
     {"gemma2",
      ReadGemma2,
      &kGemmaTensors,
@@ -87,6 +118,22 @@ constexpr Family kFamilies[] = {
          "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0})",
      {},
      kGelu},
+    // The text parts of models that read images, too: of text alone all of a
+    // position's numbers are equal, and their RoPE is the plain one.
+    {"qwen2_vl", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
+    {"qwen2_vl_text", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
+    {"qwen2_5_vl", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
+    {"qwen2_5_vl_text", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
+    {"qwen3_vl_text", ReadQwen3, &kLlamaTensors, {}, {}, "silu", true},
+    {"qwen3_vl_moe_text",
+     ReadQwen3Moe,
+     &kQwen3MoeTensors,
+     {},
+     {},
+     "silu",
+     true},
+    {"glm4v_text", ReadGlm4, &kGlm4Tensors, {}, {}, "silu", true},
+    {"glm4v_moe_text", ReadGlm4Moe, &kGlm4MoeTensors, {}, {}, "silu", true},
     {"gemma3_text", ReadGemma3, &kGemmaTensors,
      R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
          "num_hidden_layers": 26, "num_attention_heads": 8,

@@ -210,7 +210,8 @@ StatusOr<RopeScaling> ParseRopeScaling(const Json& scaling, int rotary_dim) {
   }
   const std::string name =
       kind->is_string() ? kind->get<std::string>() : DumpJson(*kind);
-  if (name == "default") return parsed;
+  // Of text alone "mrope" is the plain one.
+  if (name == "default" || name == "mrope") return parsed;
   if (name == "llama3") {
     parsed.kind = RopeScaling::Kind::kLlama3;
     SLUICE_RETURN_IF_ERROR(ReadLlama3(scaling, parsed));

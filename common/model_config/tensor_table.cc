@@ -195,6 +195,13 @@ constexpr TensorRow kFusedMlp[] = {
     {"mlp.down_proj.weight", "ffn_down.weight", "H F", kColumns, kDown},
 };
 
+constexpr TensorRow kUngatedMlp[] = {
+    {"mlp.up_proj.weight", "ffn_up.weight", "F H", kRows, kGateUp},
+    {"mlp.down_proj.weight", "ffn_down.weight", "H F", kColumns, kDown},
+    {"mlp.up_proj.bias", "ffn_up.bias", "F", kRows, kGateUpBias, HasMlpBias},
+    {"mlp.down_proj.bias", "ffn_down.bias", "H", kNone, kDownBias, HasMlpBias},
+};
+
 constexpr TensorRow kStarcoder2Mlp[] = {
     {"mlp.c_fc.weight", "ffn_up.weight", "F H", kRows, kGateUp},
     {"mlp.c_proj.weight", "ffn_down.weight", "H F", kColumns, kDown},
@@ -432,6 +439,8 @@ constexpr TensorTable kGemma4Tensors = {
     {},
     {},
     kGemma4Experts};
+constexpr TensorTable kUngatedTensors = {
+    {kAttentionNormRow, kAttention, kMlpNormRow}, {kUngatedMlp}, {}, {}};
 constexpr TensorTable kApertusTensors = {
     {kApertusAttentionNorm, kAttention}, {kApertusMlp}, {}, {}};
 constexpr TensorTable kHunyuanTensors = {

@@ -90,9 +90,9 @@ struct TensorTable {
 extern const TensorTable kLlamaTensors, kSeedOssTensors, kPhi3Tensors,
     kGlm4Tensors, kCohere2Tensors, kStarcoder2Tensors, kPostNormTensors,
     kGemmaTensors, kGemma4Tensors, kHunyuanTensors, kApertusTensors,
-    kQwen3MoeTensors, kQwen2MoeTensors, kMixtralTensors, kGraniteMoeTensors,
-    kErnieMoeTensors, kHunyuanMoeTensors, kDots1Tensors, kGlm4MoeTensors,
-    kGptOssTensors;
+    kUngatedTensors, kQwen3MoeTensors, kQwen2MoeTensors, kMixtralTensors,
+    kGraniteMoeTensors, kErnieMoeTensors, kHunyuanMoeTensors, kDots1Tensors,
+    kGlm4MoeTensors, kGptOssTensors;
 
 // How a checkpoint stores the experts of its sparse layers.
 enum class ExpertStorage {

@@ -219,11 +219,15 @@ TEST(ModelFamiliesTest, YarnIsNotTruncatedAndScalesTheAngles) {
   const double plain = std::pow(150000.0, -2.0 * 9 / 64);
   EXPECT_NEAR(Parsed(whole).ropes[0].inv_freq[9], plain * (0.9 + 0.1 / 32),
               1e-12);
-  for (const char* key : {"mscale", "mscale_all_dim"}) {
-    Json other = GptOss();
-    other["rope_scaling"][key] = 1.0;
-    EXPECT_THAT(Message(ParseModelConfig(other).status()), HasSubstr(key));
-  }
+  // Both scales of the angles, or the factor's alone.
+  const double alone = Parsed(GptOss()).ropes[0].scaling.attention_factor;
+  EXPECT_NEAR(alone, 0.1 * std::log(32.0) + 1, 1e-12);
+  Json scaled = GptOss();
+  scaled["rope_scaling"]["mscale"] = 0.5;
+  EXPECT_EQ(Parsed(scaled).ropes[0].scaling.attention_factor, alone);
+  scaled["rope_scaling"]["mscale_all_dim"] = 1.0;
+  EXPECT_NEAR(Parsed(scaled).ropes[0].scaling.attention_factor,
+              (0.05 * std::log(32.0) + 1) / alone, 1e-12);
 }
 
 TEST(ModelFamiliesTest, WhatIsNotBuiltIsRefusedByName) {
