@@ -22,7 +22,11 @@ Status ReadMultiplier(const ConfigReader& reader, const char* key,
 
 Status SetWindows(const ConfigReader& reader, int32_t from,
                   ModelConfig& parsed) {
-  if (reader.Find("sliding_window") == nullptr) return OkStatus();
+  // Types of layers, which say more, are ReadWindows'.
+  if (reader.Find("sliding_window") == nullptr ||
+      reader.Find("layer_types") != nullptr) {
+    return OkStatus();
+  }
   int32_t window = 0;
   SLUICE_RETURN_IF_ERROR(
       reader.Int("sliding_window", kMaxKvWindow, {}, window));
@@ -138,6 +142,18 @@ Status ReadQwen3(const ConfigReader& reader, ModelConfig& parsed) {
 
 Status ReadMistral(const ConfigReader& reader, ModelConfig& parsed) {
   return SetWindows(reader, 0, parsed);
+}
+
+Status ReadInternLm3(const ConfigReader& reader, ModelConfig& parsed) {
+  bool qkv = false;
+  bool bias = false;
+  SLUICE_RETURN_IF_ERROR(reader.Bool("qkv_bias", false, qkv));
+  SLUICE_RETURN_IF_ERROR(reader.Bool("bias", false, bias));
+  for (LayerConfig& layer : parsed.layers) {
+    layer.attention.qkv_bias = qkv;
+    layer.attention.o_bias = layer.mlp.bias = bias;
+  }
+  return OkStatus();
 }
 
 // q grows with the position: llama_4_scaling_beta beside RoPE's keys.

@@ -17,6 +17,7 @@ Status ReadLlama(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadQwen2(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadQwen3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadMistral(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadInternLm3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadMinistral3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadSeedOss(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadSmolLm3(const ConfigReader& reader, ModelConfig& parsed);

@@ -22,6 +22,25 @@ constexpr RenamedKey kGemma3Keys[] = {
     {"_sliding_window_pattern", "sliding_window_pattern"}};
 constexpr RenamedKey kHunyuanKeys[] = {{"attention_head_dim", "head_dim"}};
 
+constexpr std::string_view kMistralDefaults =
+    R"({"num_key_value_heads": 8, "sliding_window": 4096,
+         "max_position_embeddings": 131072})";
+constexpr std::string_view kGemma3Defaults =
+    R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
+         "num_hidden_layers": 26, "num_attention_heads": 8,
+         "num_key_value_heads": 4, "head_dim": 256,
+         "max_position_embeddings": 131072, "tie_word_embeddings": true,
+         "query_pre_attn_scalar": 256, "sliding_window": 4096,
+         "rope_theta": 1000000.0})";
+constexpr std::string_view kGemma4Defaults =
+    R"({"num_key_value_heads": 4, "head_dim": 256,
+         "max_position_embeddings": 131072, "tie_word_embeddings": true,
+         "sliding_window": 512,
+         "rope_parameters": {
+           "full_attention": {"rope_type": "proportional",
+             "partial_rotary_factor": 0.25, "rope_theta": 1000000.0},
+           "sliding_attention": {"rope_type": "default",
+             "rope_theta": 10000.0}}})";
 constexpr std::string_view kQwen2Defaults =
     R"({"num_key_value_heads": 32, "max_position_embeddings": 32768,
         "sliding_window": 4096})";
@@ -29,9 +48,11 @@ constexpr std::string_view kQwen2Defaults =
 // Defaults as transformers 5.3 has them.
 constexpr Family kFamilies[] = {
     {"llama", ReadLlama, &kLlamaTensors},
-    {"mistral", ReadMistral, &kLlamaTensors,
-     R"({"num_key_value_heads": 8, "sliding_window": 4096,
-         "max_position_embeddings": 131072})"},
+    {"mistral", ReadMistral, &kLlamaTensors, kMistralDefaults},
+    {"ministral", ReadMistral, &kLlamaTensors, kMistralDefaults},
+    {"internlm3", ReadInternLm3, &kLlamaTensors,
+     R"({"num_key_value_heads": 2, "max_position_embeddings": 32768})"},
+    {"mimo", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
     {"ministral3", ReadMinistral3, &kLlamaTensors,
      R"({"num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-5,
          "max_position_embeddings": 262144})"},
@@ -124,7 +145,9 @@ constexpr Family kFamilies[] = {
     {"qwen2_vl_text", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
     {"qwen2_5_vl", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
     {"qwen2_5_vl_text", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
+    {"qwen3_vl", ReadQwen3, &kLlamaTensors, {}, {}, "silu", true},
     {"qwen3_vl_text", ReadQwen3, &kLlamaTensors, {}, {}, "silu", true},
+    {"qwen3_vl_moe", ReadQwen3Moe, &kQwen3MoeTensors, {}, {}, "silu", true},
     {"qwen3_vl_moe_text",
      ReadQwen3Moe,
      &kQwen3MoeTensors,
@@ -132,29 +155,16 @@ constexpr Family kFamilies[] = {
      {},
      "silu",
      true},
+    {"glm4v", ReadGlm4, &kGlm4Tensors, {}, {}, "silu", true},
     {"glm4v_text", ReadGlm4, &kGlm4Tensors, {}, {}, "silu", true},
+    {"glm4v_moe", ReadGlm4Moe, &kGlm4MoeTensors, {}, {}, "silu", true},
     {"glm4v_moe_text", ReadGlm4Moe, &kGlm4MoeTensors, {}, {}, "silu", true},
-    {"gemma3_text", ReadGemma3, &kGemmaTensors,
-     R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
-         "num_hidden_layers": 26, "num_attention_heads": 8,
-         "num_key_value_heads": 4, "head_dim": 256,
-         "max_position_embeddings": 131072, "tie_word_embeddings": true,
-         "query_pre_attn_scalar": 256, "sliding_window": 4096,
-         "rope_theta": 1000000.0})",
-     kGemma3Keys, kGelu},
-    {"gemma4_text",
-     ReadGemma4,
-     &kGemma4Tensors,
-     R"({"num_key_value_heads": 4, "head_dim": 256,
-         "max_position_embeddings": 131072, "tie_word_embeddings": true,
-         "sliding_window": 512,
-         "rope_parameters": {
-           "full_attention": {"rope_type": "proportional",
-             "partial_rotary_factor": 0.25, "rope_theta": 1000000.0},
-           "sliding_attention": {"rope_type": "default",
-             "rope_theta": 10000.0}}})",
-     {},
+    {"mistral3", ReadMistral, &kLlamaTensors, kMistralDefaults},
+    {"gemma3", ReadGemma3, &kGemmaTensors, kGemma3Defaults, kGemma3Keys, kGelu},
+    {"gemma4", ReadGemma4, &kGemma4Tensors, kGemma4Defaults, {}, kGelu},
+    {"gemma3_text", ReadGemma3, &kGemmaTensors, kGemma3Defaults, kGemma3Keys,
      kGelu},
+    {"gemma4_text", ReadGemma4, &kGemma4Tensors, kGemma4Defaults, {}, kGelu},
     {"mixtral", ReadMixtral, &kMixtralTensors,
      R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5,
          "rope_theta": 1000000.0, "num_local_experts": 8,
