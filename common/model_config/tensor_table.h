@@ -67,6 +67,7 @@ struct TensorRow {
   // Tells which layers have the tensor; null: all.
   bool (*only)(const LayerConfig& layer) = nullptr;
   StoredAs stored = StoredAs::kWeight;
+  bool again = false;  // another row's tensor, once more
 
   bool is_vector() const {
     return shape.starts_with("1 ") || shape.find(' ') == std::string_view::npos;
