@@ -11,6 +11,7 @@
 #include "common/model/expert_weights.h"
 #include "common/model/gpu_support.h"
 #include "common/model/local_experts.h"
+#include "common/model_config/config_report.h"
 #include "common/model_config/open_model.h"
 #include "common/weights/model_file.h"
 #include "common/weights/model_name.h"
@@ -119,6 +120,7 @@ Status HostedExperts::LoadAll(const HostedExpertsOptions& options,
                               weights::ModelFile& file) {
   SLUICE_ASSIGN_OR_RETURN(const auto digest, weights::ComputeIdentity(file));
   SLUICE_RETURN_IF_ERROR(weights::UseWeightSums(file, digest));
+  LogUnreadKeys(file);
   info_.model_name = weights::ModelName(file);
   info_.model_digest = digest.Hex();
   info_.weights = options.weights;

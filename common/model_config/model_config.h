@@ -2,6 +2,8 @@
 #define SLUICE_COMMON_MODEL_CONFIG_MODEL_CONFIG_H_
 
 #include <cstdint>
+#include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@
 namespace sluice {
 
 struct TensorTable;
+using ReadKeys = std::set<std::string, std::less<>>;  // config_reader.h
 
 // How rotary frequencies derive from theta^(-2i/rotary_dim).
 struct RopeScaling {
@@ -198,6 +201,8 @@ struct ModelConfig {
 // class for the model_type. INVALID_ARGUMENT names the key, its limit and its
 // value, or a model_type that is not built.
 StatusOr<ModelConfig> ParseModelConfig(const Json& config);
+// The same; `read` gets the keys that were asked for.
+StatusOr<ModelConfig> ParseAndRecord(const Json& config, ReadKeys& read);
 
 // The first and the last sparse layer, both included, of a model with experts.
 struct LayerSpan {

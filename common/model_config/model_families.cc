@@ -227,7 +227,9 @@ Status ReadLayerTypes(const Json& types, const ConfigReader& reader,
 
 Status CheckQuantisation(const ConfigReader& reader) {
   constexpr std::string_view kMethods[] = {
-      "awq", "compressed-tensors", "fp8", "gptq", "mxfp4", "sluice"};
+      "auto-round",   "auto_round", "awq",   "compressed-tensors",
+      "fbgemm_fp8",   "fp8",        "gptq",  "modelopt",
+      "modelopt_fp4", "mxfp4",      "quark", "sluice"};
   const Json* found = reader.Find("quantization_config");
   if (found == nullptr) return OkStatus();
   const Json method =

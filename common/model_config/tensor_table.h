@@ -179,8 +179,10 @@ std::vector<weights::TensorInfo> ExpectedTensors(const ModelConfig& config,
                                                  ExpertStorage storage);
 
 // Checks that `model` has these tensors, in these shapes and readable types,
-// and no others in its layers (layers behind the last excepted).
-// INVALID_ARGUMENT names the tensor and both shapes.
+// and no others in its layers that a step might have to read: layers behind the
+// last, tables of old checkpoints, scales of activations and of KV caches, and
+// biases of zeros are left aside. INVALID_ARGUMENT names the tensor and both
+// shapes.
 Status CheckTensors(const ModelConfig& config, const weights::ModelFile& model);
 
 // Returns the parameters of the whole model, without layers behind the last;

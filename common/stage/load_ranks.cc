@@ -21,6 +21,7 @@
 #include "common/model/local_experts.h"
 #include "common/model/packed_weights.h"
 #include "common/model/stage_weights.h"
+#include "common/model_config/config_report.h"
 #include "common/model_config/kv_layout.h"
 #include "common/model_config/layer_loads.h"
 #include "common/model_config/open_model.h"
@@ -544,6 +545,10 @@ StatusOr<OpenedModel> OpenChecked(const StageOptions& options,
                           weights::ComputeIdentity(*model.file));
   SLUICE_RETURN_IF_ERROR(weights::UseWeightSums(*model.file, digest));
   info.model_digest = digest.Hex();
+  if (model.file->computed().has_value()) {
+    info.model_config = model.file->computed()->config;
+  }
+  LogUnreadKeys(*model.file);
   info.num_layers = model.config.num_layers();
   info.hidden_size = model.config.row_size();
   info.ranks = options.total_ranks();
