@@ -28,8 +28,12 @@ mod number_range;
 mod numbers;
 mod pattern_cost;
 mod pretokenize;
+mod pyfilters;
 mod pyjson;
+mod pymethods;
+mod pyobjects;
 mod references;
+mod rewrite;
 mod schema;
 #[cfg(test)]
 mod schema_answers_test;
