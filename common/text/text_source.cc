@@ -23,6 +23,11 @@ bool IsFile(const fs::path& path) {
 }
 
 bool IsGguf(const fs::path& path) { return path.extension() == ".gguf"; }
+// A tokenizer of Mistral's own tools.
+bool IsTekken(const fs::path& path) {
+  return path.extension() == ".json" &&
+         path.filename().string().starts_with("tekken");
+}
 // A tokenizer of distributed-llama.
 bool IsDllama(const fs::path& path) { return path.extension() == ".t"; }
 
@@ -97,7 +102,9 @@ StatusOr<TextSource> FromVocabularyFile(const fs::path& path) {
   } else {
     SLUICE_ASSIGN_OR_RETURN(std::string bytes,
                             ReadFile(path, kMaxVocabularyBytes));
-    if (path.extension() == ".json") {
+    if (IsTekken(path)) {
+      SLUICE_ASSIGN_OR_RETURN(source, FromTekken(bytes));
+    } else if (path.extension() == ".json") {
       source.tokenizer_json = std::move(bytes);
     } else if (IsDllama(path)) {
       SLUICE_ASSIGN_OR_RETURN(source, FromDllama(bytes));
@@ -151,7 +158,8 @@ StatusOr<fs::path> FindVocabulary(const fs::path& model_path) {
   if (!fs::is_directory(model_path, error)) {
     return NotFound(model_path.string(), ": no such file or folder");
   }
-  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+  for (const char* name :
+       {"tokenizer.json", "tokenizer.model", "tekken.json"}) {
     if (IsFile(model_path / name)) return model_path / name;
   }
   for (const char* extension : {".tiktoken", ".gguf"}) {
@@ -160,9 +168,10 @@ StatusOr<fs::path> FindVocabulary(const fs::path& model_path) {
   }
   const auto models = FilesWith(model_path, ".m");
   if (models.size() == 1) return FindDllama(models.front());
-  return NotFound(model_path.string(),
-                  ": no tokenizer.json, tokenizer.model, *.tiktoken, *.gguf "
-                  "or *.m");
+  return NotFound(
+      model_path.string(),
+      ": no tokenizer.json, tokenizer.model, tekken.json, *.tiktoken, *.gguf "
+      "or *.m");
 }
 
 // Returns chat_template: a string, or a list of {name, template}.
