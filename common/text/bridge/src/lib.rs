@@ -31,6 +31,7 @@ mod pretokenize;
 mod pyfilters;
 mod pyjson;
 mod pymethods;
+mod pynumbers;
 mod pyobjects;
 mod references;
 mod rewrite;

@@ -95,7 +95,8 @@ fn rsplit(text: &str, separator: Option<&str>, most: i64) -> Vec<Value> {
             rest = rest.trim_end_matches(is_space);
             while !rest.is_empty() {
                 let cut = if parts.len() < most { rest.rfind(is_space) } else { None };
-                let begin = cut.map_or(0, |at| at + rest[at..].chars().next().map_or(0, char::len_utf8));
+                let begin =
+                    cut.map_or(0, |at| at + rest[at..].chars().next().map_or(0, char::len_utf8));
                 parts.push(Value::from(&rest[begin..]));
                 rest = rest[..cut.unwrap_or(0)].trim_end_matches(is_space);
             }

@@ -66,7 +66,8 @@ impl Range {
 
     pub fn len(&self) -> i64 {
         let (from, to, step) = (self.start as i128, self.stop as i128, self.step as i128);
-        let len = if step > 0 { (to - from + step - 1) / step } else { (from - to - step - 1) / -step };
+        let len =
+            if step > 0 { (to - from + step - 1) / step } else { (from - to - step - 1) / -step };
         len.clamp(0, i64::MAX as i128) as i64
     }
 

@@ -39,8 +39,8 @@ struct Rests<'a> {
 struct Rewriter<'a> {
     source: &'a str,
     edits: Vec<Edit>,
-    has_safe: bool,   // texts may be marked as safe
-    has_rests: bool,  // macros may read varargs or kwargs
+    has_safe: bool,  // texts may be marked as safe
+    has_rests: bool, // macros may read varargs or kwargs
     macros: Vec<Rests<'a>>,
 }
 
@@ -355,5 +355,42 @@ impl<'a> Rewriter<'a> {
             Expr::Call(it) => self.operand(&it.expr).0,
         };
         (begin, end_of(span))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rewrite;
+
+    fn check(source: &str, expected: &str) {
+        assert_eq!(rewrite(source).unwrap(), expected);
+    }
+
+    #[test]
+    fn operands_keep_their_parentheses() {
+        check("{{ 'a' ~ b.c[0] ~ (d + e) }}", "{{ 'a' ~ (b.c[0])|_py_str ~ ((d + e))|_py_str }}");
+        check("{{ f(a ~ b) }}", "{{ f((a)|_py_str ~ (b)|_py_str) }}");
+        check("{{ (a)|upper % (b, c) }}", "{{ (((a)|upper)|_py_mod(([b, c]|_py_tuple))) }}");
+        check("{{ -a ~ b }}", "{{ (-a)|_py_str ~ (b)|_py_str }}");
+    }
+
+    #[test]
+    fn slices_are_calls() {
+        check("{{ a.b[1:][0] }}", "{{ ((a.b)|_py_slice(1, none, none))[0] }}");
+        check("{{ a[::-1] }}", "{{ ((a)|_py_slice(none, none, -1)) }}");
+        check("{{ a[: n - 1] }}", "{{ ((a)|_py_slice(none, n - 1, none)) }}");
+    }
+
+    #[test]
+    fn other_templates_stay_as_they_are() {
+        for source in [
+            "{% for a, b in c %}{{ a + b }}{% endfor %}",
+            "{% set a, b = 1, 2 %}{{ x is defined }}",
+            "{# a ~ b #}{% raw %}{{ a ~ b }}{% endraw %} a ~ b",
+            "{{ 'a' ~ 'b' }}{{ (a) }}",
+        ] {
+            check(source, source);
+        }
+        assert!(rewrite("{{ a ~ }}").is_none());
     }
 }
