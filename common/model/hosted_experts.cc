@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/device/device_choice.h"
 #include "common/model/expert_weights.h"
+#include "common/model/gpu_support.h"
 #include "common/model/local_experts.h"
 #include "common/model_config/config_report.h"
 #include "common/model_config/open_model.h"
@@ -98,6 +99,9 @@ StatusOr<std::unique_ptr<HostedExperts>> HostedExperts::Load(
                                             .numerics = options.numerics}));
   hosted->backend_ = std::move(backends[0]);
   const BackendInfo& device = hosted->backend_->info();
+  if (!device.gpu.empty()) {
+    SLUICE_RETURN_IF_ERROR(CheckGpuHasExperts(hosted->config_));
+  }
   hosted->info_.numerics = device.numerics;
   hosted->info_.threads = device.threads;
   hosted->info_.isa = device.isa;

@@ -34,6 +34,7 @@ void ForEachTensor(const ModelConfig& config, ExpertStorage storage,
   for (int32_t layer = -1; layer < config.num_layers(); ++layer) {
     for (const WeightRows& weight : WeightsOf(config, layer, storage)) {
       for (const TensorRow* row : weight.rows) {
+        if (row->again) continue;
         const int32_t copies =
             row->per_expert() ? config.layers[layer].moe.num_experts : 1;
         for (int32_t expert = 0; expert < copies; ++expert) {
@@ -53,6 +54,7 @@ uint64_t Elements(const ModelConfig& config, int32_t layer, bool all) {
   for (const WeightRows& weight :
        WeightsOf(config, layer, ExpertStorage::kStacked)) {
     for (const TensorRow* row : weight.rows) {
+      if (row->again) continue;
       uint64_t elements = 1;
       for (const Dimension& dimension : DimensionsOf(*row, config, layer)) {
         elements *= static_cast<uint64_t>(dimension.letter() == 'E' &&

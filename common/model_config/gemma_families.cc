@@ -44,6 +44,12 @@ Status ReadGemma(const ConfigReader& reader, ModelConfig& parsed) {
 
 }  // namespace
 
+Status ReadGemma1(const ConfigReader& reader, ModelConfig& parsed) {
+  parsed.norms_add_one = true;
+  parsed.embedding_scale = std::sqrt(static_cast<double>(parsed.hidden_size));
+  return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
+}
+
 Status ReadGemma2(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadGemma(reader, parsed));
   return ReadPattern(

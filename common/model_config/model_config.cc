@@ -126,6 +126,7 @@ Status ReadActivation(const ConfigReader& reader, const Family& family,
                                                 : DumpJson(*found);
   const bool is_gelu = name == "gelu_pytorch_tanh" || name == "gelu_tanh";
   if (name == "xielu") activation.kind = Kind::kXIelu;
+  if (name == "relu2") activation.kind = Kind::kRelu2;
   if (is_gelu && family.activation == "gelu_pytorch_tanh") {
     activation.kind = Kind::kGeluTanh;
   } else if (name != family.activation) {

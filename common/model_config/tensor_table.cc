@@ -73,7 +73,8 @@ constexpr TensorRow kAttention[] = {
     {"self_attn.q_proj.weight", "attn_q.weight", "Q H", kRows, kQkv},
     {"self_attn.k_proj.weight", "attn_k.weight", "K H", kRows, kQkv, HasOwnK},
     {"self_attn.v_proj.weight", "attn_v.weight", "K H", kRows, kQkv, HasOwnV},
-    {"self_attn.k_proj.weight", "", "K H", kRows, kQkv, HasKAsV},
+    {"self_attn.k_proj.weight", "", "K H", kRows, kQkv, HasKAsV, kWeight,
+     /*again=*/true},
     {"self_attn.q_proj.bias", "attn_q.bias", "Q", kRows, kQkvBias, HasQkvBias},
     {"self_attn.k_proj.bias", "attn_k.bias", "K", kRows, kQkvBias, HasQkvBias},
     {"self_attn.v_proj.bias", "attn_v.bias", "K", kRows, kQkvBias, HasQkvBias},
@@ -193,6 +194,13 @@ constexpr TensorRow kMlp[] = {
 constexpr TensorRow kFusedMlp[] = {
     {"mlp.gate_up_proj.weight", "ffn_up.weight", "2F H", kRows, kGateUp},
     {"mlp.down_proj.weight", "ffn_down.weight", "H F", kColumns, kDown},
+};
+
+constexpr TensorRow kUngatedMlp[] = {
+    {"mlp.up_proj.weight", "ffn_up.weight", "F H", kRows, kGateUp},
+    {"mlp.down_proj.weight", "ffn_down.weight", "H F", kColumns, kDown},
+    {"mlp.up_proj.bias", "ffn_up.bias", "F", kRows, kGateUpBias, HasMlpBias},
+    {"mlp.down_proj.bias", "ffn_down.bias", "H", kNone, kDownBias, HasMlpBias},
 };
 
 constexpr TensorRow kStarcoder2Mlp[] = {
@@ -432,6 +440,8 @@ constexpr TensorTable kGemma4Tensors = {
     {},
     {},
     kGemma4Experts};
+constexpr TensorTable kUngatedTensors = {
+    {kAttentionNormRow, kAttention, kMlpNormRow}, {kUngatedMlp}, {}, {}};
 constexpr TensorTable kApertusTensors = {
     {kApertusAttentionNorm, kAttention}, {kApertusMlp}, {}, {}};
 constexpr TensorTable kHunyuanTensors = {

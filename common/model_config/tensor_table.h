@@ -67,6 +67,7 @@ struct TensorRow {
   // Tells which layers have the tensor; null: all.
   bool (*only)(const LayerConfig& layer) = nullptr;
   StoredAs stored = StoredAs::kWeight;
+  bool again = false;  // another row's tensor, once more
 
   bool is_vector() const {
     return shape.starts_with("1 ") || shape.find(' ') == std::string_view::npos;
@@ -90,9 +91,9 @@ struct TensorTable {
 extern const TensorTable kLlamaTensors, kSeedOssTensors, kPhi3Tensors,
     kGlm4Tensors, kCohere2Tensors, kStarcoder2Tensors, kPostNormTensors,
     kGemmaTensors, kGemma4Tensors, kHunyuanTensors, kApertusTensors,
-    kQwen3MoeTensors, kQwen2MoeTensors, kMixtralTensors, kGraniteMoeTensors,
-    kErnieMoeTensors, kHunyuanMoeTensors, kDots1Tensors, kGlm4MoeTensors,
-    kGptOssTensors;
+    kUngatedTensors, kQwen3MoeTensors, kQwen2MoeTensors, kMixtralTensors,
+    kGraniteMoeTensors, kErnieMoeTensors, kHunyuanMoeTensors, kDots1Tensors,
+    kGlm4MoeTensors, kGptOssTensors;
 
 // How a checkpoint stores the experts of its sparse layers.
 enum class ExpertStorage {

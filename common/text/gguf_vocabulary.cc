@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -52,16 +53,11 @@ Status ReadTokens(const GgufMetadata& metadata, VocabularySpec& spec) {
   return OkStatus();
 }
 
-Status ReadByteLevel(const GgufMetadata& metadata, VocabularySpec& spec) {
-  spec.byte_level = true;
-  std::string pre = "default";
-  if (metadata.Has("tokenizer.ggml.pre")) {
-    SLUICE_ASSIGN_OR_RETURN(pre, metadata.String("tokenizer.ggml.pre"));
-  }
-  SLUICE_ASSIGN_OR_RETURN(PreTokenizerRule rule, PreTokenizerByName(pre));
-  spec.patterns = std::move(rule.patterns);
-  spec.ignore_merges = rule.ignore_merges;
-  spec.add_bos = rule.add_bos;
+// Names of splits whose vocabularies spell spaces as sentencepiece does, and
+// have a list of merges.
+constexpr std::string_view kMergedPieces[] = {"gemma4", "sarvam-moe"};
+
+Status ReadMerges(const GgufMetadata& metadata, VocabularySpec& spec) {
   SLUICE_ASSIGN_OR_RETURN(const std::vector<std::string> merges,
                           metadata.Strings("tokenizer.ggml.merges"));
   spec.merges.reserve(merges.size());
@@ -75,6 +71,30 @@ Status ReadByteLevel(const GgufMetadata& metadata, VocabularySpec& spec) {
                              merges[i].substr(space + 1));
   }
   return OkStatus();
+}
+
+Status ReadByteLevel(const GgufMetadata& metadata, std::string_view pre,
+                     VocabularySpec& spec) {
+  spec.byte_level = true;
+  SLUICE_ASSIGN_OR_RETURN(PreTokenizerRule rule, PreTokenizerByName(pre));
+  spec.patterns = std::move(rule.patterns);
+  spec.ignore_merges = rule.ignore_merges;
+  spec.add_bos = rule.add_bos;
+  return ReadMerges(metadata, spec);
+}
+
+Status ReadMerged(const GgufMetadata& metadata, bool is_gemma4,
+                  VocabularySpec& spec) {
+  std::string pre = is_gemma4 ? "gemma4" : "default";
+  if (!is_gemma4 && metadata.Has("tokenizer.ggml.pre")) {
+    SLUICE_ASSIGN_OR_RETURN(pre, metadata.String("tokenizer.ggml.pre"));
+  }
+  if (std::find(std::begin(kMergedPieces), std::end(kMergedPieces), pre) ==
+      std::end(kMergedPieces)) {
+    return ReadByteLevel(metadata, pre, spec);
+  }
+  spec.add_space_prefix = false;
+  return ReadMerges(metadata, spec);
 }
 
 Status ReadSentencePiece(const GgufMetadata& metadata, VocabularySpec& spec) {
@@ -128,13 +148,13 @@ StatusOr<TextSource> FromGguf(const std::string& path) {
                           metadata.String("tokenizer.ggml.model"));
   VocabularySpec spec;
   SLUICE_RETURN_IF_ERROR(ReadTokens(metadata, spec));
-  if (model == "gpt2") {
-    SLUICE_RETURN_IF_ERROR(ReadByteLevel(metadata, spec));
+  if (model == "gpt2" || model == "gemma4") {
+    SLUICE_RETURN_IF_ERROR(ReadMerged(metadata, model == "gemma4", spec));
   } else if (model == "llama") {
     SLUICE_RETURN_IF_ERROR(ReadSentencePiece(metadata, spec));
   } else {
     return Unimplemented("tokenizer.ggml.model \"", model,
-                         "\"; known are gpt2, llama");
+                         "\"; known are gpt2, gemma4, llama");
   }
   TextSource source;
   SLUICE_RETURN_IF_ERROR(ReadIds(metadata, spec, source));

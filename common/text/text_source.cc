@@ -28,6 +28,11 @@ bool IsFile(const fs::path& path) {
 }
 
 bool IsGguf(const fs::path& path) { return weights::IsGgufFile(path.string()); }
+// A tokenizer of Mistral's own tools.
+bool IsTekken(const fs::path& path) {
+  return path.extension() == ".json" &&
+         path.filename().string().starts_with("tekken");
+}
 // A tokenizer of distributed-llama.
 bool IsDllama(const fs::path& path) { return path.extension() == ".t"; }
 
@@ -119,6 +124,8 @@ StatusOr<TextSource> FromVocabularyFile(const fs::path& path) {
                             ReadFile(path, kMaxVocabularyBytes));
     if (path.filename() == kVocabJson) {
       SLUICE_ASSIGN_OR_RETURN(source, FromPair(path.parent_path(), bytes));
+    } else if (IsTekken(path)) {
+      SLUICE_ASSIGN_OR_RETURN(source, FromTekken(bytes));
     } else if (path.extension() == ".json") {
       source.tokenizer_json = std::move(bytes);
     } else if (IsDllama(path)) {
@@ -179,7 +186,8 @@ StatusOr<fs::path> FindVocabulary(const fs::path& model_path) {
       IsFile(model_path / "model.safetensors") ||
       IsFile(model_path / "model.safetensors.index.json");
   if (model.ok() && IsGguf(*model) && !has_safetensors) return fs::path(*model);
-  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+  for (const char* name :
+       {"tokenizer.json", "tokenizer.model", "tekken.json"}) {
     if (IsFile(model_path / name)) return model_path / name;
   }
   if (const auto found = FilesWith(model_path, ".tiktoken"); !found.empty()) {
@@ -191,8 +199,8 @@ StatusOr<fs::path> FindVocabulary(const fs::path& model_path) {
   if (model.ok() && IsGguf(*model)) return fs::path(*model);
   if (model.ok()) return FindDllama(*model);
   return NotFound(model_path.string(),
-                  ": no tokenizer.json, tokenizer.model, *.tiktoken, "
-                  "vocab.json with merges.txt, GGUF or *.m");
+                  ": no tokenizer.json, tokenizer.model, tekken.json, "
+                  "*.tiktoken, vocab.json with merges.txt, GGUF or *.m");
 }
 
 // Returns the templates of additional_chat_templates, by their files' names.

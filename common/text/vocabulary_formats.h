@@ -18,6 +18,9 @@ namespace sluice {
 StatusOr<TextSource> FromTiktoken(std::string_view text);
 bool LooksLikeTiktoken(std::string_view text);
 
+// Mistral's tekken.json: special tokens, ranks and the pattern.
+StatusOr<TextSource> FromTekken(std::string_view text);
+
 // A sentencepiece ModelProto of the BPE kind.
 StatusOr<TextSource> FromSentencePiece(std::string_view bytes);
 
@@ -32,7 +35,8 @@ StatusOr<TextSource> FromVocabJson(std::string_view vocab,
 StatusOr<TextSource> FromDllama(std::string_view bytes);
 StatusOr<std::string> ChatTemplateOfDllama(std::string_view bytes);
 
-// The metadata of the GGUF file at `path`: vocabularies "gpt2" and "llama".
+// The metadata of the GGUF file at `path`: vocabularies "gpt2", "gemma4" and
+// "llama".
 StatusOr<TextSource> FromGguf(const std::string& path);
 
 }  // namespace sluice

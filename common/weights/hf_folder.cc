@@ -198,6 +198,7 @@ Status FindQuantisation(const std::string& folder, Json& config) {
 constexpr std::pair<std::string_view, std::string_view> kBeginnings[] = {
     {"model.language_model.", "model."},
     {"language_model.model.", "model."},
+    {"model.text_model.", "model."},
     {"language_model.lm_head.", "lm_head."},
     {"backbone.", "model."},
 };

@@ -122,6 +122,8 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"gemma3_text"}, Family{"gemma4_text-moe"},
         Family{.name = "gemma4_text-e", .second_stage = 1},
         Family{"starcoder2"}, Family{"smollm3"}, Family{"apertus"},
+        Family{"gemma"}, Family{"cohere"}, Family{"stablelm"},
+        Family{"nemotron"}, Family{"helium"}, Family{"arcee"},
         Family{"mistral3"}, Family{"gemma3"},
         Family{.name = "gemma4", .second_stage = 1}, Family{"mixtral"},
         Family{"qwen2_moe"}, Family{"olmoe"}, Family{"granitemoe"},

@@ -1,6 +1,5 @@
-#include "common/stage/gpu_support.h"
+#include "common/model/gpu_support.h"
 
-#include <iterator>
 #include <string_view>
 
 namespace sluice {
@@ -53,10 +52,6 @@ constexpr Mechanism kMissing[] = {
      [](const LayerConfig& l) {
        return !l.is_sparse() && !IsBuilt(l.mlp.activation);
      }},
-    {"the experts' activation",
-     [](const LayerConfig& l) {
-       return l.is_sparse() && !IsBuilt(l.moe.activation);
-     }},
 };
 
 Status Missing(const ModelConfig& config, std::string_view what) {
@@ -67,7 +62,17 @@ Status Missing(const ModelConfig& config, std::string_view what) {
 
 }  // namespace
 
+Status CheckGpuHasExperts(const ModelConfig& config) {
+  for (const LayerConfig& layer : config.layers) {
+    if (layer.is_sparse() && !IsBuilt(layer.moe.activation)) {
+      return Missing(config, "the experts' activation");
+    }
+  }
+  return OkStatus();
+}
+
 Status CheckGpuHas(const ModelConfig& config) {
+  SLUICE_RETURN_IF_ERROR(CheckGpuHasExperts(config));
   for (const LayerConfig& layer : config.layers) {
     for (const Mechanism& mechanism : kMissing) {
       if (mechanism.is_in(layer)) return Missing(config, mechanism.name);
