@@ -159,7 +159,7 @@ StatusOr<fs::path> FindVocabulary(const fs::path& model_path) {
     return NotFound(model_path.string(), ": no such file or folder");
   }
   for (const char* name :
-       {"tokenizer.json", "tokenizer.model", "tekken.json"}) {
+       {"tokenizer.json", "tokenizer.model", "tekken.json", "tiktoken.model"}) {
     if (IsFile(model_path / name)) return model_path / name;
   }
   for (const char* extension : {".tiktoken", ".gguf"}) {
@@ -168,10 +168,10 @@ StatusOr<fs::path> FindVocabulary(const fs::path& model_path) {
   }
   const auto models = FilesWith(model_path, ".m");
   if (models.size() == 1) return FindDllama(models.front());
-  return NotFound(
-      model_path.string(),
-      ": no tokenizer.json, tokenizer.model, tekken.json, *.tiktoken, *.gguf "
-      "or *.m");
+  return NotFound(model_path.string(),
+                  ": no tokenizer.json, tokenizer.model, tekken.json, "
+                  "tiktoken.model, *.tiktoken, *.gguf "
+                  "or *.m");
 }
 
 // Returns chat_template: a string, or a list of {name, template}.
