@@ -1,11 +1,15 @@
 #include "common/model/stage_weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
+#include <iterator>
+#include <numbers>
 #include <utility>
 
 #include "common/base/cat.h"
 #include "common/base/check.h"
+#include "common/model_config/portable_math.h"
 
 namespace sluice {
 namespace {
@@ -36,6 +40,11 @@ std::unique_ptr<Weight>* MatrixAt(WeightPlace place, RankWeights& rank,
   return MemberAt<std::unique_ptr<Weight>>(
       place, {{kEmbedding, &rank.embedding},
               {kHead, &rank.own_head},
+              {kPerLayerEmbedding, &rank.per_layer_embedding},
+              {kPerLayerProjection, &rank.per_layer_projection},
+              {kInputGate, &layer.input_gate},
+              {kInputProjection, &layer.input_projection},
+              {kSharedGate, &layer.moe.shared_gate},
               {kQkv, &layer.qkv},
               {kO, &layer.o},
               {kGateUp, &layer.mlp.gate_up},
@@ -51,6 +60,13 @@ DeviceVector* VectorAt(WeightPlace place, RankWeights& rank,
   using enum WeightPlace;
   return MemberAt<DeviceVector>(
       place, {{kFinalNorm, &rank.final_norm},
+              {kPerLayerNorm, &rank.per_layer_norm},
+              {kInputNorm, &layer.input_norm},
+              {kFinalNormBias, &rank.final_norm_bias},
+              {kAttentionNormBias, &layer.attention_norm_bias},
+              {kMlpNormBias, &layer.mlp_norm_bias},
+              {kGateUpBias, &layer.mlp.gate_up_bias},
+              {kDownBias, &layer.mlp.down_bias},
               {kAttentionNorm, &layer.attention_norm},
               {kQkvBias, &layer.qkv_bias},
               {kOBias, &layer.o_bias},
@@ -60,8 +76,46 @@ DeviceVector* VectorAt(WeightPlace place, RankWeights& rank,
               {kPostAttentionNorm, &layer.post_attention_norm},
               {kMlpNorm, &layer.mlp_norm},
               {kPostMlpNorm, &layer.post_mlp_norm},
+              {kRouterNorm, &layer.moe.router_norm},
               {kRouterBias, &layer.moe.router_bias},
+              {kExpertScale, &layer.moe.expert_scale},
+              {kSharedPostNorm, &layer.moe.shared_post_norm},
+              {kExpertNorm, &layer.moe.expert_norm},
+              {kExpertPostNorm, &layer.moe.expert_post_norm},
               {kCorrection, &layer.moe.correction}});
+}
+
+// Returns whether a vector's place is a number of the layer, and sets it.
+bool SetNumber(WeightPlace place, float number, LayerWeights& layer) {
+  using enum WeightPlace;
+  kernels::XIelu& xielu = layer.mlp.xielu;
+  const auto softplus = [](float x) {
+    return OwnLog(1.0 + OwnPow(std::numbers::e, static_cast<double>(x)));
+  };
+  if (place == kOutputScale) layer.output_scale = number;
+  if (place == kXIeluPositive) {
+    xielu.positive = static_cast<float>(softplus(number));
+  } else if (place == kXIeluNegative) {
+    xielu.negative = static_cast<float>(softplus(number) +
+                                        static_cast<double>(xielu.negative));
+  } else if (place == kXIeluBeta) {
+    xielu.beta = number;
+    xielu.negative += number;
+  } else if (place == kXIeluEps) {
+    xielu.eps = number;
+  }
+  return place == kOutputScale ||
+         (place >= kXIeluPositive && place <= kXIeluEps);
+}
+
+// Of norms without weights.
+void AddOnes(const LayerConfig& layer, Backend& backend, LayerWeights& to) {
+  if (!layer.attention.v_norm || layer.attention.kv_layer >= 0) return;
+  const std::vector<float> ones(static_cast<size_t>(layer.attention.head_dim),
+                                1.0f);
+  const auto count = static_cast<int64_t>(ones.size());
+  to.v_norm = backend.Allocate(ones.size() * sizeof(float));
+  backend.CopyIn(ones.data(), {to.v_norm.data(), 1, count, count});
 }
 
 }  // namespace
@@ -75,21 +129,19 @@ WeightLoader::Read WeightLoader::ReadOf(int32_t layer, const WeightRows& weight,
     const std::string from = NameOf(*row, layer);
     const std::vector<Dimension> shape = DimensionsOf(*row, config_, layer);
     Slice slice = {0, read.is_vector ? 1 : shape[0].size, 0, shape.back().size};
-    const bool cuts_rows = row->cut == RankCut::kRows && !read.is_vector;
-    const Dimension& cut = cuts_rows ? shape[0] : shape.back();
-    const OwnRange own = row->cut == RankCut::kNone
-                             ? OwnRange{0, cut.size}
-                             : OwnRangeOf(plan, config_, layer, cut.letter);
-    if (!cuts_rows) {
-      slice.col_begin = own.begin;
-      slice.col_end = own.end;
+    if (row->cut == RankCut::kNone) {
       read.pieces.push_back({from, slice, types[part]});
       continue;
     }
-    for (int64_t i = 0; i < cut.times; ++i) {
-      slice.row_begin = cut.size / cut.times * i + own.begin;
-      slice.row_end = cut.size / cut.times * i + own.end;
+    const bool cuts_rows = row->cut == RankCut::kRows && !read.is_vector;
+    const Dimension& cut = cuts_rows ? shape[0] : shape.back();
+    int64_t begin = 0;
+    for (const Dimension::Run& run : cut.runs) {
+      const OwnRange own = OwnRangeOf(plan, config_, layer, run.letter);
+      (cuts_rows ? slice.row_begin : slice.col_begin) = begin + own.begin;
+      (cuts_rows ? slice.row_end : slice.col_end) = begin + own.end;
       read.pieces.push_back({from, slice, types[part]});
+      begin += run.size;
     }
   }
   return read;
@@ -107,8 +159,10 @@ std::vector<WeightLoader::Read> WeightLoader::Reads(
   std::vector<Read> reads;
   for (const WeightRows& weight :
        WeightsOf(config_, -1, ExpertStorage::kSeparate)) {
-    const bool is_embedding = weight.place == WeightPlace::kEmbedding;
-    if (is_embedding ? has_embedding : range.is_last) {
+    const bool is_here = IsEmbedding(weight.place)      ? has_embedding
+                         : IsOfFirstStage(weight.place) ? range.is_first
+                                                        : range.is_last;
+    if (is_here) {
       reads.push_back(ReadOf(-1, weight, plan));
     }
   }
@@ -236,6 +290,33 @@ StatusOr<PackedWeights::Weights> WeightLoader::Pack(
   return made;
 }
 
+void WeightLoader::Change(const Read& read, HostWeight& vector) const {
+  using enum WeightPlace;
+  constexpr WeightPlace kNorms[] = {
+      kFinalNorm, kAttentionNorm,     kQNorm,      kKNorm,
+      kMlpNorm,   kPostAttentionNorm, kPostMlpNorm};
+  const bool is_norm = std::find(std::begin(kNorms), std::end(kNorms),
+                                 read.place) != std::end(kNorms);
+  const std::span<float> elements(vector.data.as<float>(),
+                                  static_cast<size_t>(vector.rows));
+  if (is_norm && config_.norms_add_one) {
+    for (float& element : elements) element += 1.0f;
+  }
+  if (read.place == kRouterNorm) {
+    const double scale =
+        1.0 / std::sqrt(static_cast<double>(config_.hidden_size));
+    for (float& element : elements) {
+      element = static_cast<float>(element * scale);
+    }
+  }
+  if (read.place == kOBias || read.place == kDownBias) {
+    const double scale = config_.layers[read.layer].residual_scale;
+    for (float& element : elements) {
+      element = static_cast<float>(element * scale);
+    }
+  }
+}
+
 Status WeightLoader::LoadVectors(const Group& group, Backend& backend,
                                  const LoadProgress& progress) {
   for (const Read& read : group.reads) {
@@ -247,7 +328,11 @@ Status WeightLoader::LoadVectors(const Group& group, Backend& backend,
     }
     done_bytes_ += reading.stored_bytes;
     if (progress) progress(done_bytes_, total_bytes_);
-    const HostWeight& elements = reading.parts[0];
+    HostWeight& elements = reading.parts[0];
+    if (SetNumber(read.place, elements.data.as<float>()[0], *group.layer)) {
+      continue;
+    }
+    Change(read, elements);
     DeviceVector& vector = *VectorAt(read.place, *group.to, *group.layer);
     vector = backend.Allocate(elements.data.size());
     backend.CopyIn(elements.data.as<float>(),
@@ -324,6 +409,7 @@ StatusOr<RankWeights> WeightLoader::Load(const StageRange& range,
         layer < 0 ? &none : &loaded.layers[layer - range.first_layer]};
     SLUICE_RETURN_IF_ERROR(LoadVectors(group, backend, progress));
     SLUICE_RETURN_IF_ERROR(LoadMatrices(group, backend, progress));
+    if (layer >= 0) AddOnes(config_.layers[layer], backend, *group.layer);
   }
   SLUICE_RETURN_IF_ERROR(LoadExperts(range, plan, backend, progress, loaded));
   return loaded;

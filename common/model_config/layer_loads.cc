@@ -82,7 +82,7 @@ struct WeightCounter {
 
   uint64_t OnAllRanks(const TensorRow& row, int32_t layer,
                       uint64_t bytes) const {
-    if (row.place == WeightPlace::kEmbedding) return bytes;  // on rank 0
+    if (IsEmbedding(row.place)) return bytes;  // on rank 0
     if (row.is_vector() || row.cut == RankCut::kNone) return bytes * ranks;
     if (!row.shape.starts_with('K')) return bytes;
     return bytes / config.layers[layer].attention.num_kv_heads *
@@ -102,7 +102,7 @@ StageBytes LayerLoads::Of(const LayerRange& range) const {
   }
   bytes.kv = KvBytes(kept);
   const bool is_first = range.first == 0;
-  if (is_first) bytes.weights += embedding;
+  if (is_first) bytes.weights += embedding + first;
   if (is_first && range.last == num_layers()) bytes.weights += tied_again;
   if (range.last == num_layers()) {
     bytes.weights += head;
@@ -120,19 +120,23 @@ LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
       std::clamp(options.ranks, 1, MostRanks(config, formats));
   std::vector<int64_t> kv_heads;
   for (size_t i = 0; i < num_layers; ++i) {
-    kv_heads.push_back(KvHeadsOnRanks(config.layers[i], formats[i], ranks));
+    const bool has_kv = config.layers[i].attention.kv_layer < 0;
+    kv_heads.push_back(
+        has_kv ? KvHeadsOnRanks(config.layers[i], formats[i], ranks) : 0);
   }
   loads.layers.resize(num_layers);
   loads.kv = LayerKvBytes(config, options, kv_heads);
   loads.kv_groups = KvGroups(config, 0, config.num_layers());
+  loads.uncut = UncutLayers(config);
   loads.tied = config.tie_word_embeddings;
   const WeightCounter counter = {config, model, options.weights,
                                  static_cast<uint64_t>(ranks), kv_heads};
   const ExpertStorage storage = ExpertStorageOf(config, model);
   std::vector<uint64_t> experts(num_layers);
   for (const WeightRows& weight : WeightsOf(config, -1, storage)) {
-    const bool is_embedding = weight.place == WeightPlace::kEmbedding;
-    (is_embedding ? loads.embedding : loads.head) +=
+    (weight.place == WeightPlace::kEmbedding ? loads.embedding
+     : IsOfFirstStage(weight.place)          ? loads.first
+                                             : loads.head) +=
         counter.BytesOf(weight, -1);
   }
   for (int32_t layer = 0; layer < config.num_layers(); ++layer) {

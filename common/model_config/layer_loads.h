@@ -41,8 +41,11 @@ struct LayerLoads {
   // memory (KvBytes of common/core/kv_groups.h).
   std::vector<uint64_t> kv;
   std::vector<int32_t> kv_groups;  // per layer; empty: all in group 0
-  uint64_t embedding = 0;          // on the first stage
-  uint64_t head = 0;               // final norm and lm_head, on the last stage
+  // Per layer: no stage may begin there (kv_layout.h); empty: any may.
+  std::vector<bool> uncut;
+  uint64_t embedding = 0;  // on the first stage
+  uint64_t first = 0;      // further weights of the first stage
+  uint64_t head = 0;       // final norm and lm_head, on the last stage
   // The head is the embedding: the last stage holds the embedding, once.
   bool tied = false;
   // Rows of a tied head that ranks hold beside the embedding if one stage has

@@ -36,14 +36,14 @@ constexpr double kLayerOperations = 10;
 constexpr double kExpertOperations = 6;
 
 bool IsProduct(const TensorRow& row) {
-  return !row.is_vector() && row.place != WeightPlace::kEmbedding;
+  return !row.is_vector() && !IsEmbedding(row.place);
 }
 
 double ElementsOf(const TensorRow& row, const ModelConfig& config,
                   int32_t layer) {
   double elements = 1;
   for (const Dimension& size : DimensionsOf(row, config, layer)) {
-    const bool of_expert = size.letter == 'E' && row.cut == RankCut::kExperts;
+    const bool of_expert = size.letter() == 'E' && row.cut == RankCut::kExperts;
     if (!of_expert) elements *= static_cast<double>(size.size);
   }
   return elements;

@@ -13,15 +13,15 @@ using weights::GgufMetadata;
 
 constexpr char kPrefix[] = "tokenizer.ggml.";
 
-// Returns the id of `key`; nullopt if the file has none, or -1.
+// Returns the id of `key`; nullopt if the file has none, and for -1 and other
+// numbers of no token.
 StatusOr<std::optional<TokenId>> IdOf(const GgufMetadata& metadata,
                                       std::string_view key, size_t size) {
   const std::string name = Cat(kPrefix, key);
   if (!metadata.Has(name)) return std::optional<TokenId>();
   SLUICE_ASSIGN_OR_RETURN(const int64_t id, metadata.Int(name));
-  if (id == -1 || id == INT64_C(0xFFFFFFFF)) return std::optional<TokenId>();
   if (id < 0 || static_cast<uint64_t>(id) >= size) {
-    return InvalidArgument(name, " is ", id, ", outside [0, ", size, ")");
+    return std::optional<TokenId>();
   }
   return std::optional<TokenId>(static_cast<TokenId>(id));
 }
@@ -45,11 +45,10 @@ Status ReadTokens(const GgufMetadata& metadata, VocabularySpec& spec) {
                            " entries for ", spec.tokens.size(), " tokens");
   }
   for (size_t id = 0; id < types.size(); ++id) {
-    if (types[id] < 1 || types[id] > 6) {
-      return InvalidArgument("tokenizer.ggml.token_type of token ", id, " is ",
-                             types[id]);
+    // llama.cpp takes other numbers, 0 for one, as undefined: no kind of token.
+    if (types[id] >= 1 && types[id] <= 6) {
+      spec.kinds[id] = static_cast<TokenKind>(types[id]);
     }
-    spec.kinds[id] = static_cast<TokenKind>(types[id]);
   }
   return OkStatus();
 }

@@ -24,6 +24,12 @@ StatusOr<TextSource> FromTekken(std::string_view text);
 // A sentencepiece ModelProto of the BPE kind.
 StatusOr<TextSource> FromSentencePiece(std::string_view bytes);
 
+// GPT-2's vocab.json and merges.txt; the class of tokenizer_config.json tells
+// how texts are split. UNIMPLEMENTED for a class that is not known.
+StatusOr<TextSource> FromVocabJson(std::string_view vocab,
+                                   std::string_view merges,
+                                   std::string_view tokenizer_class);
+
 // A tokenizer of distributed-llama (a .t file): sentencepiece's BPE, or a
 // byte-level one. ChatTemplateOfDllama gives its template, empty without one.
 StatusOr<TextSource> FromDllama(std::string_view bytes);
