@@ -195,7 +195,8 @@ class GemmaCallReader : public CallReader {
   Result AtEnd(PendingText& input, EventWriter& out) {
     if (input.stopped()) {
       const bool in_text = state_ == State::kMarked || state_ == State::kQuoted;
-      if (in_text) out.Arguments(escaped_ ? "\\\"" : "\"");
+      const bool is_cut = state_ == State::kQuoted && escaped_;
+      if (in_text) out.Arguments(is_cut ? "\\\"" : "\"");
       if (state_ == State::kValue) WriteWord(out);
       std::string closers(open_.rbegin(), open_.rend());
       out.Arguments(closers);
