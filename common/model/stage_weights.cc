@@ -80,8 +80,8 @@ DeviceVector* VectorAt(WeightPlace place, RankWeights& rank,
 // Of norms without weights.
 void AddOnes(const LayerConfig& layer, Backend& backend, LayerWeights& to) {
   if (!layer.attention.v_norm || layer.attention.kv_layer >= 0) return;
-  const std::vector<float> ones(
-      static_cast<size_t>(layer.attention.head_dim), 1.0f);
+  const std::vector<float> ones(static_cast<size_t>(layer.attention.head_dim),
+                                1.0f);
   const auto count = static_cast<int64_t>(ones.size());
   to.v_norm = backend.Allocate(ones.size() * sizeof(float));
   backend.CopyIn(ones.data(), {to.v_norm.data(), 1, count, count});
@@ -259,14 +259,9 @@ StatusOr<PackedWeights::Weights> WeightLoader::Pack(
 
 void WeightLoader::Change(const Read& read, HostWeight& vector) const {
   using enum WeightPlace;
-  constexpr WeightPlace kNorms[] = {
-      kFinalNorm, kAttentionNorm,     kQNorm,      kKNorm,
-      kMlpNorm,   kPostAttentionNorm, kPostMlpNorm};
-  const bool is_norm = std::find(std::begin(kNorms), std::end(kNorms),
-                                 read.place) != std::end(kNorms);
   const std::span<float> elements(vector.data.as<float>(),
                                   static_cast<size_t>(vector.rows));
-  if (is_norm && config_.norms_add_one) {
+  if (IsNormWeight(read.place) && config_.norms_add_one) {
     for (float& element : elements) element += 1.0f;
   }
   if (read.place == kRouterNorm) {
