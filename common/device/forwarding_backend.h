@@ -72,6 +72,9 @@ class ForwardingBackend : public Backend {
   void Map(const kernels::ElementMap& map, DeviceMatrix x) override {
     inner_->Map(map, x);
   }
+  void Multiply(DeviceMatrix x, DeviceMatrix y) override {
+    inner_->Multiply(x, y);
+  }
   void GateRows(DeviceMatrix gate, DeviceMatrix y) override {
     inner_->GateRows(gate, y);
   }

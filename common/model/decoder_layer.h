@@ -54,7 +54,8 @@ struct LayerActivations {
   std::vector<DeviceMatrix> sums;  // [T, H] per node that the rank finishes
   // [T, 2] per node: sums of the squares of q and of k.
   std::vector<DeviceMatrix> squares;
-  DeviceMatrix normed;  // [T, H]: sparse or parallel layers
+  DeviceMatrix normed;     // [T, H]: sparse or parallel layers
+  DeviceMatrix own_input;  // [T, P]
   // Sparse layers.
   DeviceMatrix shared_gate;         // [T, 1]
   DeviceMatrix router_logits;       // [T, E]
@@ -72,6 +73,7 @@ struct StageLayer {
   const LayerShare& share;
   const LayerWeights& weights;
   const LayerKv& kv;
+  DeviceMatrix own_input;  // [T, P]; no data: none
 };
 
 // Runs one decoder layer, dense or sparse, over the residual x [T, H], in

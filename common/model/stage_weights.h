@@ -30,20 +30,22 @@ struct MlpWeights {
   std::unique_ptr<Weight> gate_up;
   DeviceVector gate_up_bias;     // as many as gate_up's rows
   std::unique_ptr<Weight> down;  // [H, F]: this rank's columns
+  kernels::XIelu xielu;          // of an MLP with this activation
   DeviceVector down_bias;        // [H], times the layer's residual_scale
 };
 
 // The experts of a sparse layer.
 struct MoeWeights {
-  std::unique_ptr<Weight> router;       // [E, H] F32
-  DeviceVector router_norm;  // [H] or none, over sqrt(H)
-  DeviceVector router_bias;  // [E] or none
-  DeviceVector correction;    // [E] or none
-  DeviceVector expert_scale;  // [E] or none
-  // Norms of the shared expert's output, of the experts' rows, and of their sum.
-  DeviceVector shared_post_norm;  // [H] or none
-  DeviceVector expert_norm;       // [H] or none
-  DeviceVector expert_post_norm;  // [H] or none
+  std::unique_ptr<Weight> router;  // [E, H] F32
+  DeviceVector router_norm;        // [H] or none, over sqrt(H)
+  DeviceVector router_bias;        // [E] or none
+  DeviceVector correction;         // [E] or none
+  DeviceVector expert_scale;       // [E] or none
+  // Norms of the shared expert's output, of the experts' rows, and of their
+  // sum.
+  DeviceVector shared_post_norm;        // [H] or none
+  DeviceVector expert_norm;             // [H] or none
+  DeviceVector expert_post_norm;        // [H] or none
   std::unique_ptr<Weight> shared_gate;  // [1, H] F32 or null
   MlpWeights shared;                    // null without a shared expert
   std::vector<ExpertWeights> experts;   // runs of this rank, rising
@@ -65,15 +67,23 @@ struct LayerWeights {
   DeviceVector mlp_norm_bias;        // [H]
   MlpWeights mlp;                    // of a dense layer
   MoeWeights moe;                    // of a sparse layer
-  DeviceVector post_mlp_norm;  // [H]
-  DeviceVector v_norm;         // [D] of ones, or none
-  float output_scale = 1;      // of the residual behind the layer
+  DeviceVector post_mlp_norm;        // [H]
+  DeviceVector v_norm;               // [D] of ones, or none
+  // Of the layer's own input; null without.
+  std::unique_ptr<Weight> input_gate;        // [P, H]
+  std::unique_ptr<Weight> input_projection;  // [H, P]
+  DeviceVector input_norm;                   // [H]
+  float output_scale = 1;                    // of the residual behind the layer
   bool is_sparse() const { return moe.router != nullptr; }
 };
 
 // The weights of one rank of a stage.
 struct RankWeights {
   std::unique_ptr<Weight> embedding;  // [V, H]: first stage, rank 0
+  // Of the layers' own inputs: first stage; null without.
+  std::unique_ptr<Weight> per_layer_embedding;   // [V, L P]: rank 0
+  std::unique_ptr<Weight> per_layer_projection;  // [L P, H]
+  DeviceVector per_layer_norm;                   // [P]
   std::vector<LayerWeights> layers;
   DeviceVector final_norm;       // [H]: last stage
   DeviceVector final_norm_bias;  // [H]: last stage

@@ -11,7 +11,6 @@
 namespace sluice {
 namespace {
 
-
 // Four norms a layer, scaled embeddings, a soft cap of logits.
 Status ReadFourNorms(const ConfigReader& reader, ModelConfig& parsed) {
   for (LayerConfig& layer : parsed.layers) layer.norm.after = true;
@@ -46,6 +45,12 @@ Status ReadGemma(const ConfigReader& reader, ModelConfig& parsed) {
 }
 
 }  // namespace
+
+Status ReadGemma1(const ConfigReader& reader, ModelConfig& parsed) {
+  parsed.norms_add_one = true;
+  parsed.embedding_scale = std::sqrt(static_cast<double>(parsed.hidden_size));
+  return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
+}
 
 Status ReadGemma2(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadGemma(reader, parsed));
@@ -86,8 +91,7 @@ namespace {
 // Layers that see all have heads of their own size, and perhaps fewer keys,
 // which are the values, too.
 Status ReadGlobalHeads(const ConfigReader& reader,
-                       const std::vector<bool>& windowed,
-                       ModelConfig& parsed) {
+                       const std::vector<bool>& windowed, ModelConfig& parsed) {
   AttentionConfig all = parsed.layers[0].attention;
   SLUICE_RETURN_IF_ERROR(
       reader.Int("global_head_dim", kMaxHeadDim, 512, all.head_dim));
@@ -139,8 +143,8 @@ Status ReadSharedKv(const ConfigReader& reader,
     }
     if (source < 0) {
       return InvalidArgument("num_kv_shared_layers ", shared,
-                             ": no layer before layer ", own,
-                             " is of layer ", i, "'s type");
+                             ": no layer before layer ", own, " is of layer ",
+                             i, "'s type");
     }
     layer.attention.kv_layer = source;
     if (wide) layer.mlp.intermediate_size *= 2;
@@ -152,12 +156,18 @@ Status ReadSharedKv(const ConfigReader& reader,
 
 Status ReadGemma4(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadFourNorms(reader, parsed));
-  SLUICE_RETURN_IF_ERROR(reader.MustBe("hidden_size_per_layer_input", 0));
+  SLUICE_RETURN_IF_ERROR(reader.Int("hidden_size_per_layer_input", 0, 1 << 14,
+                                    0, parsed.per_layer_input));
+  if (parsed.per_layer_input > 0) {
+    SLUICE_RETURN_IF_ERROR(
+        reader.MustBe("vocab_size_per_layer_input", parsed.vocab_size));
+  }
   SetQkNorm(QkNorm::kHeads, parsed);
   for (LayerConfig& layer : parsed.layers) {
     layer.attention.scale = 1.0;
     layer.attention.v_norm = true;
     layer.output_scale = true;
+    layer.own_input = parsed.per_layer_input > 0;
   }
   // The last layer sees all, whatever the list says.
   const int32_t last = parsed.num_layers() - 1;
@@ -170,8 +180,8 @@ Status ReadGemma4(const ConfigReader& reader, ModelConfig& parsed) {
   parsed.layers[static_cast<size_t>(last)].attention.window = 0;
   SLUICE_RETURN_IF_ERROR(ReadGlobalHeads(reader, windowed, parsed));
   RopeConfig& local = parsed.ropes[0];
-  SLUICE_RETURN_IF_ERROR(ReadRope(reader, "sliding_attention",
-                                  local.rotary_dim, local));
+  SLUICE_RETURN_IF_ERROR(
+      ReadRope(reader, "sliding_attention", local.rotary_dim, local));
   SLUICE_RETURN_IF_ERROR(ReadSharedKv(reader, windowed, parsed));
   bool experts = false;
   SLUICE_RETURN_IF_ERROR(reader.Bool("enable_moe_block", false, experts));

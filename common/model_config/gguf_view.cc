@@ -44,6 +44,7 @@ StatusOr<std::vector<float>> ReadRopeVector(const LocatedTensor& tensor) {
 }
 
 std::string GgufView::Key(std::string_view key) const {
+  asked_.emplace(key);
   return key.starts_with('.') ? Cat(architecture_, key) : std::string(key);
 }
 

@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_MODEL_CONFIG_GGUF_VIEW_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,14 +23,16 @@ StatusOr<std::vector<float>> ReadRopeVector(
     const weights::LocatedTensor& tensor);
 
 // An opened GGUF whose tensors have their own names. A key that begins with a
-// dot is the architecture's: ".block_count" is "llama.block_count". A cheap
-// value; the contents must outlive it.
+// dot is the architecture's: ".block_count" is "llama.block_count". `asked`
+// gets the keys that are asked for. A cheap value; all it is made of must
+// outlive it.
 class GgufView {
  public:
   GgufView(const weights::ModelContents& contents,
-           std::string_view architecture)
-      : contents_(contents), architecture_(architecture) {}
+           std::string_view architecture, std::set<std::string>& asked)
+      : contents_(contents), architecture_(architecture), asked_(asked) {}
 
+  // Returns the whole key, and notes that it is asked for.
   std::string Key(std::string_view key) const;
   bool Has(std::string_view key) const;
   // INVALID_ARGUMENT for another type or an absent key.
@@ -43,6 +46,7 @@ class GgufView {
  private:
   const weights::ModelContents& contents_;
   const std::string_view architecture_;
+  std::set<std::string>& asked_;
 };
 
 }  // namespace sluice

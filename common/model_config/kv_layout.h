@@ -49,7 +49,8 @@ inline Status CheckSharedKv(const ModelConfig& config, int32_t first_layer) {
   return InvalidArgument(
       "no stage of this model may begin at layer ", first_layer,
       ": layers from there on read the keys and values of layers before; "
-      "layers ", begin - uncut.begin() - 1, " to ", config.num_layers() - 1,
+      "layers ",
+      begin - uncut.begin() - 1, " to ", config.num_layers() - 1,
       " stay on one stage");
 }
 

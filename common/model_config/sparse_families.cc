@@ -73,7 +73,9 @@ Status ReadGroups(const ConfigReader& reader, MoeConfig& moe) {
 // shared experts in one MLP, and dense layers before.
 Status ReadSigmoidMixture(const ConfigReader& reader, ModelConfig& parsed) {
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"n_routed_experts", "moe_intermediate_size"}, parsed.num_layers(), moe));
+  SLUICE_RETURN_IF_ERROR(
+      ReadExperts(reader, {"n_routed_experts", "moe_intermediate_size"},
+                  parsed.num_layers(), moe));
   moe.score = Score::kSigmoid;
   moe.correction = true;
   SLUICE_RETURN_IF_ERROR(ReadGroups(reader, moe));
@@ -131,7 +133,8 @@ Status ReadExperts(const ConfigReader& reader, const ExpertKeys& keys,
 Status ReadMixtral(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadMistral(reader, parsed));
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_local_experts", "intermediate_size"},
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader,
+                                     {"num_local_experts", "intermediate_size"},
                                      parsed.num_layers(), moe));
   moe.normalise = true;
   SetExperts(moe, 0, parsed);
@@ -144,7 +147,9 @@ Status ReadQwen2Moe(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(reader.Bool("qkv_bias", true, bias));
   for (LayerConfig& layer : parsed.layers) layer.attention.qkv_bias = bias;
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_experts", "moe_intermediate_size"}, parsed.num_layers(), moe));
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader,
+                                     {"num_experts", "moe_intermediate_size"},
+                                     parsed.num_layers(), moe));
   SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", false, moe.normalise));
   SLUICE_RETURN_IF_ERROR(reader.Int("shared_expert_intermediate_size",
                                     kMaxExpertSize, 5632,
@@ -160,7 +165,9 @@ Status ReadQwen3Moe(const ConfigReader& reader, ModelConfig& parsed) {
     return OkStatus();  // every layer is dense
   }
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_experts", "moe_intermediate_size"}, parsed.num_layers(), moe));
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader,
+                                     {"num_experts", "moe_intermediate_size"},
+                                     parsed.num_layers(), moe));
   moe.score = Score::kSoftmax;
   SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", false, moe.normalise));
   return ReadSparseLayers(reader, moe, parsed);
@@ -174,7 +181,8 @@ Status ReadOlmoe(const ConfigReader& reader, ModelConfig& parsed) {
     for (LayerConfig& layer : parsed.layers) layer.attention.clip_qkv = clip;
   }
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_experts", "intermediate_size"}, parsed.num_layers(), moe));
+  SLUICE_RETURN_IF_ERROR(ReadExperts(
+      reader, {"num_experts", "intermediate_size"}, parsed.num_layers(), moe));
   SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", false, moe.normalise));
   SetExperts(moe, 0, parsed);
   return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
@@ -183,7 +191,8 @@ Status ReadOlmoe(const ConfigReader& reader, ModelConfig& parsed) {
 Status ReadGraniteMoe(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadGranite(reader, parsed));
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_local_experts", "intermediate_size"},
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader,
+                                     {"num_local_experts", "intermediate_size"},
                                      parsed.num_layers(), moe));
   moe.score = Score::kSoftmaxOfSelected;
   SetExperts(moe, 0, parsed);
@@ -194,7 +203,9 @@ Status ReadGraniteMoe(const ConfigReader& reader, ModelConfig& parsed) {
 Status ReadErnieMoe(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadErnie(reader, parsed));
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_experts", "moe_intermediate_size"}, parsed.num_layers(), moe));
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader,
+                                     {"num_experts", "moe_intermediate_size"},
+                                     parsed.num_layers(), moe));
   moe.correction = true;
   moe.normalise = true;
   int32_t shared = 0;
@@ -254,7 +265,8 @@ Status ReadMinimaxM2(const ConfigReader& reader, ModelConfig& parsed) {
                            " is odd");
   }
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_local_experts", "intermediate_size"},
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader,
+                                     {"num_local_experts", "intermediate_size"},
                                      parsed.num_layers(), moe));
   moe.score = Score::kSigmoid;
   moe.normalise = true;
@@ -296,7 +308,8 @@ Status ReadGptOss(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(
       ReadBias(reader, /*on_o=*/true, /*absent=*/true, parsed));
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_local_experts", "intermediate_size"},
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader,
+                                     {"num_local_experts", "intermediate_size"},
                                      parsed.num_layers(), moe));
   moe.interleaved = true;
   moe.score = Score::kSoftmaxOfSelected;

@@ -36,7 +36,7 @@ class Header {
       U32(key, static_cast<uint32_t>(value));
     }
     F32("attention.layer_norm_rms_epsilon", 1e-5f);
-    F32("logit_scale", 8.0f);
+    if (architecture_.starts_with("granite")) F32("logit_scale", 8.0f);
   }
   Header& U32(std::string_view key, uint32_t value) {
     gguf_.U32(Cat(architecture_, ".", key), value);
