@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -497,6 +498,14 @@ constexpr TensorTable kGptOssTensors = {
     {kBiasedRouter},
     {kExpertBiases},
     {kApartExpertBiases}};
+
+bool IsNormWeight(WeightPlace place) {
+  constexpr WeightPlace kNorms[] = {
+      kFinalNorm, kAttentionNorm,     kQNorm,      kKNorm,
+      kMlpNorm,   kPostAttentionNorm, kPostMlpNorm};
+  return std::find(std::begin(kNorms), std::end(kNorms), place) !=
+         std::end(kNorms);
+}
 
 std::vector<WeightRows> WeightsOf(const ModelConfig& config, int32_t layer,
                                   ExpertStorage storage) {

@@ -41,6 +41,9 @@ enum class WeightPlace : uint8_t {
 };
 // clang-format on
 
+// Whether the place is of the weights of a norm.
+bool IsNormWeight(WeightPlace place);
+
 // The part of a tensor that one tensor-parallel rank holds: all, a run of rows
 // or columns by the shape's letter (rank_plan.h), or whole experts.
 enum class RankCut : uint8_t { kNone, kRows, kColumns, kExperts };
