@@ -239,7 +239,10 @@ bool BatchBuilder::Match(Sequence& sequence, bool may_replay) {
   for (const Sequence* other : sequences_.running()) {
     needed += blocks.Needed(other->tables, other->num_tokens() + kBlockTokens);
   }
-  if (blocks.num_free() >= needed) return true;
+  const auto sequences = std::ssize(sequences_.running()) + 1;
+  if (blocks.num_free() >= needed && blocks.HasStateRoom(sequences)) {
+    return true;
+  }
   blocks.Release(sequence.tables);
   return false;
 }

@@ -98,7 +98,9 @@ std::vector<Sequence*> BatchPolicy::DecodesAhead() const {
     needed += blocks.Needed(sequence->tables, next);
     ahead.push_back(sequence);
   }
-  if (needed > blocks.num_free()) ahead.clear();
+  if (needed > blocks.num_free() || !blocks.HasStateRoom(std::ssize(ahead))) {
+    ahead.clear();
+  }
   return ahead;
 }
 
