@@ -62,6 +62,7 @@ struct AttentionQueries {
   // kv_head[h]: which of the KvView's heads query head h reads, [num_heads].
   const int32_t* kv_heads = nullptr;
   float scale = 1.0f;
+  float soft_cap = 0.0f;         // 0: none
   int32_t window = 0;            // 0: all
   const float* sinks = nullptr;  // [num_heads] or null: one more logit
 };
@@ -70,13 +71,14 @@ struct AttentionQueries {
 // to F32 as they stand in the cache (Q8_0's values: code * scale, rounded
 // once): per chunk of
 // 256 absolute positions a partial (max m, sum l, accumulator acc): scores are
-// dot(q, k) (matmul.h) * scale; m their maximum; p_j = Exp(s_j - m); l sums p
-// over 16 lanes j % 16 (j absolute) joined like dot; acc[d] = fma(p_j, v[j,d],
-// acc[d]) in rising j from +0. Partials are joined in the aligned binary tree
-// over the chunk index (reduction_tree.h): m = max(a.m, b.m), ea = Exp(a.m -
-// m), eb = Exp(b.m - m), l = fma(b.l, eb, a.l * ea), acc likewise. A sink is
-// joined last as a partial (sink, 1, 0). The tree's leaves are chunks
-// [0, position / 256 + 1); fully masked chunks are skipped. out [T, num_heads
+// dot(q, k) (matmul.h) * scale, with a soft cap then cap * tanh(score / cap); m
+// their maximum; p_j = Exp(s_j - m); l sums p over 16 lanes j % 16 (j absolute)
+// joined like dot; acc[d] = fma(p_j, v[j,d], acc[d]) in rising j from +0.
+// Partials are joined in the aligned binary tree over the chunk index
+// (reduction_tree.h): m = max(a.m, b.m), ea = Exp(a.m - m), eb = Exp(b.m - m),
+// l = fma(b.l, eb, a.l * ea), acc likewise. A sink is joined last as a partial
+// (sink, 1, 0). The tree's leaves are chunks [0, position / 256 + 1); fully
+// masked chunks are skipped. out [T, num_heads
 // * head_dim]; out = acc / l. With Q8_0, dot(q, k) is block_matmul.h's product
 // of k's blocks with q quantised per 32 elements of a head, one shard; a head
 // of q with a NaN or an infinity gets an output of NaN.

@@ -77,11 +77,13 @@ struct HeadNorms {
   NormSpec k;
 };
 
-// x += RmsNorm(y + bias): what Add and AddRowParallel do with a layer's y.
+// x += RmsNorm(scale y + bias): what Add and AddRowParallel do with a layer's
+// y.
 struct ResidualAdd {
   const void* bias = nullptr;  // null: none
   NormSpec norm;
   DeviceMatrix x;
+  float scale = 1;  // of y, before the bias
 };
 
 // A layer's router: logits = x weight^T + bias, then Route.
@@ -190,7 +192,18 @@ class Backend {
     RopeStoreKv(spec, norms.q, norms.k, qkv, kv);
     Attention(spec, qkv, sinks, kv, out);
   }
-  // y[t, i] = act(x[t, i]) * x[t, i + F]; x [T, 2F], y [T, F].
+  // Maps every element of x.
+  virtual void Map(const kernels::ElementMap& map, DeviceMatrix x) = 0;
+  // y[t, i] *= sigmoid(gate[t]); gate [T, 1].
+  virtual void GateRows(DeviceMatrix gate, DeviceMatrix y) = 0;
+  // The norms of q and k over all heads of all ranks: the sums of squares of
+  // this rank's shards (kernels/rms_norm.h), ReduceTree of these, and the norm.
+  virtual void HeadSquares(const kernels::HeadRuns& runs, DeviceMatrix qkv,
+                           std::span<const kernels::TreeNode> nodes,
+                           std::span<const DeviceMatrix> parts) = 0;
+  virtual void NormBySquares(const SquaresNorm& norm, DeviceMatrix qkv) = 0;
+  // y[t, i] = act(x[t, i]) * x[t, i + F]; x [T, 2F], y [T, F]. Of an activation
+  // without a gate act(x[t, i]); x [T, F].
   virtual void Gate(const Activation& activation, DeviceMatrix x,
                     DeviceMatrix y) = 0;
   // parts[i] [T, H] = this rank's finished sum of the tree's node
@@ -209,12 +222,14 @@ class Backend {
   // x += RmsNorm(y + bias); no bias if null.
   virtual void Add(DeviceMatrix y, const void* bias, const NormSpec& norm,
                    DeviceMatrix x) = 0;
-  // y = Gate of Linear's result, which `both` [T, 2F] has room for. A backend
-  // may do it at once, and leave `both` as it is. Size: two operations'.
+  // y = Gate of Linear's result, which `both` [T, 2F or F] has room for. A
+  // backend may do it at once, and leave `both` as it is.
+  // Size: two operations' arguments.
   virtual void GatedLinear(DeviceMatrix x, const NormSpec& norm,
-                           const Weight& weight, const Activation& activation,
-                           DeviceMatrix both, DeviceMatrix y) {
-    Linear(x, norm, weight, /*bias=*/nullptr, both);
+                           const Weight& weight, const void* bias,
+                           const Activation& activation, DeviceMatrix both,
+                           DeviceMatrix y) {
+    Linear(x, norm, weight, bias, both);
     Gate(activation, both, y);
   }
   // Add of ReduceTree of RowParallel's `parts`, whose contents are then of no
@@ -225,6 +240,7 @@ class Backend {
                               const ResidualAdd& add) {
     RowParallel(y, weight, shards, parts);
     ReduceTree(shards.num_leaves, shards.nodes, parts, parts[0]);
+    if (add.scale != 1) Map({.scale = add.scale}, parts[0]);
     Add(parts[0], add.bias, add.norm, add.x);
   }
   // Each token's experts, by `rule` and logits [T, E]; correction [E] or null.

@@ -69,6 +69,20 @@ class ForwardingBackend : public Backend {
             DeviceMatrix y) override {
     inner_->Gate(activation, x, y);
   }
+  void Map(const kernels::ElementMap& map, DeviceMatrix x) override {
+    inner_->Map(map, x);
+  }
+  void GateRows(DeviceMatrix gate, DeviceMatrix y) override {
+    inner_->GateRows(gate, y);
+  }
+  void HeadSquares(const kernels::HeadRuns& runs, DeviceMatrix qkv,
+                   std::span<const kernels::TreeNode> nodes,
+                   std::span<const DeviceMatrix> parts) override {
+    inner_->HeadSquares(runs, qkv, nodes, parts);
+  }
+  void NormBySquares(const SquaresNorm& norm, DeviceMatrix qkv) override {
+    inner_->NormBySquares(norm, qkv);
+  }
   void RowParallel(DeviceMatrix x, const Weight& weight,
                    const RowShards& shards,
                    std::span<const DeviceMatrix> parts) override {

@@ -6,16 +6,38 @@
 
 #include "common/device/memory.h"
 #include "kernels/elementwise.h"
+#include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 
 // A model's constants as arguments of operations: values that may differ from
 // layer to layer. Vectors are F32 on the device.
 namespace sluice {
 
-// An RMS norm; no norm if `weight` is null.
+// A norm; none if `weight` is null.
 struct NormSpec {
   const void* weight = nullptr;
   float eps = 0;
+  bool is_layer_norm = false;  // else an RMS norm
+  const void* bias = nullptr;  // of a LayerNorm; null: none
+};
+
+// The RMS norms of q and k over all their heads, of which this rank has some:
+// of squares' two columns.
+struct SquaresNorm {
+  DeviceMatrix squares;  // [T, 2]: the sums of q's and of k's squares
+  const void* q_weight = nullptr;
+  const void* k_weight = nullptr;
+  float eps = 0;
+  int64_t q_cols = 0;  // this rank's
+  int64_t k_cols = 0;
+  int64_t q_count = 0;  // all ranks'
+  int64_t k_count = 0;
+};
+
+// q *= 1 + beta ln(1 + floor(position / original)), behind RoPE.
+struct QueryGrowth {
+  float beta = 0;  // 0: none
+  double original = 1;
 };
 
 // RoPE of some layers: cos and sin of a position are [inv_freq.size()] each.
@@ -39,6 +61,9 @@ struct AttentionSpec {
   float scale = 1;
   int32_t window = 0;  // tokens seen, the query's own included; 0: all
   RopeHandle rope = {};
+  bool norms_after_rope = false;  // of the heads of q and k
+  float soft_cap = 0;             // of the scores; 0: none
+  QueryGrowth growth;
 };
 
 using kernels::Activation;

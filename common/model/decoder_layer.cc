@@ -12,6 +12,31 @@ std::span<const DeviceMatrix> SumsOf(const RowShards& shards,
   return std::span(a.sums).first(shards.nodes.size());
 }
 
+NormSpec NormOf(const StageLayer& layer, const DeviceVector& weight,
+                const DeviceVector& bias) {
+  return {weight.data(), layer.spec.norm_eps, layer.spec.layer_norm,
+          bias.data()};
+}
+NormSpec NormOf(const StageLayer& layer, const DeviceVector& weight) {
+  return {weight.data(), layer.spec.norm_eps, layer.spec.layer_norm};
+}
+
+// Norms q and k over all heads, of which every rank has some.
+void NormAllHeads(Backend& device, const StageLayer& layer,
+                  const LayerActivations& a, DeviceMatrix qkv) {
+  const LayerSpec& spec = layer.spec;
+  const RowShards& shards = layer.share.attention;
+  const auto squares = std::span(a.squares).first(shards.nodes.size());
+  device.HeadSquares(spec.norm_heads, qkv, shards.own_nodes, squares);
+  device.ReduceTree(shards.num_leaves, shards.nodes, squares, squares[0]);
+  device.NormBySquares(
+      {squares[0], layer.weights.q_norm.data(), layer.weights.k_norm.data(),
+       spec.norm_eps, spec.attention.num_heads * spec.attention.head_dim,
+       spec.attention.num_kv_heads * spec.attention.head_dim, spec.norm_q_count,
+       spec.norm_k_count},
+      qkv);
+}
+
 // Returns act(W_gate n) * W_up n, n = norm(x): of the layer's MLP, or of the
 // shared expert of a sparse layer.
 DeviceMatrix GateMlp(Backend& device, const StageLayer& layer, DeviceMatrix x,
@@ -19,7 +44,8 @@ DeviceMatrix GateMlp(Backend& device, const StageLayer& layer, DeviceMatrix x,
   const MlpWeights& weights =
       layer.weights.is_sparse() ? layer.weights.moe.shared : layer.weights.mlp;
   const DeviceMatrix mlp = a.mlp.Packed(weights.down->cols);
-  device.GatedLinear(x, norm, *weights.gate_up, layer.spec.activation,
+  device.GatedLinear(x, norm, *weights.gate_up, weights.gate_up_bias.data(),
+                     layer.spec.activation,
                      a.gate_up.Packed(weights.gate_up->rows), mlp);
   return mlp;
 }
@@ -36,7 +62,7 @@ void AddExperts(const RankContext& rank, const StageLayer& layer,
   const DeviceRouting routing = {
       a.routing.ids.Packed(spec.router.per_token),
       a.routing.weights.Packed(spec.router.per_token)};
-  device.NormRoute(x, {layer.weights.mlp_norm.data(), spec.norm_eps},
+  device.NormRoute(x, NormOf(layer, layer.weights.mlp_norm),
                    {*weights.router, weights.router_bias.data(), spec.router,
                     weights.correction.data()},
                    a.normed, logits, routing);
@@ -56,8 +82,14 @@ void AddExperts(const RankContext& rank, const StageLayer& layer,
                        *weights.shared.down, shards, sums);
     device.ReduceTree(shards.num_leaves, shards.nodes, sums, sums[0]);
     shared = sums[0];
+    if (weights.shared_gate != nullptr) {
+      device.Linear(a.normed, NormSpec(), *weights.shared_gate,
+                    /*bias=*/nullptr, a.shared_gate);
+      device.GateRows(a.shared_gate, shared);
+    }
   }
-  if (a.own_experts->Add(layer.index, a.normed, routing, spec.activation,
+  if (spec.residual_scale == 1 &&
+      a.own_experts->Add(layer.index, a.normed, routing, spec.activation,
                          {join.nodes, join.own, shared, x})) {
     return;
   }
@@ -74,6 +106,9 @@ void AddExperts(const RankContext& rank, const StageLayer& layer,
   if (has_shared) {
     device.Add(shared, /*bias=*/nullptr, NormSpec(), mixed);
   }
+  if (spec.residual_scale != 1) {
+    device.Map({.scale = spec.residual_scale}, mixed);
+  }
   device.Add(mixed, /*bias=*/nullptr, NormSpec(), x);
 }
 
@@ -87,26 +122,46 @@ void RunDecoderLayer(const RankContext& rank, const StageLayer& layer,
   const DeviceMatrix qkv = a.qkv.Packed(weights.qkv->rows);
   const DeviceMatrix heads = a.attention.Packed(weights.o->cols);
   const auto norm = [&layer](const DeviceVector& weight) {
-    return NormSpec{weight.data(), layer.spec.norm_eps};
+    return NormOf(layer, weight);
   };
+  const LayerSpec& spec = layer.spec;
 
   // x += W_o attention(rope(W_q n), rope(W_k n), W_v n), n = norm(x)
-  device.Linear(x, norm(weights.attention_norm), *weights.qkv,
-                weights.qkv_bias.data(), qkv);
-  device.RopeAttention(attention, {norm(weights.q_norm), norm(weights.k_norm)},
-                       qkv, weights.sinks.data(), layer.kv, heads);
+  NormSpec before =
+      NormOf(layer, weights.attention_norm, weights.attention_norm_bias);
+  DeviceMatrix n = x;
+  if (spec.parallel) {
+    device.Norm(x, before, a.normed);
+    n = a.normed;
+    before = NormSpec();
+  }
+  device.Linear(n, before, *weights.qkv, weights.qkv_bias.data(), qkv);
+  HeadNorms of_heads = {norm(weights.q_norm), norm(weights.k_norm)};
+  if (spec.norm_heads.head_dim > 0) {
+    NormAllHeads(device, layer, a, qkv);
+    of_heads = HeadNorms();
+  }
+  if (spec.clip_qkv != 0) device.Map({.clip = spec.clip_qkv}, qkv);
+  device.RopeAttention(attention, of_heads, qkv, weights.sinks.data(), layer.kv,
+                       heads);
   const RowShards& o_shards = layer.share.attention;
   device.AddRowParallel(
       heads, *weights.o, o_shards, SumsOf(o_shards, a),
-      {weights.o_bias.data(), norm(weights.post_attention_norm), x});
+      {weights.o_bias.data(), norm(weights.post_attention_norm), x,
+       spec.residual_scale});
 
   // x += experts(n), n = norm(x)
   if (weights.is_sparse()) return AddExperts(rank, layer, a, x);
   // x += W_down (act(W_gate n) * W_up n), n = norm(x)
-  const DeviceMatrix mlp = GateMlp(device, layer, x, norm(weights.mlp_norm), a);
+  const DeviceMatrix mlp =
+      spec.parallel
+          ? GateMlp(device, layer, n, NormSpec(), a)
+          : GateMlp(device, layer, x,
+                    NormOf(layer, weights.mlp_norm, weights.mlp_norm_bias), a);
   const RowShards& shards = layer.share.mlp;
   device.AddRowParallel(mlp, *weights.mlp.down, shards, SumsOf(shards, a),
-                        {nullptr, norm(weights.post_mlp_norm), x});
+                        {weights.mlp.down_bias.data(),
+                         norm(weights.post_mlp_norm), x, spec.residual_scale});
 }
 
 }  // namespace sluice

@@ -15,7 +15,15 @@ namespace sluice {
 // The constants of one rank's layer, from the model.
 struct LayerSpec {
   AttentionSpec attention;
+  // RMS norms of q and k over all heads; no heads: none.
+  kernels::HeadRuns norm_heads;
+  int64_t norm_q_count = 0;  // columns of all ranks' q
+  int64_t norm_k_count = 0;
+  float clip_qkv = 0;  // 0: none
   float norm_eps = 0;
+  bool layer_norm = false;     // else RMS norms
+  bool parallel = false;       // attention and MLP read the same norm's rows
+  float residual_scale = 1;    // of what attention and MLP add
   Activation activation;       // of the MLP, or of the experts
   kernels::RouterRule router;  // of a sparse layer
 };
@@ -43,8 +51,11 @@ struct LayerActivations {
   DeviceMatrix gate_up;            // [T, 2F], also of the shared expert
   DeviceMatrix mlp;                // [T, F], also of the shared expert
   std::vector<DeviceMatrix> sums;  // [T, H] per node that the rank finishes
+  // [T, 2] per node: sums of the squares of q and of k.
+  std::vector<DeviceMatrix> squares;
+  DeviceMatrix normed;  // [T, H]: sparse or parallel layers
   // Sparse layers.
-  DeviceMatrix normed;              // [T, H]
+  DeviceMatrix shared_gate;         // [T, 1]
   DeviceMatrix router_logits;       // [T, E]
   DeviceRouting routing;            // [T, k]
   DeviceMatrix mixed;               // [T, H]

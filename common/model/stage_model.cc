@@ -86,12 +86,17 @@ void StageModel::AllocateLayers() {
   }
   const int64_t tokens = shape_.max_step_tokens;
   LayerActivations& a = activations_;
+  const bool is_parallel =
+      std::any_of(shape_.layers.begin(), shape_.layers.end(),
+                  [](const LayerSpec& layer) { return layer.parallel; });
+  if (is_parallel) a.normed = AllocateMatrix(tokens, shape_.hidden_size);
   a.qkv = AllocateMatrix(tokens, qkv);
   a.attention = AllocateMatrix(tokens, heads);
   a.gate_up = AllocateMatrix(tokens, 2 * mlp);
   a.mlp = AllocateMatrix(tokens, mlp);
   while (a.sums.size() < sums) {
     a.sums.push_back(AllocateMatrix(tokens, shape_.hidden_size));
+    a.squares.push_back(a.sums.back().Packed(2));
   }
 }
 
@@ -105,7 +110,10 @@ void StageModel::AllocateSparse(ExpertTransport* expert_transport) {
   if (experts == 0) return;
   const int64_t tokens = shape_.max_step_tokens;
   LayerActivations& a = activations_;
-  a.normed = AllocateMatrix(tokens, shape_.hidden_size);
+  if (a.normed.data == nullptr) {
+    a.normed = AllocateMatrix(tokens, shape_.hidden_size);
+  }
+  a.shared_gate = AllocateMatrix(tokens, 1);
   a.router_logits = AllocateMatrix(tokens, experts);
   a.routing.weights = AllocateMatrix(tokens, per_token);
   a.routing.ids = AllocateMatrix(tokens, per_token, ElementType::kInt32);
@@ -177,10 +185,12 @@ void StageModel::SetRows(int32_t num_tokens) {
   LayerActivations& a = activations_;
   for (DeviceMatrix* matrix :
        {&hidden_, &a.qkv, &a.attention, &a.gate_up, &a.mlp, &a.normed,
-        &a.router_logits, &a.routing.ids, &a.routing.weights, &a.mixed}) {
+        &a.shared_gate, &a.router_logits, &a.routing.ids, &a.routing.weights,
+        &a.mixed}) {
     matrix->rows = num_tokens;
   }
   for (DeviceMatrix& sum : a.sums) sum.rows = num_tokens;
+  for (DeviceMatrix& squares : a.squares) squares.rows = num_tokens;
   for (ExpertJoin& join : a.experts) {
     for (DeviceMatrix& sum : join.own) sum.rows = num_tokens;
     for (DeviceMatrix& sum : join.sums) sum.rows = num_tokens;
@@ -198,6 +208,9 @@ void StageModel::Begin(const StepInputs& step, const StepIo& io) {
   if (in_place) x.data = io.hidden;
   if (shape_.range.is_first) {
     backend_.Embed(weights_.embedding.get(), x);
+    if (shape_.embedding_scale != 1) {
+      backend_.Map({.scale = shape_.embedding_scale}, x);
+    }
   } else if (!in_place) {
     backend_.CopyIn(io.hidden, x);
   }
@@ -220,7 +233,8 @@ void StageModel::Begin(const StepInputs& step, const StepIo& io) {
 
 void StageModel::RunLogits(const StepInputs& step, const StepIo& io,
                            DeviceMatrix x) {
-  const NormSpec norm = {weights_.final_norm.data(), shape_.final_norm_eps};
+  const NormSpec norm = {weights_.final_norm.data(), shape_.final_norm_eps,
+                         shape_.layer_norm, weights_.final_norm_bias.data()};
   for (int32_t begin = 0; begin < step.num_logits_rows;) {
     const auto rows = static_cast<int32_t>(
         std::min<int64_t>(own_logits_.rows, step.num_logits_rows - begin));
@@ -228,6 +242,9 @@ void StageModel::RunLogits(const StepInputs& step, const StepIo& io,
         own_logits_.Rows(0, rows), plan_.vocab_begin,
         plan_.rank == 0 ? all_logits_.Rows(0, rows) : DeviceMatrix()};
     backend_.Logits(x, begin, norm, *weights_.head(), out);
+    if (plan_.rank == 0 && !shape_.logits.is_identity()) {
+      backend_.Map(shape_.logits, out.all);
+    }
     const auto [first, count] = RowsWithin(io.tasks, begin, begin + rows);
     if (count > 0) {
       backend_.Sample(out.all, begin, io.tasks.subspan(first, count),

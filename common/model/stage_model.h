@@ -24,6 +24,9 @@ struct StageModelShape {
   int32_t max_step_tokens = 0;
   int64_t kv_blocks = 0;
   float final_norm_eps = 0;
+  bool layer_norm = false;  // the final norm, else an RMS norm
+  float embedding_scale = 1;
+  kernels::ElementMap logits;
   // Per layer of the stage.
   std::vector<LayerSpec> layers;
   std::vector<int32_t> kv_groups;

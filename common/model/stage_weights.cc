@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <iterator>
 #include <utility>
 
 #include "common/base/cat.h"
@@ -36,6 +37,7 @@ std::unique_ptr<Weight>* MatrixAt(WeightPlace place, RankWeights& rank,
   return MemberAt<std::unique_ptr<Weight>>(
       place, {{kEmbedding, &rank.embedding},
               {kHead, &rank.own_head},
+              {kSharedGate, &layer.moe.shared_gate},
               {kQkv, &layer.qkv},
               {kO, &layer.o},
               {kGateUp, &layer.mlp.gate_up},
@@ -51,6 +53,11 @@ DeviceVector* VectorAt(WeightPlace place, RankWeights& rank,
   using enum WeightPlace;
   return MemberAt<DeviceVector>(
       place, {{kFinalNorm, &rank.final_norm},
+              {kFinalNormBias, &rank.final_norm_bias},
+              {kAttentionNormBias, &layer.attention_norm_bias},
+              {kMlpNormBias, &layer.mlp_norm_bias},
+              {kGateUpBias, &layer.mlp.gate_up_bias},
+              {kDownBias, &layer.mlp.down_bias},
               {kAttentionNorm, &layer.attention_norm},
               {kQkvBias, &layer.qkv_bias},
               {kOBias, &layer.o_bias},
@@ -75,21 +82,19 @@ WeightLoader::Read WeightLoader::ReadOf(int32_t layer, const WeightRows& weight,
     const std::string from = NameOf(*row, layer);
     const std::vector<Dimension> shape = DimensionsOf(*row, config_, layer);
     Slice slice = {0, read.is_vector ? 1 : shape[0].size, 0, shape.back().size};
-    const bool cuts_rows = row->cut == RankCut::kRows && !read.is_vector;
-    const Dimension& cut = cuts_rows ? shape[0] : shape.back();
-    const OwnRange own = row->cut == RankCut::kNone
-                             ? OwnRange{0, cut.size}
-                             : OwnRangeOf(plan, config_, layer, cut.letter);
-    if (!cuts_rows) {
-      slice.col_begin = own.begin;
-      slice.col_end = own.end;
+    if (row->cut == RankCut::kNone) {
       read.pieces.push_back({from, slice, types[part]});
       continue;
     }
-    for (int64_t i = 0; i < cut.times; ++i) {
-      slice.row_begin = cut.size / cut.times * i + own.begin;
-      slice.row_end = cut.size / cut.times * i + own.end;
+    const bool cuts_rows = row->cut == RankCut::kRows && !read.is_vector;
+    const Dimension& cut = cuts_rows ? shape[0] : shape.back();
+    int64_t begin = 0;
+    for (const Dimension::Run& run : cut.runs) {
+      const OwnRange own = OwnRangeOf(plan, config_, layer, run.letter);
+      (cuts_rows ? slice.row_begin : slice.col_begin) = begin + own.begin;
+      (cuts_rows ? slice.row_end : slice.col_end) = begin + own.end;
       read.pieces.push_back({from, slice, types[part]});
+      begin += run.size;
     }
   }
   return read;
@@ -236,6 +241,26 @@ StatusOr<PackedWeights::Weights> WeightLoader::Pack(
   return made;
 }
 
+void WeightLoader::Change(const Read& read, HostWeight& vector) const {
+  using enum WeightPlace;
+  constexpr WeightPlace kNorms[] = {
+      kFinalNorm, kAttentionNorm,     kQNorm,      kKNorm,
+      kMlpNorm,   kPostAttentionNorm, kPostMlpNorm};
+  const bool is_norm = std::find(std::begin(kNorms), std::end(kNorms),
+                                 read.place) != std::end(kNorms);
+  const std::span<float> elements(vector.data.as<float>(),
+                                  static_cast<size_t>(vector.rows));
+  if (is_norm && config_.norms_add_one) {
+    for (float& element : elements) element += 1.0f;
+  }
+  if (read.place == kOBias || read.place == kDownBias) {
+    const double scale = config_.layers[read.layer].residual_scale;
+    for (float& element : elements) {
+      element = static_cast<float>(element * scale);
+    }
+  }
+}
+
 Status WeightLoader::LoadVectors(const Group& group, Backend& backend,
                                  const LoadProgress& progress) {
   for (const Read& read : group.reads) {
@@ -247,7 +272,8 @@ Status WeightLoader::LoadVectors(const Group& group, Backend& backend,
     }
     done_bytes_ += reading.stored_bytes;
     if (progress) progress(done_bytes_, total_bytes_);
-    const HostWeight& elements = reading.parts[0];
+    HostWeight& elements = reading.parts[0];
+    Change(read, elements);
     DeviceVector& vector = *VectorAt(read.place, *group.to, *group.layer);
     vector = backend.Allocate(elements.data.size());
     backend.CopyIn(elements.data.as<float>(),

@@ -26,31 +26,37 @@ using DeviceVector = DeviceMemory;
 
 // A gated MLP, cut over the ranks.
 struct MlpWeights {
-  std::unique_ptr<Weight> gate_up;  // [2F, H]: gate rows, up rows
-  std::unique_ptr<Weight> down;     // [H, F]: this rank's columns
+  // [2F, H]: gate rows, up rows; without a gate [F, H].
+  std::unique_ptr<Weight> gate_up;
+  DeviceVector gate_up_bias;     // as many as gate_up's rows
+  std::unique_ptr<Weight> down;  // [H, F]: this rank's columns
+  DeviceVector down_bias;        // [H], times the layer's residual_scale
 };
 
 // The experts of a sparse layer.
 struct MoeWeights {
-  std::unique_ptr<Weight> router;      // [E, H] F32
-  DeviceVector router_bias;            // [E] or none
-  DeviceVector correction;             // [E] or none
-  MlpWeights shared;                   // null without a shared expert
-  std::vector<ExpertWeights> experts;  // runs of this rank, rising
+  std::unique_ptr<Weight> router;       // [E, H] F32
+  DeviceVector router_bias;             // [E] or none
+  DeviceVector correction;              // [E] or none
+  std::unique_ptr<Weight> shared_gate;  // [1, H] F32 or null
+  MlpWeights shared;                    // null without a shared expert
+  std::vector<ExpertWeights> experts;   // runs of this rank, rising
 };
 
 // One decoder layer of one rank. Vectors that a model does not have are null.
 struct LayerWeights {
   DeviceVector attention_norm;       // [H]
+  DeviceVector attention_norm_bias;  // [H]
   std::unique_ptr<Weight> qkv;       // [(N + 2K) D, H]: q rows, k rows, v rows
   DeviceVector qkv_bias;             // [(N + 2K) D]
-  DeviceVector q_norm;               // [D]
-  DeviceVector k_norm;               // [D]
+  DeviceVector q_norm;               // [D], or of all heads: this rank's [N D]
+  DeviceVector k_norm;               // [D], or [K D]
   DeviceVector sinks;                // [N]
   std::unique_ptr<Weight> o;         // [H, N D]: this rank's columns
-  DeviceVector o_bias;               // [H]
+  DeviceVector o_bias;               // [H], times the layer's residual_scale
   DeviceVector post_attention_norm;  // [H]
   DeviceVector mlp_norm;             // [H]
+  DeviceVector mlp_norm_bias;        // [H]
   MlpWeights mlp;                    // of a dense layer
   MoeWeights moe;                    // of a sparse layer
   DeviceVector post_mlp_norm;        // [H]
@@ -61,7 +67,8 @@ struct LayerWeights {
 struct RankWeights {
   std::unique_ptr<Weight> embedding;  // [V, H]: first stage, rank 0
   std::vector<LayerWeights> layers;
-  DeviceVector final_norm;  // [H]: last stage
+  DeviceVector final_norm;       // [H]: last stage
+  DeviceVector final_norm_bias;  // [H]: last stage
   // Last stage: the rank's rows of the output head are the first rows of
   // head(). On a rank with the whole embedding a tied head is the embedding.
   std::unique_ptr<Weight> own_head;
@@ -156,6 +163,8 @@ class WeightLoader {
     RankWeights* to;
     LayerWeights* layer;
   };
+  // Makes of a stored vector the computed one: 1 + w of norms, scaled biases.
+  void Change(const Read& read, HostWeight& vector) const;
   Status LoadVectors(const Group& group, Backend& backend,
                      const LoadProgress& progress);
   Status LoadMatrices(const Group& group, Backend& backend,

@@ -55,7 +55,7 @@ uint64_t Elements(const ModelConfig& config, int32_t layer, bool all) {
     for (const TensorRow* row : weight.rows) {
       uint64_t elements = 1;
       for (const Dimension& dimension : DimensionsOf(*row, config, layer)) {
-        elements *= static_cast<uint64_t>(dimension.letter == 'E' &&
+        elements *= static_cast<uint64_t>(dimension.letter() == 'E' &&
                                                   row->cut == RankCut::kExperts
                                               ? experts
                                               : dimension.size);

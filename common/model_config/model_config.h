@@ -22,6 +22,8 @@ struct RopeScaling {
     kLlama3,    // low ones divided by factor, high ones kept, a ramp between
     kYarn,      // as llama3, with a ramp over the pairs' indices
     kDivisors,  // each divided by its own divisor (GGUF's rope_freqs)
+    kLongRope,  // divided by `divisors`, or by `long_divisors` in long contexts
+    kDynamic,   // Hunyuan's: theta times alpha^(R / (R - 2))
   };
   Kind kind = Kind::kNone;
   double factor = 1.0;
@@ -31,8 +33,12 @@ struct RopeScaling {
   double beta_fast = 32.0;        // yarn
   double beta_slow = 1.0;         // yarn
   bool truncate = true;           // yarn: the ramp's ends are whole pairs
-  double attention_factor = 1.0;  // yarn: multiplies cos and sin
+  double attention_factor = 1.0;  // yarn, longrope: multiplies cos and sin
+  double mscale_all_dim = 0.0;    // yarn: of the scores of latent attention
+  double alpha = 1.0;             // dynamic
   std::vector<double> divisors;   // rotary_dim / 2
+  // longrope: of contexts above original_max_position_embeddings.
+  std::vector<double> long_divisors;
   bool operator==(const RopeScaling&) const = default;
 };
 
@@ -44,7 +50,24 @@ struct RopeConfig {
   bool interleaved = false;  // pairs (2i, 2i + 1), else (i, i + R/2)
   // Radians per position of each rotary pair [rotary_dim / 2], scaled.
   std::vector<double> inv_freq;
+  // longrope: as inv_freq, in contexts above the original's; empty: the same.
+  std::vector<double> long_inv_freq;
   bool operator==(const RopeConfig&) const = default;
+};
+
+// RMS norms of q and k.
+enum class QkNorm : uint8_t {
+  kNone,
+  kHeads,           // of every head, before RoPE
+  kHeadsAfterRope,  // of every head, behind RoPE
+  kAllHeads,        // of all heads together, before RoPE
+};
+
+// q *= 1 + beta ln(1 + floor(position / original)), behind RoPE. A value.
+struct QueryGrowthConfig {
+  double beta = 0.0;  // 0: none
+  double original = 1.0;
+  bool operator==(const QueryGrowthConfig&) const = default;
 };
 
 // Attention of one layer. A value.
@@ -57,8 +80,11 @@ struct AttentionConfig {
   double scale = 1.0;        // of the products of queries and keys
   bool qkv_bias = false;
   bool o_bias = false;
-  bool qk_norm = false;  // RMS norm of every head of q and k
+  QkNorm qk_norm = QkNorm::kNone;
   bool sinks = false;
+  double soft_cap = 0.0;  // of scores: cap * tanh(score / cap); 0: none
+  double clip_qkv = 0.0;  // q, k and v within +-clip_qkv; 0: none
+  QueryGrowthConfig growth;
 
   // Columns of q_proj's and k_proj's outputs.
   int64_t q_size() const { return int64_t{num_heads} * head_dim; }
@@ -66,16 +92,22 @@ struct AttentionConfig {
   bool operator==(const AttentionConfig&) const = default;
 };
 
-// The RMS norms of one layer. A value.
+// The norms of one layer. A value.
 struct NormConfig {
   double eps = 0.0;
-  bool after = false;  // also behind attention and MLP
+  bool before = true;  // before attention and MLP
+  bool after = false;  // behind attention and MLP
+  // One norm before both: attention and MLP read the same rows.
+  bool parallel = false;
+  bool layer_norm = false;  // LayerNorms, else RMS norms
+  bool bias = false;        // of LayerNorms
   bool operator==(const NormConfig&) const = default;
 };
 
 // The MLP of a dense layer. A value.
 struct MlpConfig {
   int32_t intermediate_size = 0;
+  bool bias = false;
   kernels::Activation activation;
   bool operator==(const MlpConfig&) const = default;
 };
@@ -93,6 +125,8 @@ struct MoeConfig {
   int32_t groups_per_token = 1;
   bool normalise = false;
   double scale = 1.0;
+  bool correction = false;   // the router adds a bias to choose
+  bool shared_gate = false;  // the shared expert's output * sigmoid(w x)
   // Gate and up alternate, gate first, in tensors that hold both.
   bool interleaved = false;
   bool operator==(const MoeConfig&) const = default;
@@ -103,7 +137,8 @@ struct LayerConfig {
   AttentionConfig attention;
   NormConfig norm;
   MlpConfig mlp;
-  MoeConfig moe;  // of a sparse layer, without MLP
+  MoeConfig moe;                // of a sparse layer, without MLP
+  double residual_scale = 1.0;  // of what attention and MLP add
   bool is_sparse() const { return moe.num_experts > 0; }
   bool operator==(const LayerConfig&) const = default;
 };
@@ -117,6 +152,11 @@ struct ModelConfig {
   int32_t vocab_size = 0;
   int32_t max_position_embeddings = 0;
   double rms_norm_eps = 0.0;  // of the norm behind the last layer
+  // Norms' weights w stand for 1 + w, those of the heads too.
+  bool norms_add_one = false;
+  double embedding_scale = 1.0;  // of the embedding's rows
+  double logit_scale = 1.0;
+  double logit_soft_cap = 0.0;  // cap * tanh(logit / cap), last; 0: none
   bool tie_word_embeddings = false;
   std::vector<RopeConfig> ropes = {{}};
   std::vector<LayerConfig> layers;  // each may differ

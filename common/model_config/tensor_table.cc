@@ -1,3 +1,4 @@
+// Size: the tables of all families.
 #include "common/model_config/tensor_table.h"
 
 #include <algorithm>
@@ -16,22 +17,40 @@ using enum RankCut;
 using enum WeightPlace;
 using enum StoredAs;
 
+bool HasQkvBias(const LayerConfig& layer) { return layer.attention.qkv_bias; }
+bool HasOBias(const LayerConfig& layer) { return layer.attention.o_bias; }
+bool HasHeadNorms(const LayerConfig& layer) {
+  return layer.attention.qk_norm == QkNorm::kHeads;
+}
+bool HasNormsAfterRope(const LayerConfig& layer) {
+  return layer.attention.qk_norm == QkNorm::kHeadsAfterRope;
+}
+bool HasAllHeadsNorm(const LayerConfig& layer) {
+  return layer.attention.qk_norm == QkNorm::kAllHeads;
+}
+bool HasSinks(const LayerConfig& layer) { return layer.attention.sinks; }
+bool HasNormsAfter(const LayerConfig& layer) { return layer.norm.after; }
+bool HasNormBias(const LayerConfig& layer) { return layer.norm.bias; }
+bool HasMlpBias(const LayerConfig& layer) { return layer.mlp.bias; }
+bool HasSharedGate(const LayerConfig& layer) { return layer.moe.shared_gate; }
+bool HasCorrection(const LayerConfig& layer) { return layer.moe.correction; }
+
 constexpr TensorRow kTop[] = {
     {"model.embed_tokens.weight", "token_embd.weight", "V H", kNone,
      kEmbedding},
     {"model.norm.weight", "output_norm.weight", "H", kNone, kFinalNorm},
+    {"model.norm.bias", "output_norm.bias", "H", kNone, kFinalNormBias,
+     HasNormBias},
     {"lm_head.weight", "output.weight", "V H", kRows, kHead},
 };
 
-bool HasQkvBias(const LayerConfig& layer) { return layer.attention.qkv_bias; }
-bool HasOBias(const LayerConfig& layer) { return layer.attention.o_bias; }
-bool HasQkNorm(const LayerConfig& layer) { return layer.attention.qk_norm; }
-bool HasSinks(const LayerConfig& layer) { return layer.attention.sinks; }
-bool HasNormsAfter(const LayerConfig& layer) { return layer.norm.after; }
-
-// Attention and its norms, for all families.
-constexpr TensorRow kAttention[] = {
+constexpr TensorRow kAttentionNormRow[] = {
     {"input_layernorm.weight", "attn_norm.weight", "H", kNone, kAttentionNorm},
+    {"input_layernorm.bias", "attn_norm.bias", "H", kNone, kAttentionNormBias,
+     HasNormBias},
+};
+
+constexpr TensorRow kAttention[] = {
     {"self_attn.q_proj.weight", "attn_q.weight", "Q H", kRows, kQkv},
     {"self_attn.k_proj.weight", "attn_k.weight", "K H", kRows, kQkv},
     {"self_attn.v_proj.weight", "attn_v.weight", "K H", kRows, kQkv},
@@ -41,14 +60,26 @@ constexpr TensorRow kAttention[] = {
     {"self_attn.o_proj.weight", "attn_output.weight", "H Q", kColumns, kO},
     {"self_attn.o_proj.bias", "attn_output.bias", "H", kNone, kOBias, HasOBias},
     {"self_attn.q_norm.weight", "attn_q_norm.weight", "D", kNone, kQNorm,
-     HasQkNorm},
+     HasHeadNorms},
     {"self_attn.k_norm.weight", "attn_k_norm.weight", "D", kNone, kKNorm,
-     HasQkNorm},
+     HasHeadNorms},
+    {"self_attn.q_norm.weight", "attn_q_norm.weight", "Q", kRows, kQNorm,
+     HasAllHeadsNorm},
+    {"self_attn.k_norm.weight", "attn_k_norm.weight", "K", kRows, kKNorm,
+     HasAllHeadsNorm},
     {"self_attn.sinks", "attn_sinks.weight", "N", kRows, kSinks, HasSinks},
-    {"post_self_attn_layernorm.weight", "post_attention_norm.weight", "H",
-     kNone, kPostAttentionNorm, HasNormsAfter},
-    {"post_mlp_layernorm.weight", "post_ffw_norm.weight", "H", kNone,
-     kPostMlpNorm, HasNormsAfter},
+};
+
+constexpr TensorRow kFusedAttention[] = {
+    {"self_attn.qkv_proj.weight", "attn_qkv.weight", "Q+2K H", kRows, kQkv},
+    {"self_attn.o_proj.weight", "attn_output.weight", "H Q", kColumns, kO},
+};
+
+constexpr TensorRow kNormsAfterRope[] = {
+    {"self_attn.query_layernorm.weight", "attn_q_norm.weight", "D", kNone,
+     kQNorm, HasNormsAfterRope},
+    {"self_attn.key_layernorm.weight", "attn_k_norm.weight", "D", kNone, kKNorm,
+     HasNormsAfterRope},
 };
 
 // The norm before the MLP. Some GGUFs name it as others name the norm behind
@@ -56,21 +87,52 @@ constexpr TensorRow kAttention[] = {
 constexpr TensorRow kMlpNormRow[] = {
     {"post_attention_layernorm.weight", "ffn_norm.weight", "H", kNone,
      kMlpNorm},
+    {"post_attention_layernorm.bias", "ffn_norm.bias", "H", kNone, kMlpNormBias,
+     HasNormBias},
 };
 constexpr TensorRow kMlpNormAfter[] = {
     {"post_attention_layernorm.weight", "post_attention_norm.weight", "H",
      kNone, kMlpNorm},
 };
 
+// Norms behind attention and MLP, by the names of three makers.
+constexpr TensorRow kGlmNormsAfter[] = {
+    {"post_self_attn_layernorm.weight", "post_attention_norm.weight", "H",
+     kNone, kPostAttentionNorm, HasNormsAfter},
+    {"post_mlp_layernorm.weight", "post_ffw_norm.weight", "H", kNone,
+     kPostMlpNorm, HasNormsAfter},
+};
+constexpr TensorRow kNormsBehind[] = {
+    {"post_attention_layernorm.weight", "post_attention_norm.weight", "H",
+     kNone, kPostAttentionNorm},
+    {"post_feedforward_layernorm.weight", "post_ffw_norm.weight", "H", kNone,
+     kPostMlpNorm},
+};
+constexpr TensorRow kGemmaMlpNorm[] = {
+    {"pre_feedforward_layernorm.weight", "ffn_norm.weight", "H", kNone,
+     kMlpNorm},
+};
+
 constexpr TensorRow kMlp[] = {
     {"mlp.gate_proj.weight", "ffn_gate.weight", "F H", kRows, kGateUp},
     {"mlp.up_proj.weight", "ffn_up.weight", "F H", kRows, kGateUp},
     {"mlp.down_proj.weight", "ffn_down.weight", "H F", kColumns, kDown},
+    {"mlp.gate_proj.bias", "ffn_gate.bias", "F", kRows, kGateUpBias,
+     HasMlpBias},
+    {"mlp.up_proj.bias", "ffn_up.bias", "F", kRows, kGateUpBias, HasMlpBias},
+    {"mlp.down_proj.bias", "ffn_down.bias", "H", kNone, kDownBias, HasMlpBias},
 };
 
 constexpr TensorRow kFusedMlp[] = {
     {"mlp.gate_up_proj.weight", "ffn_up.weight", "2F H", kRows, kGateUp},
     {"mlp.down_proj.weight", "ffn_down.weight", "H F", kColumns, kDown},
+};
+
+constexpr TensorRow kStarcoder2Mlp[] = {
+    {"mlp.c_fc.weight", "ffn_up.weight", "F H", kRows, kGateUp},
+    {"mlp.c_proj.weight", "ffn_down.weight", "H F", kColumns, kDown},
+    {"mlp.c_fc.bias", "ffn_up.bias", "F", kRows, kGateUpBias, HasMlpBias},
+    {"mlp.c_proj.bias", "ffn_down.bias", "H", kNone, kDownBias, HasMlpBias},
 };
 
 constexpr TensorRow kGate[] = {
@@ -83,12 +145,54 @@ constexpr TensorRow kGateCorrection[] = {
      kCorrection},
 };
 
+constexpr TensorRow kErnieCorrection[] = {
+    {"mlp.moe_statics.e_score_correction_bias", "exp_probs_b.bias", "1 E",
+     kNone, kCorrection},
+};
+
+constexpr TensorRow kBlockSparseGate[] = {
+    {"block_sparse_moe.gate.weight", "ffn_gate_inp.weight", "E H", kNone,
+     kRouter, nullptr, kF32},
+    {"block_sparse_moe.e_score_correction_bias", "exp_probs_b.bias", "E", kNone,
+     kCorrection, HasCorrection},
+};
+
+constexpr TensorRow kGraniteRouter[] = {
+    {"block_sparse_moe.router.layer.weight", "ffn_gate_inp.weight", "E H",
+     kNone, kRouter, nullptr, kF32},
+};
+
+constexpr TensorRow kHunyuanGate[] = {
+    {"mlp.gate.wg.weight", "ffn_gate_inp.weight", "E H", kNone, kRouter,
+     nullptr, kF32},
+};
+
 constexpr TensorRow kSharedExpert[] = {
     {"mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight", "S H",
      kRows, kSharedGateUp},
     {"mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight", "S H", kRows,
      kSharedGateUp},
     {"mlp.shared_experts.down_proj.weight", "ffn_down_shexp.weight", "H S",
+     kColumns, kSharedDown},
+};
+
+constexpr TensorRow kGatedSharedExpert[] = {
+    {"mlp.shared_expert_gate.weight", "ffn_gate_inp_shexp.weight", "U H", kNone,
+     kSharedGate, HasSharedGate, kF32},
+    {"mlp.shared_expert.gate_proj.weight", "ffn_gate_shexp.weight", "S H",
+     kRows, kSharedGateUp},
+    {"mlp.shared_expert.up_proj.weight", "ffn_up_shexp.weight", "S H", kRows,
+     kSharedGateUp},
+    {"mlp.shared_expert.down_proj.weight", "ffn_down_shexp.weight", "H S",
+     kColumns, kSharedDown},
+};
+
+constexpr TensorRow kHunyuanSharedExpert[] = {
+    {"mlp.shared_mlp.gate_proj.weight", "ffn_gate_shexp.weight", "S H", kRows,
+     kSharedGateUp},
+    {"mlp.shared_mlp.up_proj.weight", "ffn_up_shexp.weight", "S H", kRows,
+     kSharedGateUp},
+    {"mlp.shared_mlp.down_proj.weight", "ffn_down_shexp.weight", "H S",
      kColumns, kSharedDown},
 };
 
@@ -137,9 +241,35 @@ constexpr TensorRow kTransposedExperts[] = {
     {"mlp.experts.down_proj", "", "E X H", kExperts, kExpertDown},
 };
 
-// By ExpertStorage.
-constexpr std::span<const TensorRow> kExpertRows[] = {
-    kSeparateExperts, kApartExperts, kStackedExperts, kTransposedExperts};
+// Some families' own names.
+constexpr TensorRow kBlockSparseExperts[] = {
+    {"block_sparse_moe.experts.{}.w1.weight", "", "X H", kExperts,
+     kExpertGateUp},
+    {"block_sparse_moe.experts.{}.w3.weight", "", "X H", kExperts,
+     kExpertGateUp},
+    {"block_sparse_moe.experts.{}.w2.weight", "", "H X", kExperts, kExpertDown},
+};
+constexpr TensorRow kGraniteExperts[] = {
+    {"block_sparse_moe.input_linear.weight", "", "E 2X H", kExperts,
+     kExpertGateUp},
+    {"block_sparse_moe.output_linear.weight", "", "E H X", kExperts,
+     kExpertDown},
+};
+
+std::span<const TensorRow> ExpertRowsOf(const TensorTable& table,
+                                        ExpertStorage storage) {
+  switch (storage) {
+    case ExpertStorage::kSeparate:
+      return table.separate.empty() ? kSeparateExperts : table.separate;
+    case ExpertStorage::kApart:
+      return kApartExperts;
+    case ExpertStorage::kStacked:
+      return table.stacked.empty() ? kStackedExperts : table.stacked;
+    case ExpertStorage::kTransposed:
+      return kTransposedExperts;
+  }
+  SLUICE_CHECK(false);
+}
 
 // Returns the size of the dimension that a shape's letter stands for.
 int64_t SizeOf(char letter, const ModelConfig& config, int32_t layer) {
@@ -155,7 +285,8 @@ int64_t SizeOf(char letter, const ModelConfig& config, int32_t layer) {
       {'F', of.mlp.intermediate_size},
       {'X', of.moe.intermediate_size},
       {'S', of.moe.shared_intermediate_size},
-      {'E', of.moe.num_experts}};
+      {'E', of.moe.num_experts},
+      {'U', 1}};
   for (const auto& [name, size] : sizes) {
     if (name == letter) return size;
   }
@@ -172,7 +303,9 @@ int64_t TakeNumber(std::string_view& text, int64_t absent) {
 }
 
 bool IsPresent(const TensorRow& row, const ModelConfig& config, int32_t layer) {
-  if (row.only != nullptr && !row.only(config.layers[layer])) return false;
+  // Of tensors outside the layers the first layer tells.
+  const auto teller = static_cast<size_t>(std::max(layer, 0));
+  if (row.only != nullptr && !row.only(config.layers[teller])) return false;
   const std::vector<Dimension> shape = DimensionsOf(row, config, layer);
   return std::none_of(shape.begin(), shape.end(),
                       [](const Dimension& size) { return size.size == 0; });
@@ -188,7 +321,7 @@ void AddRows(std::span<const TensorRow> rows, const ModelConfig& config,
     if (same == to.end()) {
       to.push_back({row.place, {&row}});
       if (row.cut == RankCut::kColumns) {
-        const char letter = DimensionsOf(row, config, layer).back().letter;
+        const char letter = DimensionsOf(row, config, layer).back().letter();
         to.back().shard_unit = ShardUnitOf(config.layers[layer], letter);
       }
     } else {
@@ -200,21 +333,80 @@ void AddRows(std::span<const TensorRow> rows, const ModelConfig& config,
 }  // namespace
 
 constexpr TensorTable kLlamaTensors = {
-    {kAttention, kMlpNormRow}, {kMlp}, {}, {}};
-constexpr TensorTable kQwen3MoeTensors = {
-    {kAttention, kMlpNormRow}, {kMlp}, {kGate}, {}};
+    {kAttentionNormRow, kAttention, kMlpNormRow}, {kMlp}, {}, {}};
+constexpr TensorTable kSeedOssTensors = {
+    {kAttentionNormRow, kAttention, kMlpNormAfter}, {kMlp}, {}, {}};
+constexpr TensorTable kPhi3Tensors = {
+    {kAttentionNormRow, kFusedAttention, kMlpNormRow}, {kFusedMlp}, {}, {}};
 constexpr TensorTable kGlm4Tensors = {
-    {kAttention, kMlpNormRow}, {kFusedMlp}, {}, {}};
-constexpr TensorTable kGlm4MoeTensors = {
-    {kAttention, kMlpNormAfter},
+    {kAttentionNormRow, kAttention, kGlmNormsAfter, kMlpNormRow},
+    {kFusedMlp},
+    {},
+    {}};
+constexpr TensorTable kCohere2Tensors = {
+    {kAttentionNormRow, kAttention}, {kMlp}, {}, {}};
+constexpr TensorTable kStarcoder2Tensors = {
+    {kAttentionNormRow, kAttention, kMlpNormRow}, {kStarcoder2Mlp}, {}, {}};
+constexpr TensorTable kPostNormTensors = {
+    {kAttention, kNormsBehind}, {kMlp}, {}, {}};
+constexpr TensorTable kGemmaTensors = {
+    {kAttentionNormRow, kAttention, kNormsBehind, kGemmaMlpNorm},
+    {kMlp},
+    {},
+    {}};
+constexpr TensorTable kHunyuanTensors = {
+    {kAttentionNormRow, kAttention, kNormsAfterRope, kMlpNormRow},
+    {kMlp},
+    {},
+    {}};
+constexpr TensorTable kQwen3MoeTensors = {
+    {kAttentionNormRow, kAttention, kMlpNormRow}, {kMlp}, {kGate}, {}};
+constexpr TensorTable kQwen2MoeTensors = {
+    {kAttentionNormRow, kAttention, kMlpNormRow},
+    {kMlp},
+    {kGate, kGatedSharedExpert},
+    {}};
+constexpr TensorTable kMixtralTensors = {
+    {kAttentionNormRow, kAttention, kMlpNormRow},
+    {},
+    {kBlockSparseGate},
+    {},
+    {},
+    kBlockSparseExperts};
+constexpr TensorTable kGraniteMoeTensors = {
+    {kAttentionNormRow, kAttention, kMlpNormRow},
+    {},
+    {kGraniteRouter},
+    {},
+    {},
+    {},
+    kGraniteExperts};
+constexpr TensorTable kErnieMoeTensors = {
+    {kAttentionNormRow, kAttention, kMlpNormRow},
+    {kMlp},
+    {kGate, kErnieCorrection, kSharedExpert},
+    {}};
+constexpr TensorTable kHunyuanMoeTensors = {
+    {kAttentionNormRow, kAttention, kNormsAfterRope, kMlpNormRow},
+    {kMlp},
+    {kHunyuanGate, kHunyuanSharedExpert},
+    {}};
+constexpr TensorTable kDots1Tensors = {
+    {kAttentionNormRow, kAttention, kMlpNormRow},
     {kMlp},
     {kGate, kGateCorrection, kSharedExpert},
     {}};
-constexpr TensorTable kGptOssTensors = {{kAttention, kMlpNormAfter},
-                                        {},
-                                        {kBiasedRouter},
-                                        {kExpertBiases},
-                                        {kApartExpertBiases}};
+constexpr TensorTable kGlm4MoeTensors = {
+    {kAttentionNormRow, kAttention, kMlpNormAfter},
+    {kMlp},
+    {kGate, kGateCorrection, kSharedExpert},
+    {}};
+constexpr TensorTable kGptOssTensors = {
+    {kAttentionNormRow, kAttention, kMlpNormAfter},
+    {},
+    {kBiasedRouter},
+    {kExpertBiases},
+    {kApartExpertBiases}};
 
 std::vector<WeightRows> WeightsOf(const ModelConfig& config, int32_t layer,
                                   ExpertStorage storage) {
@@ -234,7 +426,7 @@ std::vector<WeightRows> WeightsOf(const ModelConfig& config, int32_t layer,
     return weights;
   }
   add(config.tensors->sparse);
-  AddRows(kExpertRows[static_cast<size_t>(storage)], config, layer, weights);
+  AddRows(ExpertRowsOf(*config.tensors, storage), config, layer, weights);
   const bool is_apart = storage == ExpertStorage::kApart;
   add(is_apart ? config.tensors->apart : config.tensors->experts);
   return weights;
@@ -246,17 +438,17 @@ std::vector<Dimension> DimensionsOf(const TensorRow& row,
   std::string_view text = row.shape;
   while (!text.empty()) {
     Dimension& to = dimensions.emplace_back();
-    to.times = TakeNumber(text, 1);
-    to.size = to.times;
-    if (!text.empty() && text[0] != ' ') {
-      to.letter = text[0];
-      to.size *= SizeOf(to.letter, config, layer);
-      text.remove_prefix(1);
+    while (!text.empty() && text[0] != ' ') {
+      const int64_t times = TakeNumber(text, 1);
+      Dimension::Run run = {0, times};
+      if (!text.empty() && text[0] != ' ') {
+        run = {text[0], SizeOf(text[0], config, layer)};
+        text.remove_prefix(1);
+      }
+      to.runs.insert(to.runs.end(), run.letter == 0 ? 1 : times, run);
+      if (text.starts_with('+')) text.remove_prefix(1);
     }
-    if (text.starts_with('/')) {
-      text.remove_prefix(1);
-      to.size /= TakeNumber(text, 1);
-    }
+    for (const Dimension::Run& run : to.runs) to.size += run.size;
     if (text.starts_with(' ')) text.remove_prefix(1);
   }
   return dimensions;
@@ -387,7 +579,8 @@ ExpertStorage ExpertStorageOf(const ModelConfig& config,
     return model.Find(NameOf(row, layer));
   };
   if (find(kApartExperts[0]) != nullptr) return ExpertStorage::kApart;
-  const weights::TensorInfo* stacked = find(kStackedExperts[0]);
+  const weights::TensorInfo* stacked =
+      find(ExpertRowsOf(*config.tensors, ExpertStorage::kStacked)[0]);
   // gpt-oss alternates gate and up but in a GGUF. Its checkpoints are
   // transposed but for those of MXFP4.
   if (config.moe().interleaved) {

@@ -28,10 +28,13 @@ inline constexpr std::string_view kGgufLayerPrefix = "blk.";
 // joined, in the table's order.
 // clang-format off
 enum class WeightPlace : uint8_t {
-  kEmbedding, kFinalNorm, kHead,
-  kAttentionNorm, kQkv, kQkvBias, kO, kOBias, kQNorm, kKNorm, kSinks,
-  kPostAttentionNorm, kMlpNorm, kGateUp, kDown, kPostMlpNorm,
-  kRouter, kRouterBias, kCorrection, kSharedGateUp, kSharedDown,
+  kEmbedding, kFinalNorm, kFinalNormBias, kHead,
+  kAttentionNorm, kAttentionNormBias, kQkv, kQkvBias, kO, kOBias,
+  kQNorm, kKNorm, kSinks, kPostAttentionNorm,
+  kMlpNorm, kMlpNormBias, kGateUp, kGateUpBias, kDown, kDownBias,
+  kPostMlpNorm,
+  kRouter, kRouterBias, kCorrection,
+  kSharedGate, kSharedGateUp, kSharedDown,
   kExpertGateUp, kExpertDown, kExpertGateUpBias, kExpertDownBias
 };
 // clang-format on
@@ -49,8 +52,9 @@ enum class StoredAs : uint8_t {
 // One kind of tensor. Its shape is written slowest dimension first, "2F H": V
 // vocabulary, H hidden, Q and K columns of q and k (heads times head_dim), N
 // heads, D head_dim, F, X and S intermediate sizes of a dense MLP, an expert
-// and the shared expert, E experts; "2F" is twice F, "H/32" a 32nd of H. A
-// tensor with an empty dimension is absent.
+// and the shared expert, E experts, U 1; "2F" is twice F, "Q+2K" the rows of q,
+// of k and of v. A vector has one dimension, or a first one of "1". A tensor
+// with an empty dimension is absent.
 struct TensorRow {
   std::string_view name;  // within its layer; {}: an expert's number
   std::string_view gguf;  // the GGUF tensor's name; empty: a GGUF has none
@@ -61,22 +65,30 @@ struct TensorRow {
   bool (*only)(const LayerConfig& layer) = nullptr;
   StoredAs stored = StoredAs::kWeight;
 
-  bool is_vector() const { return shape.find(' ') == std::string_view::npos; }
+  bool is_vector() const {
+    return shape.starts_with("1 ") || shape.find(' ') == std::string_view::npos;
+  }
   bool is_f32() const { return is_vector() || stored == StoredAs::kF32; }
   bool per_expert() const { return name.find('{') != std::string_view::npos; }
 };
 
 // The layers of a family, in groups of rows that families share.
 struct TensorTable {
-  using Groups = std::array<std::span<const TensorRow>, 3>;
+  using Groups = std::array<std::span<const TensorRow>, 5>;
   Groups layers;   // of every layer
   Groups dense;    // of a dense layer, too
   Groups sparse;   // of a sparse layer, too, without its experts
   Groups experts;  // of a sparse layer, beside the rows of its ExpertStorage
   Groups apart{};  // in the place of `experts` where these are kApart
+  // Experts' matrices of kSeparate and of kStacked; empty: the usual names.
+  std::span<const TensorRow> separate{};
+  std::span<const TensorRow> stacked{};
 };
-extern const TensorTable kLlamaTensors, kQwen3MoeTensors, kGlm4Tensors,
-    kGlm4MoeTensors, kGptOssTensors;
+extern const TensorTable kLlamaTensors, kSeedOssTensors, kPhi3Tensors,
+    kGlm4Tensors, kCohere2Tensors, kStarcoder2Tensors, kPostNormTensors,
+    kGemmaTensors, kHunyuanTensors, kQwen3MoeTensors, kQwen2MoeTensors,
+    kMixtralTensors, kGraniteMoeTensors, kErnieMoeTensors, kHunyuanMoeTensors,
+    kDots1Tensors, kGlm4MoeTensors, kGptOssTensors;
 
 // How a checkpoint stores the experts of its sparse layers.
 enum class ExpertStorage {
@@ -102,11 +114,16 @@ struct WeightRows {
 std::vector<WeightRows> WeightsOf(const ModelConfig& config, int32_t layer,
                                   ExpertStorage storage);
 
-// A dimension, with the number of times that `letter` (0: none) stands in it.
+// A dimension, with the runs that letters (0: a number) stand for: one of F,
+// two of "2F", three of "Q+2K".
 struct Dimension {
+  struct Run {
+    char letter = 0;
+    int64_t size = 0;
+  };
   int64_t size = 0;
-  int64_t times = 1;
-  char letter = 0;
+  std::vector<Run> runs;
+  char letter() const { return runs.size() == 1 ? runs[0].letter : 0; }
 };
 std::vector<Dimension> DimensionsOf(const TensorRow& row,
                                     const ModelConfig& config, int32_t layer);

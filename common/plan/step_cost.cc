@@ -43,7 +43,7 @@ double ElementsOf(const TensorRow& row, const ModelConfig& config,
                   int32_t layer) {
   double elements = 1;
   for (const Dimension& size : DimensionsOf(row, config, layer)) {
-    const bool of_expert = size.letter == 'E' && row.cut == RankCut::kExperts;
+    const bool of_expert = size.letter() == 'E' && row.cut == RankCut::kExperts;
     if (!of_expert) elements *= static_cast<double>(size.size);
   }
   return elements;

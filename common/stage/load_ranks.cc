@@ -25,6 +25,7 @@
 #include "common/model_config/open_model.h"
 #include "common/model_config/rank_plan.h"
 #include "common/stage/boundary_log.h"
+#include "common/stage/gpu_support.h"
 #include "common/stage/kv_room.h"
 #include "common/stage/measure_room.h"
 #include "common/stage/rank_link.h"
@@ -94,6 +95,28 @@ uint64_t BytesPerBlock(const StageRange& range, const ModelConfig& config,
   return bytes;
 }
 
+// Returns the columns of the rank's q and k of each of its shards.
+kernels::HeadRuns HeadRunsOf(const AttentionConfig& attention,
+                             const LayerShare& share) {
+  const int64_t dim = attention.head_dim;
+  const int64_t group = attention.num_heads / attention.num_kv_heads;
+  const int64_t q_cols = share.num_heads() * dim;
+  kernels::HeadRuns runs;
+  runs.head_dim = dim;
+  for (size_t s = 0; s + 1 < share.attention.bounds.size(); ++s) {
+    const int64_t begin = share.attention.bounds[s];
+    const int64_t end = share.attention.bounds[s + 1];
+    runs.q.push_back({begin, end});
+    // The kv heads that begin in the shard.
+    const auto kv_at = [&](int64_t column) {
+      const int64_t head = share.head_begin + column / dim;
+      return (head + group - 1) / group - share.kv_head_begin;
+    };
+    runs.k.push_back({q_cols + kv_at(begin) * dim, q_cols + kv_at(end) * dim});
+  }
+  return runs;
+}
+
 // Returns a layer's spec on the rank with `share` of it.
 LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
                  RopeHandle rope) {
@@ -101,13 +124,26 @@ LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
   const MoeConfig& moe = layer.moe;
   LayerSpec spec;
   spec.norm_eps = static_cast<float>(layer.norm.eps);
-  spec.attention = {share.num_heads(),
-                    share.num_kv_heads(),
-                    attention.head_dim,
-                    share.kv_heads,
-                    static_cast<float>(attention.scale),
-                    attention.window,
-                    rope};
+  spec.layer_norm = layer.norm.layer_norm;
+  spec.parallel = layer.norm.parallel;
+  spec.residual_scale = static_cast<float>(layer.residual_scale);
+  spec.clip_qkv = static_cast<float>(attention.clip_qkv);
+  if (attention.qk_norm == QkNorm::kAllHeads) {
+    spec.norm_heads = HeadRunsOf(attention, share);
+    spec.norm_q_count = attention.q_size();
+    spec.norm_k_count = attention.kv_size();
+  }
+  spec.attention = {
+      share.num_heads(),
+      share.num_kv_heads(),
+      attention.head_dim,
+      share.kv_heads,
+      static_cast<float>(attention.scale),
+      attention.window,
+      rope,
+      attention.qk_norm == QkNorm::kHeadsAfterRope,
+      static_cast<float>(attention.soft_cap),
+      {static_cast<float>(attention.growth.beta), attention.growth.original}};
   spec.activation = layer.is_sparse() ? moe.activation : layer.mlp.activation;
   spec.router = {moe.score,
                  moe.num_experts,
@@ -119,8 +155,14 @@ LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
   return spec;
 }
 
-RopeSpec RopeOf(const RopeConfig& rope, int64_t positions) {
-  return {rope.inv_freq, rope.scaling.attention_factor,
+// A long-context RoPE has the frequencies of the longest context that was asked
+// for, whatever the length of a sequence and the stage's memory: all stages and
+// all chunks agree.
+RopeSpec RopeOf(const RopeConfig& rope, int64_t positions, int32_t asked) {
+  const bool is_long = !rope.long_inv_freq.empty() &&
+                       asked > rope.scaling.original_max_position_embeddings;
+  return {is_long ? rope.long_inv_freq : rope.inv_freq,
+          rope.scaling.attention_factor,
           rope.interleaved ? kernels::RopeStyle::kInterleaved
                            : kernels::RopeStyle::kHalfSplit,
           positions};
@@ -200,6 +242,7 @@ class StageLoader {
     SLUICE_ASSIGN_OR_RETURN(backends_,
                             options_.make_backends(DevicesOfRanks(info)));
     const BackendInfo& device = backends_[0]->info();
+    if (!device.gpu.empty()) SLUICE_RETURN_IF_ERROR(CheckGpuHas(config_));
     kv_type_ = device.kv_type;
     limits_.max_step_tokens = options_.max_step_tokens;
     limits_.max_sequences = options_.max_sequences;
@@ -439,9 +482,17 @@ class StageLoader {
     StageModelShape shape = {range_, config_.hidden_size, config_.vocab_size,
                              limits_.max_step_tokens, kv_blocks_};
     shape.final_norm_eps = static_cast<float>(config_.rms_norm_eps);
+    shape.layer_norm = config_.layers[0].norm.layer_norm;
+    shape.embedding_scale = static_cast<float>(config_.embedding_scale);
+    shape.logits = {static_cast<float>(config_.logit_scale),
+                    static_cast<float>(config_.logit_soft_cap)};
     std::vector<RopeHandle> ropes;
     for (const RopeConfig& rope : config_.ropes) {
-      ropes.push_back(backend.AddRope(RopeOf(rope, limits_.max_context)));
+      const int32_t asked = options_.max_context > 0
+                                ? options_.max_context
+                                : config_.max_position_embeddings;
+      ropes.push_back(
+          backend.AddRope(RopeOf(rope, limits_.max_context, asked)));
     }
     for (int32_t i = range_.first_layer; i < range_.last_layer; ++i) {
       const LayerConfig& layer = config_.layers[i];

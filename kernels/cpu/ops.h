@@ -75,6 +75,7 @@ struct AttentionArgs {
   int64_t block_tokens;  // divides kChunk
   int64_t head_dim;
   float scale;
+  float soft_cap;       // of scores; 0: none
   int32_t num_queries;  // <= kMaxQueries
   const float* queries;
   int32_t first[kMaxQueries];  // first visible position
@@ -182,6 +183,11 @@ struct Ops {
   // up[i] clamped to +-limit
   void (*clamped_swiglu)(const float* gate, const float* up, float limit,
                          float* y, int64_t n);
+  // y[i] = GeluTanh(gate[i]) * up[i]; without the factor where `up` is null.
+  void (*gelu_multiply)(const float* gate, const float* up, float* y,
+                        int64_t n);
+  // x[i] = cap * tanh(x[i] / cap)
+  void (*soft_cap)(float* x, float cap, int64_t n);
   // y[i] = 1 / (1 + Exp(-x[i]))
   void (*sigmoid)(const float* x, float* y, int64_t n);
   // y[i] = Exp(x[i] - max)

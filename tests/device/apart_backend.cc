@@ -158,6 +158,27 @@ class ApartBackend final : public Backend {
             DeviceMatrix y) override {
     Later([=, this] { cpu_->Gate(activation, Behind(x), Behind(y)); });
   }
+  void Map(const kernels::ElementMap& map, DeviceMatrix x) override {
+    Later([=, this] { cpu_->Map(map, Behind(x)); });
+  }
+  void GateRows(DeviceMatrix gate, DeviceMatrix y) override {
+    Later([=, this] { cpu_->GateRows(Behind(gate), Behind(y)); });
+  }
+  void HeadSquares(const kernels::HeadRuns& runs, DeviceMatrix qkv, Nodes nodes,
+                   Matrices parts) override {
+    Later([=, this, &runs] {
+      cpu_->HeadSquares(runs, Behind(qkv), nodes, Behind(parts));
+    });
+  }
+  void NormBySquares(const SquaresNorm& norm, DeviceMatrix qkv) override {
+    Later([=, this] {
+      SquaresNorm behind = norm;
+      behind.squares = Behind(norm.squares);
+      behind.q_weight = Vector(norm.q_weight, norm.q_cols);
+      behind.k_weight = Vector(norm.k_weight, norm.k_cols);
+      cpu_->NormBySquares(behind, Behind(qkv));
+    });
+  }
   void RowParallel(DeviceMatrix x, const Weight& weight,
                    const RowShards& shards, Matrices parts) override {
     Later([=, this, &weight, &shards] {
@@ -251,7 +272,8 @@ class ApartBackend final : public Backend {
     return behind_;
   }
   NormSpec Behind(const NormSpec& norm, int64_t elements) {
-    return {Vector(norm.weight, elements), norm.eps};
+    return {Vector(norm.weight, elements), norm.eps, norm.is_layer_norm,
+            Vector(norm.bias, elements)};
   }
   LayerKv Behind(const AttentionSpec& spec, LayerKv kv) {
     const size_t bytes =

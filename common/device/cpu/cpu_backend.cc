@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -21,6 +22,7 @@
 #include "kernels/attention.h"
 #include "kernels/block_pack.h"
 #include "kernels/elementwise.h"
+#include "kernels/exp_log.h"
 #include "kernels/experts.h"
 #include "kernels/matmul.h"
 #include "kernels/rms_norm.h"
@@ -77,8 +79,12 @@ DeviceMemory Adopt(Backend* owner, Buffer buffer) {
   return DeviceMemory(owner, buffer.Release(), bytes);
 }
 
-void RmsNorm(const kernels::Context& context, ConstMatrix x,
-             const NormSpec& norm, Matrix y) {
+void ApplyNorm(const kernels::Context& context, ConstMatrix x,
+               const NormSpec& norm, Matrix y) {
+  if (norm.is_layer_norm) {
+    return kernels::LayerNorm(context, x, Floats(norm.weight),
+                              Floats(norm.bias), norm.eps, y);
+  }
   kernels::RmsNorm(context, x, Floats(norm.weight), norm.eps, y);
 }
 
@@ -189,7 +195,7 @@ class CpuBackend final : public Backend {
   }
 
   void Norm(DeviceMatrix x, const NormSpec& norm, DeviceMatrix y) override {
-    RmsNorm(context_, View(x), norm, View(y));
+    ApplyNorm(context_, View(x), norm, View(y));
   }
 
   void Linear(DeviceMatrix x, const NormSpec& norm, const Weight& weight,
@@ -197,7 +203,7 @@ class CpuBackend final : public Backend {
     ConstMatrix in = View(x);
     if (norm.weight != nullptr) {
       const Matrix normed = Scratch(x.rows, x.cols);
-      RmsNorm(context_, in, norm, normed);
+      ApplyNorm(context_, in, norm, normed);
       in = normed;
     }
     products_.Multiply(in, weight, Floats(bias), View(y));
@@ -210,12 +216,17 @@ class CpuBackend final : public Backend {
     const int64_t kv_cols = spec.num_kv_heads * spec.head_dim;
     const Matrix all = View(qkv);
     const Matrix k = Columns(all, q_cols, kv_cols);
-    NormHeads(context_, spec, q_norm, Columns(all, 0, q_cols));
-    NormHeads(context_, spec, k_norm, k);
+    const auto norm_heads = [&] {
+      NormHeads(context_, spec, q_norm, Columns(all, 0, q_cols));
+      NormHeads(context_, spec, k_norm, k);
+    };
+    if (!spec.norms_after_rope) norm_heads();
     // q and k are adjacent: all their heads rotate at once.
     const RopeTables::Table& rope = ropes_.at(spec.rope);
     kernels::Rope(context_, Columns(all, 0, q_cols + kv_cols), spec.head_dim,
                   rope.spec.style, rope.rows, step_->positions.data());
+    if (spec.norms_after_rope) norm_heads();
+    if (spec.growth.beta != 0) Grow(spec.growth, Columns(all, 0, q_cols));
     kernels::StoreKv(context_, k, Columns(all, q_cols + kv_cols, kv_cols),
                      step_->kv_groups[kv.group].slots.data(), KvOf(spec, kv));
   }
@@ -231,6 +242,7 @@ class CpuBackend final : public Backend {
     queries.num_heads = spec.num_heads;
     queries.kv_heads = spec.kv_heads.data();
     queries.scale = spec.scale;
+    queries.soft_cap = spec.soft_cap;
     queries.window = spec.window;
     queries.sinks = Floats(sinks);
     kernels::PagedAttention(context_, queries, KvOf(spec, kv), View(out));
@@ -239,11 +251,32 @@ class CpuBackend final : public Backend {
   void Gate(const Activation& activation, DeviceMatrix x,
             DeviceMatrix y) override {
     if (y.cols == 0) return;
-    if (activation.kind == Activation::Kind::kSilu) {
-      kernels::SiluMul(context_, View(x), View(y));
-    } else {
-      kernels::ClampedSwiGlu(context_, View(x), activation.limit, View(y));
-    }
+    kernels::Activate(context_, activation, View(x), View(y));
+  }
+
+  void Map(const kernels::ElementMap& map, DeviceMatrix x) override {
+    kernels::Map(context_, map, View(x));
+  }
+
+  void GateRows(DeviceMatrix gate, DeviceMatrix y) override {
+    kernels::SigmoidGateRows(context_, View(gate), View(y));
+  }
+
+  void HeadSquares(const kernels::HeadRuns& runs, DeviceMatrix qkv,
+                   std::span<const kernels::TreeNode> nodes,
+                   std::span<const DeviceMatrix> parts) override {
+    kernels::HeadSquares(context_, View(qkv), runs, nodes, View(parts, parts_));
+  }
+
+  void NormBySquares(const SquaresNorm& norm, DeviceMatrix qkv) override {
+    const Matrix all = View(qkv);
+    const Matrix squares = View(norm.squares);
+    kernels::RmsNormBySquares(context_, Columns(all, 0, norm.q_cols),
+                              {squares.data, squares.stride, norm.q_count},
+                              Floats(norm.q_weight), norm.eps);
+    kernels::RmsNormBySquares(context_, Columns(all, norm.q_cols, norm.k_cols),
+                              {squares.data + 1, squares.stride, norm.k_count},
+                              Floats(norm.k_weight), norm.eps);
   }
 
   void RowParallel(DeviceMatrix x, const Weight& weight,
@@ -277,7 +310,7 @@ class CpuBackend final : public Backend {
         // One row of all tokens' rows: a stride of zero.
         kernels::Add(context_, {Floats(bias), y.rows, y.cols, 0}, changed);
       }
-      if (norm.weight != nullptr) RmsNorm(context_, changed, norm, changed);
+      if (norm.weight != nullptr) ApplyNorm(context_, changed, norm, changed);
       sum = changed;
     }
     kernels::Add(context_, sum, View(x));
@@ -300,12 +333,12 @@ class CpuBackend final : public Backend {
       gate_up_.push_back(ViewOf(*weight));
     }
     for (const auto& weight : experts.down) down_.push_back(ViewOf(*weight));
-    kernels::ExpertsView view = {experts.first, gate_up_, down_,
-                                 Floats(experts.gate_up_bias.data()),
-                                 Floats(experts.down_bias.data())};
-    if (activation.kind == Activation::Kind::kClampedSwiGlu) {
-      view.swiglu_limit = activation.limit;
-    }
+    const kernels::ExpertsView view = {experts.first,
+                                       gate_up_,
+                                       down_,
+                                       Floats(experts.gate_up_bias.data()),
+                                       Floats(experts.down_bias.data()),
+                                       activation};
     const kernels::ExpertRows rows = {
         View(x), static_cast<const int32_t*>(routing.ids.data),
         Floats(routing.weights.data), static_cast<int32_t>(routing.ids.cols)};
@@ -320,7 +353,7 @@ class CpuBackend final : public Backend {
       std::memcpy(normed.row(i), x.row(step_->logits_rows[begin + i]),
                   sizeof(float) * x.cols);
     }
-    RmsNorm(context_, normed, norm, normed);
+    ApplyNorm(context_, normed, norm, normed);
     products_.Multiply(normed, head, /*bias=*/nullptr, View(out.own));
     communicator_.GatherColumns(View(out.own), out.first_column, View(out.all));
   }
@@ -334,6 +367,15 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  void Grow(const QueryGrowth& growth, Matrix q) const {
+    for (int64_t t = 0; t < q.rows; ++t) {
+      const double laps = std::floor(step_->positions[t] / growth.original);
+      if (laps == 0) continue;
+      const auto factor = static_cast<float>(
+          1.0 + static_cast<double>(growth.beta) * kernels::Log(1.0 + laps));
+      kernels::Map(context_, {.scale = factor}, {q.row(t), 1, q.cols, q.cols});
+    }
+  }
   // The kernels' view of a layer's keys and values.
   kernels::KvView KvOf(const AttentionSpec& spec, const LayerKv& kv) const {
     SLUICE_CHECK(kv.type == info_.kv_type);

@@ -1,0 +1,75 @@
+#include "common/stage/gpu_support.h"
+
+#include <iterator>
+#include <string_view>
+
+namespace sluice {
+namespace {
+
+using Kind = kernels::Activation::Kind;
+
+bool IsBuilt(const kernels::Activation& activation) {
+  return activation.gated && (activation.kind == Kind::kSilu ||
+                              activation.kind == Kind::kClampedSwiGlu);
+}
+
+struct Mechanism {
+  std::string_view name;
+  bool (*is_in)(const LayerConfig& layer);
+};
+
+constexpr Mechanism kMissing[] = {
+    {"LayerNorm", [](const LayerConfig& l) { return l.norm.layer_norm; }},
+    {"norms of q and k over all heads",
+     [](const LayerConfig& l) {
+       return l.attention.qk_norm == QkNorm::kAllHeads;
+     }},
+    {"norms of q and k behind RoPE",
+     [](const LayerConfig& l) {
+       return l.attention.qk_norm == QkNorm::kHeadsAfterRope;
+     }},
+    {"a soft cap of attention's scores",
+     [](const LayerConfig& l) { return l.attention.soft_cap != 0; }},
+    {"queries that grow with the position",
+     [](const LayerConfig& l) { return l.attention.growth.beta != 0; }},
+    {"a clip of q, k and v",
+     [](const LayerConfig& l) { return l.attention.clip_qkv != 0; }},
+    {"a multiplier of the residual",
+     [](const LayerConfig& l) { return l.residual_scale != 1; }},
+    {"biases of the MLP", [](const LayerConfig& l) { return l.mlp.bias; }},
+    {"a gate of the shared expert",
+     [](const LayerConfig& l) { return l.moe.shared_gate; }},
+    {"the MLP's activation",
+     [](const LayerConfig& l) {
+       return !l.is_sparse() && !IsBuilt(l.mlp.activation);
+     }},
+    {"the experts' activation",
+     [](const LayerConfig& l) {
+       return l.is_sparse() && !IsBuilt(l.moe.activation);
+     }},
+};
+
+Status Missing(const ModelConfig& config, std::string_view what) {
+  return Unimplemented("model_type '", config.model_type, "' has ", what,
+                       ", which is not built for GPUs yet; CPUs compute it "
+                       "(--device cpu)");
+}
+
+}  // namespace
+
+Status CheckGpuHas(const ModelConfig& config) {
+  for (const LayerConfig& layer : config.layers) {
+    for (const Mechanism& mechanism : kMissing) {
+      if (mechanism.is_in(layer)) return Missing(config, mechanism.name);
+    }
+  }
+  if (config.embedding_scale != 1) {
+    return Missing(config, "a multiplier of embeddings");
+  }
+  if (config.logit_scale != 1 || config.logit_soft_cap != 0) {
+    return Missing(config, "a multiplier or a soft cap of logits");
+  }
+  return OkStatus();
+}
+
+}  // namespace sluice
