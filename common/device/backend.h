@@ -21,6 +21,7 @@
 #include "common/tensor/row_shards.h"
 #include "kernels/reduction_tree.h"
 #include "kernels/route.h"
+#include "kernels/state_mixer.h"
 
 namespace sluice {
 
@@ -196,6 +197,14 @@ class Backend {
   virtual void Map(const kernels::ElementMap& map, DeviceMatrix x) = 0;
   // y[t, i] *= sigmoid(gate[t]); gate [T, 1].
   virtual void GateRows(DeviceMatrix gate, DeviceMatrix y) = 0;
+  // y[t, i] *= sigmoid(gate[t, i]).
+  virtual void SigmoidGate(DeviceMatrix gate, DeviceMatrix y) = 0;
+  // y = kernels::MixState of x, under the step's tables of the state's group;
+  // scratch [T, mixer.scratch_columns()].
+  virtual void MixState(const kernels::StateMixer& mixer,
+                        const StateVectors& vectors, const LayerState& state,
+                        DeviceMatrix x, DeviceMatrix scratch,
+                        DeviceMatrix y) = 0;
   // The norms of q and k over all heads of all ranks: the sums of squares of
   // this rank's shards (kernels/rms_norm.h), ReduceTree of these, and the norm.
   virtual void HeadSquares(const kernels::HeadRuns& runs, DeviceMatrix qkv,

@@ -193,7 +193,8 @@ int32_t BlockManager::Needed(const std::vector<BlockTable>& tables,
 
 bool BlockManager::HasStateRoom(int64_t sequences) const {
   return !IsState(options_.windows.back()) ||
-         states_.num_free() >= sequences + kKeptStates;
+         states_.num_free() >=
+             sequences + static_cast<int64_t>(kKeptStates);
 }
 
 bool BlockManager::Reserve(std::vector<BlockTable>& tables,

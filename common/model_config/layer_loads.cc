@@ -95,12 +95,14 @@ struct WeightCounter {
 StageBytes LayerLoads::Of(const LayerRange& range) const {
   StageBytes bytes;
   std::vector<KvLayer> kept;
+  uint64_t state_bytes = 0;
   for (int32_t i = range.first; i < range.last; ++i) {
     bytes.weights += layers[i];
+    if (!states.empty()) state_bytes += states[i];
     if (kv.empty()) continue;
     kept.push_back({kv_groups.empty() ? 0 : kv_groups[i], kv[i]});
   }
-  bytes.kv = KvBytes(kept);
+  bytes.kv = KvBytes(kept) + state_bytes;
   const bool is_first = range.first == 0;
   if (is_first) bytes.weights += embedding;
   if (is_first && range.last == num_layers()) bytes.weights += tied_again;
@@ -125,6 +127,17 @@ LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
   loads.layers.resize(num_layers);
   loads.kv = LayerKvBytes(config, options, kv_heads);
   loads.kv_groups = KvGroups(config, 0, config.num_layers());
+  if (StateGroup(config) > 0) {
+    for (const LayerConfig& layer : config.layers) {
+      // The ranks together have the heads once.
+      loads.states.push_back(
+          layer.state.present()
+              ? kLeastStateBlocks * sizeof(float) *
+                    static_cast<uint64_t>(
+                        layer.state.mixer.shape.block_floats(kBlockTokens))
+              : 0);
+    }
+  }
   loads.tied = config.tie_word_embeddings;
   const WeightCounter counter = {config, model, options.weights,
                                  static_cast<uint64_t>(ranks), kv_heads};

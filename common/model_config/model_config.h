@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "kernels/elementwise.h"
 #include "kernels/route.h"
+#include "kernels/state_mixer.h"
 
 namespace sluice {
 
@@ -72,6 +73,9 @@ struct QueryGrowthConfig {
 
 // Attention of one layer. A value.
 struct AttentionConfig {
+  // A layer without attention has its heads all the same: they tell how the
+  // layer's products are cut (rank_plan.h).
+  bool present = true;
   int32_t num_heads = 0;
   int32_t num_kv_heads = 0;  // divides num_heads
   int32_t head_dim = 0;      // even
@@ -85,10 +89,16 @@ struct AttentionConfig {
   double soft_cap = 0.0;  // of scores: cap * tanh(score / cap); 0: none
   double clip_qkv = 0.0;  // q, k and v within +-clip_qkv; 0: none
   QueryGrowthConfig growth;
+  bool gate = false;       // what the heads give, times sigmoid(W x)
+  double out_scale = 1.0;  // of what attention adds
 
   // Columns of q_proj's and k_proj's outputs.
-  int64_t q_size() const { return int64_t{num_heads} * head_dim; }
-  int64_t kv_size() const { return int64_t{num_kv_heads} * head_dim; }
+  int64_t q_size() const {
+    return present ? int64_t{num_heads} * head_dim : 0;
+  }
+  int64_t kv_size() const {
+    return present ? int64_t{num_kv_heads} * head_dim : 0;
+  }
   bool operator==(const AttentionConfig&) const = default;
 };
 
@@ -106,10 +116,25 @@ struct NormConfig {
 
 // The MLP of a dense layer. A value.
 struct MlpConfig {
-  int32_t intermediate_size = 0;
+  int32_t intermediate_size = 0;  // 0: the layer has no MLP
   bool bias = false;
   kernels::Activation activation;
+  double gate_scale = 1.0;  // of the gate, before the activation
+  double out_scale = 1.0;   // of what the MLP adds
   bool operator==(const MlpConfig&) const = default;
+};
+
+// The mixer of a layer that carries a state from token to token, in the place of
+// attention or beside it. A value.
+struct StateConfig {
+  kernels::StateMixer mixer;  // over all heads
+  bool conv_bias = false;
+  double out_scale = 1.0;  // of what it adds
+  bool present() const { return mixer.shape.channels > 0; }
+  // The least columns of the output projection that a rank holds: those of the
+  // heads that share a key, or a norm.
+  int64_t unit() const;
+  bool operator==(const StateConfig&) const = default;
 };
 
 // The experts of a sparse layer. A value.
@@ -135,6 +160,7 @@ struct MoeConfig {
 // One decoder layer. A value.
 struct LayerConfig {
   AttentionConfig attention;
+  StateConfig state;
   NormConfig norm;
   MlpConfig mlp;
   MoeConfig moe;                // of a sparse layer, without MLP

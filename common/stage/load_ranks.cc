@@ -87,10 +87,24 @@ uint64_t BytesPerBlock(const StageRange& range, const ModelConfig& config,
     for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
       const int32_t group = groups[i - range.first_layer];
       const KvCache::Layer layer = {group, plan.layers[i].num_kv_heads(),
-                                    config.layers[i].attention.head_dim};
+                                    config.layers[i].attention.head_dim, 0};
       layers.push_back({group, layer.block_bytes(type)});
     }
     bytes += KvBytes(layers);
+  }
+  return bytes;
+}
+
+// Returns the bytes of one block of states in all layers and ranks.
+uint64_t BytesPerState(const StageRange& range,
+                       const std::vector<RankPlan>& plans) {
+  uint64_t bytes = 0;
+  for (const RankPlan& plan : plans) {
+    for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
+      const kernels::StateShape& shape = plan.layers[i].mixer.shape;
+      bytes += sizeof(float) *
+               static_cast<uint64_t>(shape.block_floats(kBlockTokens));
+    }
   }
   return bytes;
 }
@@ -310,11 +324,17 @@ class StageLoader {
     const uint64_t memory =
         HasAllRanks() ? options_.memory : OwnPart(options_.memory);
     SLUICE_ASSIGN_OR_RETURN(room_, RoomBeside(loads_, memory));
+    SLUICE_ASSIGN_OR_RETURN(state_blocks_,
+                            ChooseStateBlocks(options_, config_, room_));
+    const KvRoom room = room_.Beside(state_blocks_);
     SLUICE_ASSIGN_OR_RETURN(limits_.max_context,
-                            ChooseMaxContext(options_, config_, room_));
+                            ChooseMaxContext(options_, config_, room));
     SLUICE_ASSIGN_OR_RETURN(
         kv_blocks_,
-        ChooseKvBlocks(options_, config_, limits_.max_context, room_));
+        ChooseKvBlocks(options_, config_, limits_.max_context, room));
+    // A state without its sequence's keys and values is of no use.
+    state_blocks_ = std::min(state_blocks_,
+                             std::max(kv_blocks_, kLeastStateBlocks));
     TellCache(info);
     return OkStatus();
   }
@@ -323,9 +343,11 @@ class StageLoader {
     info.limits = {limits_.max_step_tokens, limits_.max_sequences,
                    limits_.max_context,     kv_blocks_,
                    limits_.num_kv_groups,   config_.vocab_size,
-                   KvWindows(config_)};
+                   KvWindows(config_),      state_blocks_};
     info.kv_bytes = BytesPerBlock(range_, config_, plans_, kv_type_) *
-                    static_cast<uint64_t>(kv_blocks_);
+                        static_cast<uint64_t>(kv_blocks_) +
+                    BytesPerState(range_, plans_) *
+                        static_cast<uint64_t>(state_blocks_);
     ChooseReplayLog(backends_[0]->info(), room_, info);
     TellContext(info);
   }
@@ -334,7 +356,7 @@ class StageLoader {
 
   RankFacts FactsOf(const StageInfo& info) const {
     return {backends_[0]->info().numerics, limits_.max_context, kv_blocks_,
-            info.weights_bytes, info.kv_bytes};
+            info.weights_bytes, info.kv_bytes, state_blocks_};
   }
 
   // Takes the least cache of all processes that have ranks.
@@ -349,6 +371,9 @@ class StageLoader {
         CheckCount("kv_blocks of all ranks", all.kv_blocks, 1, kv_blocks_));
     limits_.max_context = all.max_context;
     kv_blocks_ = all.kv_blocks;
+    SLUICE_RETURN_IF_ERROR(CheckCount("state_blocks of all ranks",
+                                      all.state_blocks, 0, state_blocks_));
+    state_blocks_ = all.state_blocks;
     TellCache(info);
     return OkStatus();
   }
@@ -358,6 +383,7 @@ class StageLoader {
     if (HasAllRanks()) return OkStatus();
     facts_.max_context = limits_.max_context;
     facts_.kv_blocks = kv_blocks_;
+    facts_.state_blocks = state_blocks_;
     facts_.kv_bytes = info.kv_bytes;
     SLUICE_ASSIGN_OR_RETURN(const RankFacts all,
                             options_.rank_link->Agree(facts_));
@@ -421,9 +447,14 @@ class StageLoader {
       load.weights += loader_.LoadedBytes(range_, plans_[r]);
       load.block_bytes +=
           BytesPerBlock(range_, config_, {plans_[r]}, device.kv_type);
+      load.state_bytes += BytesPerState(range_, {plans_[r]});
     }
     std::vector<MemoryLoad> all;
-    for (auto& [memory, load] : loads) all.push_back(std::move(load));
+    for (auto& [memory, load] : loads) {
+      // Of layers without attention.
+      load.block_bytes = std::max<uint64_t>(load.block_bytes, 1);
+      all.push_back(std::move(load));
+    }
     if (all.size() == 1 && HasAllRanks()) all[0].weights = WeightBytes();
     return all;
   }
@@ -500,6 +531,8 @@ class StageLoader {
           SpecOf(layer, plan.layers[i], ropes[layer.attention.rope]));
     }
     shape.kv_groups = KvGroups(config_, range_.first_layer, range_.last_layer);
+    shape.state_blocks = state_blocks_;
+    shape.state_group = StateGroup(config_);
     return shape;
   }
 
@@ -518,6 +551,7 @@ class StageLoader {
   StepLimits limits_;
   RankFacts facts_;  // of this process, where others have ranks
   int32_t kv_blocks_ = 0;
+  int32_t state_blocks_ = 0;
   ElementType kv_type_ = ElementType::kF32;
 };
 

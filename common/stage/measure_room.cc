@@ -47,6 +47,9 @@ StageRoom MeasureRoom(const StageOptions& options,
                     : std::min(available, options.memory);
   room.is_set = options.memory != 0;
   room.layers = std::move(loads.layers);
+  for (size_t i = 0; i < loads.states.size(); ++i) {
+    room.layers[i] += loads.states[i];
+  }
   room.kv = std::move(loads.kv);
   room.kv_groups = std::move(loads.kv_groups);
   room.embedding = loads.embedding;

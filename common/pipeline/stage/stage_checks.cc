@@ -78,6 +78,11 @@ Status CheckAssignment(const v1::Assign& assign, const PipelineLimits& limits,
       CheckFits("max_context", own.plan.max_context, limits.plan.max_context));
   SLUICE_RETURN_IF_ERROR(
       CheckFits("num_blocks", own.plan.num_blocks, limits.plan.num_blocks));
+  if (limits.plan.num_state_blocks > 0 || own.plan.num_state_blocks > 0) {
+    SLUICE_RETURN_IF_ERROR(CheckFits("num_state_blocks",
+                                     own.plan.num_state_blocks,
+                                     limits.plan.num_state_blocks));
+  }
   SLUICE_RETURN_IF_ERROR(CheckFits("max_steps_in_flight",
                                    own.max_steps_in_flight,
                                    limits.max_steps_in_flight));
