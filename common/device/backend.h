@@ -205,6 +205,12 @@ class Backend {
                         const StateVectors& vectors, const LayerState& state,
                         DeviceMatrix x, DeviceMatrix scratch,
                         DeviceMatrix y) = 0;
+  // Norms every head of `head_dim` columns of x in place, by itself.
+  virtual void NormEachHead(DeviceMatrix x, int64_t head_dim,
+                            const NormSpec& norm) = 0;
+  // weights[t, j] *= scales[ids[t, j]]; scales [E].
+  virtual void ScaleRouting(const DeviceRouting& routing, const void* scales,
+                            int32_t num_experts) = 0;
   // The norms of q and k over all heads of all ranks: the sums of squares of
   // this rank's shards (kernels/rms_norm.h), ReduceTree of these, and the norm.
   virtual void HeadSquares(const kernels::HeadRuns& runs, DeviceMatrix qkv,

@@ -83,6 +83,14 @@ class ForwardingBackend : public Backend {
   void GateRows(DeviceMatrix gate, DeviceMatrix y) override {
     inner_->GateRows(gate, y);
   }
+  void NormEachHead(DeviceMatrix x, int64_t head_dim,
+                    const NormSpec& norm) override {
+    inner_->NormEachHead(x, head_dim, norm);
+  }
+  void ScaleRouting(const DeviceRouting& routing, const void* scales,
+                    int32_t num_experts) override {
+    inner_->ScaleRouting(routing, scales, num_experts);
+  }
   void HeadSquares(const kernels::HeadRuns& runs, DeviceMatrix qkv,
                    std::span<const kernels::TreeNode> nodes,
                    std::span<const DeviceMatrix> parts) override {

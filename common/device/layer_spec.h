@@ -61,6 +61,7 @@ struct AttentionSpec {
   float scale = 1;
   int32_t window = 0;  // tokens seen, the query's own included; 0: all
   RopeHandle rope = {};
+  bool shares_kv = false;         // of another layer, which stores them
   bool norms_after_rope = false;  // of the heads of q and k
   float soft_cap = 0;             // of the scores; 0: none
   QueryGrowth growth;

@@ -62,10 +62,18 @@ void AddExperts(const RankContext& rank, const StageLayer& layer,
   const DeviceRouting routing = {
       a.routing.ids.Packed(spec.router.per_token),
       a.routing.weights.Packed(spec.router.per_token)};
-  device.NormRoute(x, NormOf(layer, layer.weights.mlp_norm),
-                   {*weights.router, weights.router_bias.data(), spec.router,
-                    weights.correction.data()},
-                   a.normed, logits, routing);
+  const RouterSpec router = {*weights.router, weights.router_bias.data(),
+                             spec.router, weights.correction.data()};
+  // The router's norm may be another than that of the experts' rows.
+  const bool own_norms = weights.router_norm.data() != nullptr;
+  device.NormRoute(
+      x, NormOf(layer, own_norms ? weights.router_norm : layer.weights.mlp_norm),
+      router, a.normed, logits, routing);
+  if (own_norms) {
+    device.ScaleRouting(routing, weights.expert_scale.data(),
+                        spec.router.num_experts);
+    device.Norm(x, NormOf(layer, weights.expert_norm), a.normed);
+  }
   RemoteExperts* const remote = a.remote_experts.get();
   if (remote != nullptr) {
     remote->Dispatch(join.layer, static_cast<int32_t>(a.normed.rows),
@@ -78,8 +86,11 @@ void AddExperts(const RankContext& rank, const StageLayer& layer,
   if (has_shared) {
     const RowShards& shards = layer.share.shared_mlp;
     const auto sums = SumsOf(shards, a);
-    device.RowParallel(GateMlp(device, layer, a.normed, NormSpec(), a),
-                       *weights.shared.down, shards, sums);
+    const DeviceMatrix mlp =
+        own_norms ? GateMlp(device, layer, x,
+                            NormOf(layer, layer.weights.mlp_norm), a)
+                  : GateMlp(device, layer, a.normed, NormSpec(), a);
+    device.RowParallel(mlp, *weights.shared.down, shards, sums);
     device.ReduceTree(shards.num_leaves, shards.nodes, sums, sums[0]);
     shared = sums[0];
     if (weights.shared_gate != nullptr) {
@@ -87,8 +98,11 @@ void AddExperts(const RankContext& rank, const StageLayer& layer,
                     /*bias=*/nullptr, a.shared_gate);
       device.GateRows(a.shared_gate, shared);
     }
+    if (own_norms) {
+      device.Norm(shared, NormOf(layer, weights.shared_post_norm), shared);
+    }
   }
-  if (spec.residual_scale == 1 &&
+  if (spec.residual_scale == 1 && !own_norms &&
       a.own_experts->Add(layer.index, a.normed, routing, spec.activation,
                          {join.nodes, join.own, shared, x})) {
     return;
@@ -103,19 +117,22 @@ void AddExperts(const RankContext& rank, const StageLayer& layer,
   // The first node's rows take the sum; a rank alone has it there already.
   const DeviceMatrix mixed = join.sums.empty() ? a.mixed : join.sums[0];
   device.ReduceTree(layer.share.num_experts, join.nodes, join.sums, mixed);
+  if (own_norms) {
+    device.Norm(mixed, NormOf(layer, weights.expert_post_norm), mixed);
+  }
   if (has_shared) {
     device.Add(shared, /*bias=*/nullptr, NormSpec(), mixed);
   }
   if (spec.residual_scale != 1) {
     device.Map({.scale = spec.residual_scale}, mixed);
   }
-  device.Add(mixed, /*bias=*/nullptr, NormSpec(), x);
+  device.Add(mixed, /*bias=*/nullptr,
+             NormOf(layer, layer.weights.post_mlp_norm), x);
 }
 
-}  // namespace
-
-void RunDecoderLayer(const RankContext& rank, const StageLayer& layer,
-                     const LayerActivations& a, DeviceMatrix x) {
+// x += attention, x += MLP or experts.
+void RunBlocks(const RankContext& rank, const StageLayer& layer,
+               const LayerActivations& a, DeviceMatrix x) {
   Backend& device = rank.backend;
   const AttentionSpec& attention = layer.spec.attention;
   const LayerWeights& weights = layer.weights;
@@ -142,6 +159,11 @@ void RunDecoderLayer(const RankContext& rank, const StageLayer& layer,
     of_heads = HeadNorms();
   }
   if (spec.clip_qkv != 0) device.Map({.clip = spec.clip_qkv}, qkv);
+  if (weights.v_norm.data() != nullptr) {
+    const int64_t kv_cols = attention.num_kv_heads * attention.head_dim;
+    device.NormEachHead(qkv.Columns(qkv.cols - kv_cols, kv_cols),
+                        attention.head_dim, norm(weights.v_norm));
+  }
   device.RopeAttention(attention, of_heads, qkv, weights.sinks.data(), layer.kv,
                        heads);
   const RowShards& o_shards = layer.share.attention;
@@ -162,6 +184,16 @@ void RunDecoderLayer(const RankContext& rank, const StageLayer& layer,
   device.AddRowParallel(mlp, *weights.mlp.down, shards, SumsOf(shards, a),
                         {weights.mlp.down_bias.data(),
                          norm(weights.post_mlp_norm), x, spec.residual_scale});
+}
+
+}  // namespace
+
+void RunDecoderLayer(const RankContext& rank, const StageLayer& layer,
+                     const LayerActivations& a, DeviceMatrix x) {
+  RunBlocks(rank, layer, a, x);
+  if (layer.weights.output_scale != 1) {
+    rank.backend.Map({.scale = layer.weights.output_scale}, x);
+  }
 }
 
 }  // namespace sluice

@@ -19,7 +19,8 @@ struct LayerSpec {
   kernels::HeadRuns norm_heads;
   int64_t norm_q_count = 0;  // columns of all ranks' q
   int64_t norm_k_count = 0;
-  float clip_qkv = 0;  // 0: none
+  int32_t kv_layer = 0;  // of the stage: the layer with the keys and values
+  float clip_qkv = 0;    // 0: none
   float norm_eps = 0;
   bool layer_norm = false;     // else RMS norms
   bool parallel = false;       // attention and MLP read the same norm's rows

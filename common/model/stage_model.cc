@@ -35,7 +35,8 @@ std::vector<KvCache::Layer> KvLayersOf(const StageModelShape& shape,
   for (size_t i = 0; i < shape.layers.size(); ++i) {
     const AttentionSpec& attention = shape.layers[i].attention;
     layers.push_back(
-        {shape.kv_groups[i], attention.num_kv_heads, attention.head_dim,
+        {shape.kv_groups[i], attention.shares_kv ? 0 : attention.num_kv_heads,
+         attention.head_dim,
          plan.layers[shape.range.first_layer + i].mixer.shape.block_floats(
              kBlockTokens)});
   }
@@ -245,7 +246,7 @@ void StageModel::Begin(const StepInputs& step, const StepIo& io) {
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     RunDecoderLayer(rank,
                     {i, shape_.layers[i], ShareOf(i), weights_.layers[i],
-                     kv_.layer(static_cast<int32_t>(i)),
+                     kv_.layer(shape_.layers[i].kv_layer),
                      kv_.state(static_cast<int32_t>(i))},
                     activations_, x);
     if (io.layers_done != nullptr) ++*io.layers_done;

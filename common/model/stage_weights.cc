@@ -1,6 +1,7 @@
 #include "common/model/stage_weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <iterator>
 #include <utility>
@@ -75,8 +76,23 @@ DeviceVector* VectorAt(WeightPlace place, RankWeights& rank,
               {kPostAttentionNorm, &layer.post_attention_norm},
               {kMlpNorm, &layer.mlp_norm},
               {kPostMlpNorm, &layer.post_mlp_norm},
+              {kRouterNorm, &layer.moe.router_norm},
               {kRouterBias, &layer.moe.router_bias},
+              {kExpertScale, &layer.moe.expert_scale},
+              {kSharedPostNorm, &layer.moe.shared_post_norm},
+              {kExpertNorm, &layer.moe.expert_norm},
+              {kExpertPostNorm, &layer.moe.expert_post_norm},
               {kCorrection, &layer.moe.correction}});
+}
+
+// Of norms without weights.
+void AddOnes(const LayerConfig& layer, Backend& backend, LayerWeights& to) {
+  if (!layer.attention.v_norm || layer.attention.kv_layer >= 0) return;
+  const std::vector<float> ones(
+      static_cast<size_t>(layer.attention.head_dim), 1.0f);
+  const auto count = static_cast<int64_t>(ones.size());
+  to.v_norm = backend.Allocate(ones.size() * sizeof(float));
+  backend.CopyIn(ones.data(), {to.v_norm.data(), 1, count, count});
 }
 
 }  // namespace
@@ -307,6 +323,13 @@ void WeightLoader::Change(const Read& read, HostWeight& vector) const {
   if (is_norm && config_.norms_add_one) {
     for (float& element : elements) element += 1.0f;
   }
+  if (read.place == kRouterNorm) {
+    const double scale =
+        1.0 / std::sqrt(static_cast<double>(config_.hidden_size));
+    for (float& element : elements) {
+      element = static_cast<float>(element * scale);
+    }
+  }
   if (read.place == kOBias || read.place == kDownBias) {
     const double scale = config_.layers[read.layer].residual_scale;
     for (float& element : elements) {
@@ -327,6 +350,10 @@ Status WeightLoader::LoadVectors(const Group& group, Backend& backend,
     done_bytes_ += reading.stored_bytes;
     if (progress) progress(done_bytes_, total_bytes_);
     HostWeight& elements = reading.parts[0];
+    if (read.place == WeightPlace::kOutputScale) {
+      group.layer->output_scale = elements.data.as<float>()[0];
+      continue;
+    }
     Change(read, elements);
     DeviceVector& vector = *VectorAt(read.place, *group.to, *group.layer);
     vector = backend.Allocate(elements.data.size());
@@ -404,6 +431,7 @@ StatusOr<RankWeights> WeightLoader::Load(const StageRange& range,
         layer < 0 ? &none : &loaded.layers[layer - range.first_layer]};
     SLUICE_RETURN_IF_ERROR(LoadVectors(group, backend, progress));
     SLUICE_RETURN_IF_ERROR(LoadMatrices(group, backend, progress));
+    if (layer >= 0) AddOnes(config_.layers[layer], backend, *group.layer);
   }
   SLUICE_RETURN_IF_ERROR(LoadExperts(range, plan, backend, progress, loaded));
   return loaded;

@@ -36,8 +36,14 @@ struct MlpWeights {
 // The experts of a sparse layer.
 struct MoeWeights {
   std::unique_ptr<Weight> router;       // [E, H] F32
-  DeviceVector router_bias;             // [E] or none
-  DeviceVector correction;              // [E] or none
+  DeviceVector router_norm;  // [H] or none, over sqrt(H)
+  DeviceVector router_bias;  // [E] or none
+  DeviceVector correction;    // [E] or none
+  DeviceVector expert_scale;  // [E] or none
+  // Norms of the shared expert's output, of the experts' rows, and of their sum.
+  DeviceVector shared_post_norm;  // [H] or none
+  DeviceVector expert_norm;       // [H] or none
+  DeviceVector expert_post_norm;  // [H] or none
   std::unique_ptr<Weight> shared_gate;  // [1, H] F32 or null
   MlpWeights shared;                    // null without a shared expert
   std::vector<ExpertWeights> experts;   // runs of this rank, rising
@@ -74,7 +80,9 @@ struct LayerWeights {
   DeviceVector mlp_norm_bias;        // [H]
   MlpWeights mlp;                    // of a dense layer
   MoeWeights moe;                    // of a sparse layer
-  DeviceVector post_mlp_norm;        // [H]
+  DeviceVector post_mlp_norm;  // [H]
+  DeviceVector v_norm;         // [D] of ones, or none
+  float output_scale = 1;      // of the residual behind the layer
   bool is_sparse() const { return moe.router != nullptr; }
 };
 

@@ -89,7 +89,10 @@ Status CheckOne(const TensorInfo& wanted, const weights::ModelFile& model) {
                            " is missing; the config asks for shape ",
                            ShapeToString(wanted.shape));
   }
-  if (found->shape != wanted.shape) {
+  // A number may have no dimension.
+  const bool is_number =
+      found->shape.empty() && wanted.shape == std::vector<int64_t>{1};
+  if (found->shape != wanted.shape && !is_number) {
     return InvalidArgument(model.path(), ": tensor ", Quoted(wanted.name),
                            " has shape ", ShapeToString(found->shape),
                            ", the config asks for ",
@@ -118,13 +121,27 @@ bool IsUnread(std::string_view name) {
       [&](std::string_view suffix) { return name.ends_with(suffix); });
 }
 
+// Released layers that read another layer's keys and values have tensors of
+// their own, which nothing reads.
+bool IsOfSharedKv(const ModelConfig& config, std::string_view name) {
+  std::string_view rest;
+  const int32_t layer = LayerOfTensor(name, rest);
+  if (layer < 0 || layer >= config.num_layers() ||
+      config.layers[layer].attention.kv_layer < 0) {
+    return false;
+  }
+  return rest == "self_attn.k_proj.weight" ||
+         rest == "self_attn.v_proj.weight" ||
+         rest == "self_attn.k_norm.weight";
+}
+
 Status CheckKnown(const ModelConfig& config, const weights::ModelFile& model,
                   const std::unordered_set<std::string_view>& names,
                   std::string_view name) {
   const bool of_layer =
       name.starts_with(kLayerPrefix) || name.starts_with(kGgufLayerPrefix);
   if (!of_layer || names.contains(name) || IsUnread(name) ||
-      IsLeftAside(config, name)) {
+      IsOfSharedKv(config, name) || IsLeftAside(config, name)) {
     return OkStatus();
   }
   return InvalidArgument(model.path(), ": tensor ", Quoted(name),

@@ -12,7 +12,6 @@
 namespace sluice {
 namespace {
 
-constexpr int64_t kMaxPattern = 1 << 20;
 constexpr double kMaxMultiplier = 1e6;
 
 // Reads a multiplier of every layer, or of the model.
@@ -333,69 +332,6 @@ Status ReadExaone4(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_ASSIGN_OR_RETURN(const std::vector<bool> windowed,
                           ReadPatternOf(reader, usual, parsed));
   SetRope(NoRope(), Not(windowed), parsed);
-  return OkStatus();
-}
-
-namespace {
-
-// Of all of Gemma 2 and 3.
-Status ReadGemma(const ConfigReader& reader, ModelConfig& parsed) {
-  SetNorms({.after = true}, parsed);
-  parsed.norms_add_one = true;
-  // IEEE rounds both roots correctly.
-  parsed.embedding_scale = std::sqrt(static_cast<double>(parsed.hidden_size));
-  double scalar = parsed.layers[0].attention.head_dim;
-  SLUICE_RETURN_IF_ERROR(
-      reader.Positive("query_pre_attn_scalar", 1e6, scalar, scalar));
-  double soft_cap = 0.0;
-  if (reader.Find("attn_logit_softcapping") != nullptr) {
-    SLUICE_RETURN_IF_ERROR(
-        reader.Positive("attn_logit_softcapping", 1e6, 1.0, soft_cap));
-  }
-  if (reader.Find("final_logit_softcapping") != nullptr) {
-    SLUICE_RETURN_IF_ERROR(reader.Positive("final_logit_softcapping", 1e6, 1.0,
-                                           parsed.logit_soft_cap));
-  }
-  for (LayerConfig& layer : parsed.layers) {
-    layer.attention.scale = 1.0 / std::sqrt(scalar);
-    layer.attention.soft_cap = soft_cap;
-  }
-  return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
-}
-
-}  // namespace
-
-Status ReadGemma2(const ConfigReader& reader, ModelConfig& parsed) {
-  SLUICE_RETURN_IF_ERROR(ReadGemma(reader, parsed));
-  return ReadPattern(
-             reader, [](int32_t i) { return i % 2 == 0; }, parsed)
-      .status();
-}
-
-// Layers with windows have a RoPE of their own, without scaling.
-Status ReadGemma3(const ConfigReader& reader, ModelConfig& parsed) {
-  SLUICE_RETURN_IF_ERROR(ReadGemma(reader, parsed));
-  SetQkNorm(QkNorm::kHeads, parsed);
-  int32_t period = 6;
-  SLUICE_RETURN_IF_ERROR(
-      reader.Int("sliding_window_pattern", kMaxPattern, 6, period));
-  SLUICE_ASSIGN_OR_RETURN(
-      const std::vector<bool> windowed,
-      ReadPattern(
-          reader, [&](int32_t i) { return (i + 1) % period != 0; }, parsed));
-  RopeConfig local = parsed.ropes[0];
-  const Json* of_types = reader.Find("rope_parameters");
-  if (of_types != nullptr && of_types->is_object() &&
-      of_types->contains("sliding_attention")) {
-    SLUICE_RETURN_IF_ERROR(ReadRope(reader, "sliding_attention",
-                                    parsed.layers[0].attention.head_dim,
-                                    local));
-  } else {
-    SLUICE_RETURN_IF_ERROR(
-        reader.Positive("rope_local_base_freq", 1e15, 10000.0, local.theta));
-    local.inv_freq = RopeInvFreq(local.theta, local.rotary_dim, {});
-  }
-  SetRope(local, windowed, parsed);
   return OkStatus();
 }
 

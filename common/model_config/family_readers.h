@@ -33,6 +33,7 @@ Status ReadOlmo3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadExaone4(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadGemma2(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadGemma3(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadGemma4(const ConfigReader& reader, ModelConfig& parsed);
 
 // Mixtures of experts (sparse_families.cc).
 Status ReadMixtral(const ConfigReader& reader, ModelConfig& parsed);
@@ -46,6 +47,16 @@ Status ReadMinimaxM2(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadDots1(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadGlm4Moe(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadGptOss(const ConfigReader& reader, ModelConfig& parsed);
+
+// Reads the sizes that every mixture has; `experts` and `per_token` are the keys
+// of their numbers.
+struct ExpertKeys {
+  const char* experts;
+  const char* intermediate;
+  const char* per_token = "num_experts_per_tok";
+};
+Status ReadExperts(const ConfigReader& reader, const ExpertKeys& keys,
+                   int32_t num_layers, MoeConfig& moe);
 
 // Reads attention_bias: biases of q, k and v, and for most families of o.
 Status ReadBias(const ConfigReader& reader, bool on_o, bool absent,

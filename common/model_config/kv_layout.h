@@ -30,6 +30,30 @@ inline Status CheckKvType(const ModelConfig& config, kernels::WeightType type) {
   return OkStatus();
 }
 
+// Returns the layers at which no stage may begin: a layer from there on reads
+// keys and values of a layer before.
+inline std::vector<bool> UncutLayers(const ModelConfig& config) {
+  std::vector<bool> uncut(config.layers.size());
+  for (int32_t i = 0; i < config.num_layers(); ++i) {
+    const int32_t source = config.layers[i].attention.kv_layer;
+    for (int32_t at = source + 1; source >= 0 && at <= i; ++at) {
+      uncut[static_cast<size_t>(at)] = true;
+    }
+  }
+  return uncut;
+}
+inline Status CheckSharedKv(const ModelConfig& config, int32_t first_layer) {
+  const std::vector<bool> uncut = UncutLayers(config);
+  const auto at = static_cast<size_t>(first_layer);
+  if (at >= uncut.size() || !uncut[at]) return OkStatus();
+  const auto begin = std::find(uncut.begin(), uncut.end(), true);
+  return InvalidArgument(
+      "no stage of this model may begin at layer ", first_layer,
+      ": layers from there on read the keys and values of layers before; "
+      "layers ", begin - uncut.begin() - 1, " to ", config.num_layers() - 1,
+      " stay on one stage");
+}
+
 // Returns the window of each KV group. Layers with full attention are group 0,
 // even without such layers; then comes a group for each window, and one for the
 // states that layers carry.

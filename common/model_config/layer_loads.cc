@@ -122,7 +122,9 @@ LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
       std::clamp(options.ranks, 1, MostRanks(config, formats));
   std::vector<int64_t> kv_heads;
   for (size_t i = 0; i < num_layers; ++i) {
-    kv_heads.push_back(KvHeadsOnRanks(config.layers[i], formats[i], ranks));
+    const bool has_kv = config.layers[i].attention.kv_layer < 0;
+    kv_heads.push_back(
+        has_kv ? KvHeadsOnRanks(config.layers[i], formats[i], ranks) : 0);
   }
   loads.layers.resize(num_layers);
   loads.kv = LayerKvBytes(config, options, kv_heads);
@@ -138,6 +140,7 @@ LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
               : 0);
     }
   }
+  loads.uncut = UncutLayers(config);
   loads.tied = config.tie_word_embeddings;
   const WeightCounter counter = {config, model, options.weights,
                                  static_cast<uint64_t>(ranks), kv_heads};

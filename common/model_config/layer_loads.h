@@ -43,6 +43,8 @@ struct LayerLoads {
   std::vector<int32_t> kv_groups;  // per layer; empty: all in group 0
   // States per layer, kLeastStateBlocks blocks; empty: none.
   std::vector<uint64_t> states;
+  // Per layer: no stage may begin there (kv_layout.h); empty: any may.
+  std::vector<bool> uncut;
   uint64_t embedding = 0;          // on the first stage
   uint64_t head = 0;               // final norm and lm_head, on the last stage
   // The head is the embedding: the last stage holds the embedding, once.

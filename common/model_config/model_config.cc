@@ -9,6 +9,7 @@
 #include "common/model_config/config_reader.h"
 #include "common/model_config/model_families.h"
 #include "common/model_config/stop_ids.h"
+#include "common/weights/text_part.h"
 
 namespace sluice {
 namespace {
@@ -17,8 +18,6 @@ namespace {
 // stay within int64_t.
 constexpr int64_t kMaxHidden = 1 << 17;
 constexpr int64_t kMaxLayers = 4096;
-constexpr int64_t kMaxHeads = 4096;
-constexpr int64_t kMaxHeadDim = 1024;
 constexpr int64_t kMaxIntermediate = 1 << 20;
 constexpr int64_t kMaxVocab = 1 << 22;
 constexpr int64_t kMaxPositions = 1 << 28;
@@ -97,29 +96,6 @@ Status ReadSizes(const ConfigReader& reader, ModelConfig& parsed) {
   layer.norm.eps = parsed.rms_norm_eps;
   parsed.layers.assign(static_cast<size_t>(num_layers), layer);
   return OkStatus();
-}
-
-// The text part of a model that reads images, too: its own keys, and those of
-// tokens and storage around it.
-Json TextPart(const Json& config) {
-  const ConfigReader outer(config);
-  const Json* text = outer.Find("text_config");
-  if (text == nullptr || !text->is_object() ||
-      outer.Find("hidden_size") != nullptr) {
-    return config;
-  }
-  Json part = *text;
-  for (const char* key : {"eos_token_id", "bos_token_id", "pad_token_id",
-                          "quantization_config", "tie_word_embeddings"}) {
-    if (const Json* found = outer.Find(key);
-        found != nullptr && ConfigReader(part).Find(key) == nullptr) {
-      part[key] = *found;
-    }
-  }
-  if (!part.contains("model_type")) {
-    part["model_type"] = config.value("model_type", Json());
-  }
-  return part;
 }
 
 // Adds the family's values of keys that the config lacks, and its names of keys
@@ -211,7 +187,7 @@ StatusOr<ModelConfig> ParseModelConfig(const Json& config) {
     return InvalidArgument("config is ", config.type_name(),
                            ", expected an object");
   }
-  Json text = TextPart(config);
+  Json text = weights::TextPartOf(config);
   ModelConfig parsed;
   SLUICE_ASSIGN_OR_RETURN(const Family* family, FindFamily(ConfigReader(text)));
   parsed.model_type = family->model_type;

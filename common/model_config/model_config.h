@@ -25,6 +25,7 @@ struct RopeScaling {
     kDivisors,  // each divided by its own divisor (GGUF's rope_freqs)
     kLongRope,  // divided by `divisors`, or by `long_divisors` in long contexts
     kDynamic,   // Hunyuan's: theta times alpha^(R / (R - 2))
+    kProportional,  // the first share of the pairs turns, the rest stands
   };
   Kind kind = Kind::kNone;
   double factor = 1.0;
@@ -37,6 +38,7 @@ struct RopeScaling {
   double attention_factor = 1.0;  // yarn, longrope: multiplies cos and sin
   double mscale_all_dim = 0.0;    // yarn: of the scores of latent attention
   double alpha = 1.0;             // dynamic
+  double share = 1.0;             // proportional: of the pairs that turn
   std::vector<double> divisors;   // rotary_dim / 2
   // longrope: of contexts above original_max_position_embeddings.
   std::vector<double> long_divisors;
@@ -91,6 +93,9 @@ struct AttentionConfig {
   QueryGrowthConfig growth;
   bool gate = false;       // what the heads give, times sigmoid(W x)
   double out_scale = 1.0;  // of what attention adds
+  bool v_norm = false;    // RMS norm of every head of v, without a weight
+  bool k_is_v = false;    // v is k_proj's output, before norm and RoPE
+  int32_t kv_layer = -1;  // the layer that has this one's keys and values
 
   // Columns of q_proj's and k_proj's outputs.
   int64_t q_size() const {
@@ -151,6 +156,9 @@ struct MoeConfig {
   bool normalise = false;
   double scale = 1.0;
   bool correction = false;   // the router adds a bias to choose
+  // The shared expert and the experts have norms of their own before and
+  // behind them, and the router has another: Gemma 4's MLP beside experts.
+  bool own_norms = false;
   bool shared_gate = false;  // the shared expert's output * sigmoid(w x)
   // Gate and up alternate, gate first, in tensors that hold both.
   bool interleaved = false;
@@ -165,6 +173,7 @@ struct LayerConfig {
   MlpConfig mlp;
   MoeConfig moe;                // of a sparse layer, without MLP
   double residual_scale = 1.0;  // of what attention and MLP add
+  bool output_scale = false;    // a tensor has a multiplier of the residual
   bool is_sparse() const { return moe.num_experts > 0; }
   bool operator==(const LayerConfig&) const = default;
 };

@@ -12,6 +12,11 @@
 
 namespace sluice {
 
+// Limits that several readers share, far above released models.
+inline constexpr int64_t kMaxHeads = 4096;
+inline constexpr int64_t kMaxHeadDim = 1024;
+inline constexpr int64_t kMaxPattern = 1 << 20;
+
 // A key that a family names in its own way, and the usual name.
 struct RenamedKey {
   std::string_view own;

@@ -16,7 +16,9 @@ Status CheckFrequencies(const RopeConfig& rope,
                         const std::vector<double>& frequencies) {
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const double frequency = frequencies[i];
-    if (frequency > 0.0 && frequency <= 1.0) continue;
+    const bool stands = frequency == 0.0 && rope.scaling.kind ==
+                                                RopeScaling::Kind::kProportional;
+    if (stands || (frequency > 0.0 && frequency <= 1.0)) continue;
     return InvalidArgument("rope_theta ", rope.theta,
                            " with rope_scaling gives pair ", i, " frequency ",
                            frequency, ", limits 0 (excluded) and 1");
@@ -102,9 +104,11 @@ Status ReadRope(const ConfigReader& reader, std::string_view layer_type,
   } else if (rope.theta == 0.0) {
     rope.theta = 10000.0;
   }
-  SLUICE_RETURN_IF_ERROR(ReadRotaryDim(reader, keys, head_dim, rope));
   const std::string type =
       keys.value("rope_type", keys.value("type", std::string()));
+  if (type != "proportional") {
+    SLUICE_RETURN_IF_ERROR(ReadRotaryDim(reader, keys, head_dim, rope));
+  }
   if (type == "yarn" || type == "longrope" || type == "su" ||
       type == "llama3") {
     AddLengths(reader, /*with_factor=*/type != "llama3", keys);

@@ -228,6 +228,12 @@ StatusOr<RopeScaling> ParseRopeScaling(const Json& scaling, int rotary_dim) {
   } else if (name == "longrope" || name == "su") {
     parsed.kind = RopeScaling::Kind::kLongRope;
     SLUICE_RETURN_IF_ERROR(ReadLongRope(scaling, rotary_dim, parsed));
+  } else if (name == "proportional") {
+    parsed.kind = RopeScaling::Kind::kProportional;
+    if (scaling.contains("partial_rotary_factor")) {
+      SLUICE_RETURN_IF_ERROR(ReadPositive(scaling, "partial_rotary_factor", 1.0,
+                                          parsed.share));
+    }
   } else if (name == "dynamic") {
     parsed.kind = RopeScaling::Kind::kDynamic;
     SLUICE_RETURN_IF_ERROR(ReadDynamic(scaling, parsed));
@@ -252,6 +258,11 @@ std::vector<double> RopeInvFreq(double theta, int rotary_dim,
       case RopeScaling::Kind::kNone:
       case RopeScaling::Kind::kYarn:  // below, over all pairs
       case RopeScaling::Kind::kDynamic:
+        break;
+      case RopeScaling::Kind::kProportional:
+        if (i >= static_cast<int>(scaling.share * rotary_dim / 2)) {
+          frequency = 0.0;
+        }
         break;
       case RopeScaling::Kind::kLinear:
         frequency /= scaling.factor;

@@ -18,21 +18,6 @@ constexpr int64_t kMaxAllExperts = 1 << 17;
 constexpr int64_t kMaxExpertSize = 1 << 20;
 constexpr int64_t kMaxSparseStep = 1 << 20;
 
-// Reads the sizes that every mixture has; `experts` is the key of their number.
-Status ReadExperts(const ConfigReader& reader, const char* experts,
-                   const char* intermediate, int32_t num_layers,
-                   MoeConfig& moe) {
-  SLUICE_RETURN_IF_ERROR(reader.Int(experts, kMaxExperts, {}, moe.num_experts));
-  if (int64_t{num_layers} * moe.num_experts > kMaxAllExperts) {
-    return InvalidArgument(experts, " ", moe.num_experts, " in ", num_layers,
-                           " layers: limit is ", kMaxAllExperts, " in all");
-  }
-  const int64_t most = std::min(moe.num_experts, kernels::kMaxExpertsPerToken);
-  SLUICE_RETURN_IF_ERROR(
-      reader.Int("num_experts_per_tok", most, {}, moe.experts_per_token));
-  return reader.Int(intermediate, kMaxExpertSize, {}, moe.intermediate_size);
-}
-
 // Every decoder_sparse_step-th layer has experts, from layer
 // decoder_sparse_step - 1 on; layers of mlp_only_layers have none.
 Status ReadSparseLayers(const ConfigReader& reader, const MoeConfig& moe,
@@ -88,9 +73,7 @@ Status ReadGroups(const ConfigReader& reader, MoeConfig& moe) {
 // shared experts in one MLP, and dense layers before.
 Status ReadSigmoidMixture(const ConfigReader& reader, ModelConfig& parsed) {
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, "n_routed_experts",
-                                     "moe_intermediate_size",
-                                     parsed.num_layers(), moe));
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"n_routed_experts", "moe_intermediate_size"}, parsed.num_layers(), moe));
   moe.score = Score::kSigmoid;
   moe.correction = true;
   SLUICE_RETURN_IF_ERROR(ReadGroups(reader, moe));
@@ -129,12 +112,27 @@ Status ReadOfLayers(const ConfigReader& reader, const char* key, int64_t max,
 
 }  // namespace
 
+Status ReadExperts(const ConfigReader& reader, const ExpertKeys& keys,
+                   int32_t num_layers, MoeConfig& moe) {
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int(keys.experts, kMaxExperts, {}, moe.num_experts));
+  if (int64_t{num_layers} * moe.num_experts > kMaxAllExperts) {
+    return InvalidArgument(keys.experts, " ", moe.num_experts, " in ",
+                           num_layers, " layers: limit is ", kMaxAllExperts,
+                           " in all");
+  }
+  const int64_t most = std::min(moe.num_experts, kernels::kMaxExpertsPerToken);
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int(keys.per_token, most, {}, moe.experts_per_token));
+  return reader.Int(keys.intermediate, kMaxExpertSize, {},
+                    moe.intermediate_size);
+}
+
 Status ReadMixtral(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadMistral(reader, parsed));
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, "num_local_experts",
-                                     "intermediate_size", parsed.num_layers(),
-                                     moe));
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_local_experts", "intermediate_size"},
+                                     parsed.num_layers(), moe));
   moe.normalise = true;
   SetExperts(moe, 0, parsed);
   return OkStatus();
@@ -146,9 +144,7 @@ Status ReadQwen2Moe(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(reader.Bool("qkv_bias", true, bias));
   for (LayerConfig& layer : parsed.layers) layer.attention.qkv_bias = bias;
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, "num_experts",
-                                     "moe_intermediate_size",
-                                     parsed.num_layers(), moe));
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_experts", "moe_intermediate_size"}, parsed.num_layers(), moe));
   SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", false, moe.normalise));
   SLUICE_RETURN_IF_ERROR(reader.Int("shared_expert_intermediate_size",
                                     kMaxExpertSize, 5632,
@@ -164,9 +160,7 @@ Status ReadQwen3Moe(const ConfigReader& reader, ModelConfig& parsed) {
     return OkStatus();  // every layer is dense
   }
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, "num_experts",
-                                     "moe_intermediate_size",
-                                     parsed.num_layers(), moe));
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_experts", "moe_intermediate_size"}, parsed.num_layers(), moe));
   moe.score = Score::kSoftmax;
   SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", false, moe.normalise));
   return ReadSparseLayers(reader, moe, parsed);
@@ -180,8 +174,7 @@ Status ReadOlmoe(const ConfigReader& reader, ModelConfig& parsed) {
     for (LayerConfig& layer : parsed.layers) layer.attention.clip_qkv = clip;
   }
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, "num_experts", "intermediate_size",
-                                     parsed.num_layers(), moe));
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_experts", "intermediate_size"}, parsed.num_layers(), moe));
   SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", false, moe.normalise));
   SetExperts(moe, 0, parsed);
   return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
@@ -190,9 +183,8 @@ Status ReadOlmoe(const ConfigReader& reader, ModelConfig& parsed) {
 Status ReadGraniteMoe(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadGranite(reader, parsed));
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, "num_local_experts",
-                                     "intermediate_size", parsed.num_layers(),
-                                     moe));
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_local_experts", "intermediate_size"},
+                                     parsed.num_layers(), moe));
   moe.score = Score::kSoftmaxOfSelected;
   SetExperts(moe, 0, parsed);
   return OkStatus();
@@ -202,9 +194,7 @@ Status ReadGraniteMoe(const ConfigReader& reader, ModelConfig& parsed) {
 Status ReadErnieMoe(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadErnie(reader, parsed));
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, "num_experts",
-                                     "moe_intermediate_size",
-                                     parsed.num_layers(), moe));
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_experts", "moe_intermediate_size"}, parsed.num_layers(), moe));
   moe.correction = true;
   moe.normalise = true;
   int32_t shared = 0;
@@ -264,9 +254,8 @@ Status ReadMinimaxM2(const ConfigReader& reader, ModelConfig& parsed) {
                            " is odd");
   }
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, "num_local_experts",
-                                     "intermediate_size", parsed.num_layers(),
-                                     moe));
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_local_experts", "intermediate_size"},
+                                     parsed.num_layers(), moe));
   moe.score = Score::kSigmoid;
   moe.normalise = true;
   SLUICE_RETURN_IF_ERROR(reader.Bool("use_routing_bias", true, moe.correction));
@@ -307,9 +296,8 @@ Status ReadGptOss(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(
       ReadBias(reader, /*on_o=*/true, /*absent=*/true, parsed));
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, "num_local_experts",
-                                     "intermediate_size", parsed.num_layers(),
-                                     moe));
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_local_experts", "intermediate_size"},
+                                     parsed.num_layers(), moe));
   moe.interleaved = true;
   moe.score = Score::kSoftmaxOfSelected;
   double limit = 0;

@@ -28,6 +28,18 @@ bool HasNormsAfterRope(const LayerConfig& layer) {
 bool HasAllHeadsNorm(const LayerConfig& layer) {
   return layer.attention.qk_norm == QkNorm::kAllHeads;
 }
+bool HasOwnK(const LayerConfig& layer) { return layer.attention.kv_layer < 0; }
+bool HasOwnV(const LayerConfig& layer) {
+  return HasOwnK(layer) && !layer.attention.k_is_v;
+}
+bool HasKAsV(const LayerConfig& layer) {
+  return HasOwnK(layer) && layer.attention.k_is_v;
+}
+bool HasKNorm(const LayerConfig& layer) {
+  return HasHeadNorms(layer) && HasOwnK(layer);
+}
+bool HasOutputScale(const LayerConfig& layer) { return layer.output_scale; }
+bool HasOwnNorms(const LayerConfig& layer) { return layer.moe.own_norms; }
 bool HasSinks(const LayerConfig& layer) { return layer.attention.sinks; }
 bool HasNormsAfter(const LayerConfig& layer) { return layer.norm.after; }
 bool HasNormBias(const LayerConfig& layer) { return layer.norm.bias; }
@@ -52,8 +64,9 @@ constexpr TensorRow kAttentionNormRow[] = {
 
 constexpr TensorRow kAttention[] = {
     {"self_attn.q_proj.weight", "attn_q.weight", "Q H", kRows, kQkv},
-    {"self_attn.k_proj.weight", "attn_k.weight", "K H", kRows, kQkv},
-    {"self_attn.v_proj.weight", "attn_v.weight", "K H", kRows, kQkv},
+    {"self_attn.k_proj.weight", "attn_k.weight", "K H", kRows, kQkv, HasOwnK},
+    {"self_attn.v_proj.weight", "attn_v.weight", "K H", kRows, kQkv, HasOwnV},
+    {"self_attn.k_proj.weight", "", "K H", kRows, kQkv, HasKAsV},
     {"self_attn.q_proj.bias", "attn_q.bias", "Q", kRows, kQkvBias, HasQkvBias},
     {"self_attn.k_proj.bias", "attn_k.bias", "K", kRows, kQkvBias, HasQkvBias},
     {"self_attn.v_proj.bias", "attn_v.bias", "K", kRows, kQkvBias, HasQkvBias},
@@ -62,7 +75,7 @@ constexpr TensorRow kAttention[] = {
     {"self_attn.q_norm.weight", "attn_q_norm.weight", "D", kNone, kQNorm,
      HasHeadNorms},
     {"self_attn.k_norm.weight", "attn_k_norm.weight", "D", kNone, kKNorm,
-     HasHeadNorms},
+     HasKNorm},
     {"self_attn.q_norm.weight", "attn_q_norm.weight", "Q", kRows, kQNorm,
      HasAllHeadsNorm},
     {"self_attn.k_norm.weight", "attn_k_norm.weight", "K", kRows, kKNorm,
@@ -111,6 +124,33 @@ constexpr TensorRow kNormsBehind[] = {
 constexpr TensorRow kGemmaMlpNorm[] = {
     {"pre_feedforward_layernorm.weight", "ffn_norm.weight", "H", kNone,
      kMlpNorm},
+};
+
+constexpr TensorRow kOutputScaleRow[] = {
+    {"layer_scalar", "layer_output_scale.weight", "U", kNone, kOutputScale,
+     HasOutputScale},
+};
+
+// Gemma 4's MLP beside experts.
+constexpr TensorRow kGemma4Router[] = {
+    {"router.scale", "ffn_gate_inp.scale", "H", kNone, kRouterNorm},
+    {"router.proj.weight", "ffn_gate_inp.weight", "E H", kNone, kRouter,
+     nullptr, kF32},
+    {"router.per_expert_scale", "ffn_down_exps.scale", "E", kNone,
+     kExpertScale},
+    {"mlp.gate_proj.weight", "ffn_gate.weight", "S H", kRows, kSharedGateUp},
+    {"mlp.up_proj.weight", "ffn_up.weight", "S H", kRows, kSharedGateUp},
+    {"mlp.down_proj.weight", "ffn_down.weight", "H S", kColumns, kSharedDown},
+    {"post_feedforward_layernorm_1.weight", "post_ffw_norm_1.weight", "H",
+     kNone, kSharedPostNorm, HasOwnNorms},
+    {"pre_feedforward_layernorm_2.weight", "pre_ffw_norm_2.weight", "H", kNone,
+     kExpertNorm, HasOwnNorms},
+    {"post_feedforward_layernorm_2.weight", "post_ffw_norm_2.weight", "H",
+     kNone, kExpertPostNorm, HasOwnNorms},
+};
+constexpr TensorRow kGemma4Experts[] = {
+    {"experts.gate_up_proj", "", "E 2X H", kExperts, kExpertGateUp},
+    {"experts.down_proj", "", "E H X", kExperts, kExpertDown},
 };
 
 constexpr TensorRow kMlp[] = {
@@ -354,6 +394,15 @@ constexpr TensorTable kGemmaTensors = {
     {kMlp},
     {},
     {}};
+constexpr TensorTable kGemma4Tensors = {
+    {kAttentionNormRow, kAttention, kNormsBehind, kGemmaMlpNorm,
+     kOutputScaleRow},
+    {kMlp},
+    {kGemma4Router},
+    {},
+    {},
+    {},
+    kGemma4Experts};
 constexpr TensorTable kHunyuanTensors = {
     {kAttentionNormRow, kAttention, kNormsAfterRope, kMlpNormRow},
     {kMlp},

@@ -32,9 +32,10 @@ enum class WeightPlace : uint8_t {
   kAttentionNorm, kAttentionNormBias, kQkv, kQkvBias, kO, kOBias,
   kQNorm, kKNorm, kSinks, kPostAttentionNorm,
   kMlpNorm, kMlpNormBias, kGateUp, kGateUpBias, kDown, kDownBias,
-  kPostMlpNorm,
-  kRouter, kRouterBias, kCorrection,
-  kSharedGate, kSharedGateUp, kSharedDown,
+  kPostMlpNorm, kOutputScale,
+  kRouterNorm, kRouter, kRouterBias, kCorrection, kExpertScale,
+  kSharedGate, kSharedGateUp, kSharedDown, kSharedPostNorm,
+  kExpertNorm, kExpertPostNorm,
   kExpertGateUp, kExpertDown, kExpertGateUpBias, kExpertDownBias
 };
 // clang-format on
@@ -86,7 +87,7 @@ struct TensorTable {
 };
 extern const TensorTable kLlamaTensors, kSeedOssTensors, kPhi3Tensors,
     kGlm4Tensors, kCohere2Tensors, kStarcoder2Tensors, kPostNormTensors,
-    kGemmaTensors, kHunyuanTensors, kQwen3MoeTensors, kQwen2MoeTensors,
+    kGemmaTensors, kGemma4Tensors, kHunyuanTensors, kQwen3MoeTensors, kQwen2MoeTensors,
     kMixtralTensors, kGraniteMoeTensors, kErnieMoeTensors, kHunyuanMoeTensors,
     kDots1Tensors, kGlm4MoeTensors, kGptOssTensors;
 

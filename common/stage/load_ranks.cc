@@ -155,6 +155,7 @@ LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
       static_cast<float>(attention.scale),
       attention.window,
       rope,
+      attention.kv_layer >= 0,
       attention.qk_norm == QkNorm::kHeadsAfterRope,
       static_cast<float>(attention.soft_cap),
       {static_cast<float>(attention.growth.beta), attention.growth.original}};
@@ -244,6 +245,7 @@ class StageLoader {
  private:
   Status Prepare(StageInfo& info) {
     SLUICE_ASSIGN_OR_RETURN(range_, ParseRange(options_, config_.num_layers()));
+    SLUICE_RETURN_IF_ERROR(CheckSharedKv(config_, range_.first_layer));
     SLUICE_RETURN_IF_ERROR(CheckKvType(config_, options_.kv_type));
     const auto formats = ColumnFormatsOf(config_, file_, options_.weights);
     for (int32_t r = 0; r < options_.ranks || r == 0; ++r) {
@@ -529,6 +531,9 @@ class StageLoader {
       const LayerConfig& layer = config_.layers[i];
       shape.layers.push_back(
           SpecOf(layer, plan.layers[i], ropes[layer.attention.rope]));
+      const int32_t source = layer.attention.kv_layer;
+      shape.layers.back().kv_layer =
+          (source < 0 ? i : source) - range_.first_layer;
     }
     shape.kv_groups = KvGroups(config_, range_.first_layer, range_.last_layer);
     shape.state_blocks = state_blocks_;

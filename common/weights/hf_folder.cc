@@ -4,12 +4,14 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "common/weights/block_tensor.h"
 #include "common/weights/model_contents.h"
 #include "common/weights/safetensors_outline.h"
+#include "common/weights/text_part.h"
 
 namespace sluice::weights {
 namespace {
@@ -137,14 +139,36 @@ Status NameBlocks(ModelContents& contents) {
   return OkStatus();
 }
 
+// How models that read images, too, and some families begin the names of the
+// text part's tensors, and the usual beginning.
+constexpr std::pair<std::string_view, std::string_view> kBeginnings[] = {
+    {"model.language_model.", "model."},
+    {"language_model.model.", "model."},
+    {"language_model.lm_head.", "lm_head."},
+    {"backbone.", "model."},
+};
+
+// Gives the text part's tensors their usual names.
+void UseUsualNames(ModelContents& contents) {
+  for (LocatedTensor& tensor : contents.tensors) {
+    std::string& name = tensor.info.name;
+    for (const auto& [own, usual] : kBeginnings) {
+      if (!name.starts_with(own)) continue;
+      name.replace(0, own.size(), usual);
+      break;
+    }
+  }
+}
+
 }  // namespace
 
 StatusOr<ModelContents> OpenHfFolder(const std::string& folder) {
   ModelContents contents;
   contents.path = folder;
   contents.is_folder = true;
-  SLUICE_ASSIGN_OR_RETURN(contents.config,
+  SLUICE_ASSIGN_OR_RETURN(const Json config,
                           ReadConfig(Cat(folder, "/config.json")));
+  contents.config = TextPartOf(config);
   const std::string generation = Cat(folder, "/generation_config.json");
   if (IsFile(generation)) {
     SLUICE_ASSIGN_OR_RETURN(contents.generation_config, ReadConfig(generation));
@@ -160,6 +184,7 @@ StatusOr<ModelContents> OpenHfFolder(const std::string& folder) {
                     ": has neither model.safetensors nor "
                     "model.safetensors.index.json");
   }
+  UseUsualNames(contents);
   SLUICE_RETURN_IF_ERROR(Annotate(NameBlocks(contents), folder));
   return contents;
 }

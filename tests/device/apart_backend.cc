@@ -188,6 +188,19 @@ class ApartBackend final : public Backend {
                      behind, Behind(x), Behind(scratch), Behind(y));
     });
   }
+  void NormEachHead(DeviceMatrix x, int64_t head_dim,
+                    const NormSpec& norm) override {
+    Later([=, this] {
+      cpu_->NormEachHead(Behind(x), head_dim, Behind(norm, head_dim));
+    });
+  }
+  void ScaleRouting(const DeviceRouting& routing, const void* scales,
+                    int32_t num_experts) override {
+    Later([=, this] {
+      cpu_->ScaleRouting(Behind(routing), Vector(scales, num_experts),
+                         num_experts);
+    });
+  }
   void HeadSquares(const kernels::HeadRuns& runs, DeviceMatrix qkv, Nodes nodes,
                    Matrices parts) override {
     Later([=, this, &runs] {

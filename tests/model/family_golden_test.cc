@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"phi3-partial", 112, 0, 3}, Family{"phi3-partial", 0, 3, 4},
         Family{"phi3-window"}, Family{"cohere2"}, Family{"olmo2"},
         Family{"olmo3"}, Family{"exaone4"}, Family{"gemma2"},
-        Family{"gemma3_text"}, Family{"mixtral"}, Family{"qwen2_moe"},
+        Family{"gemma3_text"}, Family{"gemma4_text-moe"}, Family{"mixtral"}, Family{"qwen2_moe"},
         Family{"olmoe"}, Family{"granitemoe"}, Family{"ernie4_5_moe"},
         Family{"hunyuan_v1_moe"}, Family{"minimax_m2"}, Family{"dots1"}),
     [](const auto& tested) {

@@ -109,7 +109,7 @@ TEST(ModelFamiliesTest, ReadsTheKeysOfGlm4Moe) {
   EXPECT_FALSE(config.ropes[0].interleaved);
   EXPECT_TRUE(config.layers[1].attention.qkv_bias);
   EXPECT_FALSE(config.layers[1].attention.o_bias);
-  EXPECT_FALSE(config.layers[1].attention.qk_norm);
+  EXPECT_EQ(config.layers[1].attention.qk_norm, QkNorm::kNone);
   EXPECT_EQ(config.moe().num_experts, 128);
   EXPECT_EQ(config.moe().experts_per_token, 8);
   EXPECT_EQ(config.moe().shared_intermediate_size, 1408);

@@ -90,7 +90,7 @@ void ApplyNorm(const kernels::Context& context, ConstMatrix x,
 
 void NormHeads(const kernels::Context& context, const AttentionSpec& spec,
                const NormSpec& norm, Matrix x) {
-  if (norm.weight == nullptr) return;
+  if (norm.weight == nullptr || x.cols == 0) return;
   kernels::RmsNormHeads(context, x, spec.head_dim, Floats(norm.weight),
                         norm.eps);
 }
@@ -214,7 +214,8 @@ class CpuBackend final : public Backend {
                    const NormSpec& k_norm, DeviceMatrix qkv,
                    const LayerKv& kv) override {
     const int64_t q_cols = spec.num_heads * spec.head_dim;
-    const int64_t kv_cols = spec.num_kv_heads * spec.head_dim;
+    const int64_t kv_cols =
+        spec.shares_kv ? 0 : spec.num_kv_heads * spec.head_dim;
     const Matrix all = View(qkv);
     const Matrix k = Columns(all, q_cols, kv_cols);
     const auto norm_heads = [&] {
@@ -228,6 +229,7 @@ class CpuBackend final : public Backend {
                   rope.spec.style, rope.rows, step_->positions.data());
     if (spec.norms_after_rope) norm_heads();
     if (spec.growth.beta != 0) Grow(spec.growth, Columns(all, 0, q_cols));
+    if (spec.shares_kv) return;
     kernels::StoreKv(context_, k, Columns(all, q_cols + kv_cols, kv_cols),
                      step_->kv_groups[kv.group].slots.data(), KvOf(spec, kv));
   }
@@ -279,6 +281,24 @@ class CpuBackend final : public Backend {
         {static_cast<float*>(state.data), state.num_blocks, kBlockTokens,
          mixer.shape},
         View(x), View(scratch), View(y));
+  }
+
+  void NormEachHead(DeviceMatrix x, int64_t head_dim,
+                    const NormSpec& norm) override {
+    kernels::RmsNormHeads(context_, View(x), head_dim, Floats(norm.weight),
+                          norm.eps);
+  }
+
+  void ScaleRouting(const DeviceRouting& routing, const void* scales,
+                    int32_t num_experts) override {
+    for (int64_t t = 0; t < routing.ids.rows; ++t) {
+      const auto* ids = static_cast<const int32_t*>(routing.ids.row(t));
+      auto* weights = static_cast<float*>(routing.weights.row(t));
+      for (int64_t j = 0; j < routing.ids.cols; ++j) {
+        SLUICE_CHECK(ids[j] >= 0 && ids[j] < num_experts);
+        weights[j] *= Floats(scales)[ids[j]];
+      }
+    }
   }
 
   void HeadSquares(const kernels::HeadRuns& runs, DeviceMatrix qkv,

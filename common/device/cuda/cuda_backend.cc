@@ -308,6 +308,12 @@ class CudaBackend final : public Backend {
   }
 
   // CheckGpuHas refuses models that need these.
+  void NormEachHead(DeviceMatrix, int64_t, const NormSpec&) override {
+    SLUICE_CHECK(false);
+  }
+  void ScaleRouting(const DeviceRouting&, const void*, int32_t) override {
+    SLUICE_CHECK(false);
+  }
   void Map(const kernels::ElementMap&, DeviceMatrix) override {
     SLUICE_CHECK(false);
   }
