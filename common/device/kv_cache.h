@@ -27,7 +27,8 @@ class KvCache {
     int32_t group = 0;
     int64_t num_kv_heads = 0;
     int64_t head_dim = 0;
-    int64_t state_floats = 0;  // of a block of the layer's state; 0: it has none
+    int64_t state_floats =
+        0;  // of a block of the layer's state; 0: it has none
     // Of the keys and values of one block together.
     uint64_t block_bytes(ElementType type) const {
       return 2 * KvBytesOf(type, kBlockTokens * num_kv_heads * head_dim);

@@ -240,9 +240,7 @@ bool BatchBuilder::Match(Sequence& sequence, bool may_replay) {
     needed += blocks.Needed(other->tables, other->num_tokens() + kBlockTokens);
   }
   const auto sequences = std::ssize(sequences_.running()) + 1;
-  if (blocks.num_free() >= needed && blocks.HasStateRoom(sequences)) {
-    return true;
-  }
+  if (blocks.HasRoom(needed, sequences)) return true;
   blocks.Release(sequence.tables);
   return false;
 }

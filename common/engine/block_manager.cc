@@ -10,8 +10,9 @@ namespace {
 
 constexpr BlockId kEvicted = BlockId(-1);
 
-// The last blocks of a chunk, and all that drafts reach, are kept: the next
-// step may begin in each of them.
+// The last blocks of a chunk are kept: the next step begins there, and a prompt
+// is found by its last full block. Drafts reach no more, and all that they
+// reach are kept, since the next step may begin in each of them.
 constexpr size_t kKeptStates = kMaxDraftTokens / kBlockTokens + 1;
 
 BlockTokens BlockAt(std::span<const TokenId> tokens, size_t index) {
@@ -191,10 +192,10 @@ int32_t BlockManager::Needed(const std::vector<BlockTable>& tables,
   return needed;
 }
 
-bool BlockManager::HasStateRoom(int64_t sequences) const {
+bool BlockManager::HasRoom(int32_t needed, int64_t sequences) const {
+  if (num_free() < needed) return false;
   return !IsState(options_.windows.back()) ||
-         states_.num_free() >=
-             sequences + static_cast<int64_t>(kKeptStates);
+         states_.num_free() >= sequences + static_cast<int64_t>(kKeptStates);
 }
 
 bool BlockManager::Reserve(std::vector<BlockTable>& tables,

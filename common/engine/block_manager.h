@@ -105,9 +105,9 @@ class BlockManager {
   int32_t Needed(const std::vector<BlockTable>& tables,
                  int32_t num_tokens) const;
 
-  // Whether the group of states has blocks for so many more sequences, if there
-  // is one.
-  bool HasStateRoom(int64_t sequences) const;
+  // Whether so many blocks are free, and the group of states, if there is one,
+  // has some for so many more sequences.
+  bool HasRoom(int32_t needed, int64_t sequences) const;
 
   // Grows every table to hold `num_tokens` positions. Returns false and
   // changes nothing if there are too few free blocks.

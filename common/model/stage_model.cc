@@ -95,11 +95,10 @@ void StageModel::AllocateLayers() {
   }
   const int64_t tokens = shape_.max_step_tokens;
   LayerActivations& a = activations_;
-  const bool is_parallel =
-      std::any_of(shape_.layers.begin(), shape_.layers.end(),
-                  [](const LayerSpec& layer) {
-                    return layer.parallel || layer.norms_once;
-                  });
+  const bool is_parallel = std::any_of(
+      shape_.layers.begin(), shape_.layers.end(), [](const LayerSpec& layer) {
+        return layer.parallel || layer.norms_once;
+      });
   if (is_parallel) a.normed = AllocateMatrix(tokens, shape_.hidden_size);
   a.qkv = AllocateMatrix(tokens, qkv);
   a.attention = AllocateMatrix(tokens, heads);

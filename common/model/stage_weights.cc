@@ -88,8 +88,8 @@ DeviceVector* VectorAt(WeightPlace place, RankWeights& rank,
 // Of norms without weights.
 void AddOnes(const LayerConfig& layer, Backend& backend, LayerWeights& to) {
   if (!layer.attention.v_norm || layer.attention.kv_layer >= 0) return;
-  const std::vector<float> ones(
-      static_cast<size_t>(layer.attention.head_dim), 1.0f);
+  const std::vector<float> ones(static_cast<size_t>(layer.attention.head_dim),
+                                1.0f);
   const auto count = static_cast<int64_t>(ones.size());
   to.v_norm = backend.Allocate(ones.size() * sizeof(float));
   backend.CopyIn(ones.data(), {to.v_norm.data(), 1, count, count});

@@ -35,15 +35,16 @@ struct MlpWeights {
 
 // The experts of a sparse layer.
 struct MoeWeights {
-  std::unique_ptr<Weight> router;       // [E, H] F32
-  DeviceVector router_norm;  // [H] or none, over sqrt(H)
-  DeviceVector router_bias;  // [E] or none
-  DeviceVector correction;    // [E] or none
-  DeviceVector expert_scale;  // [E] or none
-  // Norms of the shared expert's output, of the experts' rows, and of their sum.
-  DeviceVector shared_post_norm;  // [H] or none
-  DeviceVector expert_norm;       // [H] or none
-  DeviceVector expert_post_norm;  // [H] or none
+  std::unique_ptr<Weight> router;  // [E, H] F32
+  DeviceVector router_norm;        // [H] or none, over sqrt(H)
+  DeviceVector router_bias;        // [E] or none
+  DeviceVector correction;         // [E] or none
+  DeviceVector expert_scale;       // [E] or none
+  // Norms of the shared expert's output, of the experts' rows, and of their
+  // sum.
+  DeviceVector shared_post_norm;        // [H] or none
+  DeviceVector expert_norm;             // [H] or none
+  DeviceVector expert_post_norm;        // [H] or none
   std::unique_ptr<Weight> shared_gate;  // [1, H] F32 or null
   MlpWeights shared;                    // null without a shared expert
   std::vector<ExpertWeights> experts;   // runs of this rank, rising
@@ -80,9 +81,9 @@ struct LayerWeights {
   DeviceVector mlp_norm_bias;        // [H]
   MlpWeights mlp;                    // of a dense layer
   MoeWeights moe;                    // of a sparse layer
-  DeviceVector post_mlp_norm;  // [H]
-  DeviceVector v_norm;         // [D] of ones, or none
-  float output_scale = 1;      // of the residual behind the layer
+  DeviceVector post_mlp_norm;        // [H]
+  DeviceVector v_norm;               // [D] of ones, or none
+  float output_scale = 1;            // of the residual behind the layer
   bool is_sparse() const { return moe.router != nullptr; }
 };
 
@@ -152,6 +153,8 @@ class WeightLoader {
   std::vector<Read> Reads(const StageRange& range, const RankPlan& plan) const;
   Read ReadOf(int32_t layer, const WeightRows& weight,
               const RankPlan& plan) const;
+  void AddGroups(const TensorRow& row, int32_t layer, const RankPlan& plan,
+                 Piece piece, Read& read, std::vector<Piece>& late) const;
   // Returns the output head's rows, for a head that is the embedding.
   Read TiedHead(const RankPlan& plan) const;
   uint64_t StoredBytes(const Piece& piece) const;

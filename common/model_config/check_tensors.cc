@@ -131,8 +131,7 @@ bool IsOfSharedKv(const ModelConfig& config, std::string_view name) {
     return false;
   }
   return rest == "self_attn.k_proj.weight" ||
-         rest == "self_attn.v_proj.weight" ||
-         rest == "self_attn.k_norm.weight";
+         rest == "self_attn.v_proj.weight" || rest == "self_attn.k_norm.weight";
 }
 
 Status CheckKnown(const ModelConfig& config, const weights::ModelFile& model,

@@ -11,7 +11,6 @@
 namespace sluice {
 namespace {
 
-
 // Four norms a layer, scaled embeddings, a soft cap of logits.
 Status ReadFourNorms(const ConfigReader& reader, ModelConfig& parsed) {
   for (LayerConfig& layer : parsed.layers) layer.norm.after = true;
@@ -84,8 +83,7 @@ namespace {
 // Layers that see all have heads of their own size, and perhaps fewer keys,
 // which are the values, too.
 Status ReadGlobalHeads(const ConfigReader& reader,
-                       const std::vector<bool>& windowed,
-                       ModelConfig& parsed) {
+                       const std::vector<bool>& windowed, ModelConfig& parsed) {
   AttentionConfig all = parsed.layers[0].attention;
   SLUICE_RETURN_IF_ERROR(
       reader.Int("global_head_dim", kMaxHeadDim, 512, all.head_dim));
@@ -137,8 +135,8 @@ Status ReadSharedKv(const ConfigReader& reader,
     }
     if (source < 0) {
       return InvalidArgument("num_kv_shared_layers ", shared,
-                             ": no layer before layer ", own,
-                             " is of layer ", i, "'s type");
+                             ": no layer before layer ", own, " is of layer ",
+                             i, "'s type");
     }
     layer.attention.kv_layer = source;
     if (wide) layer.mlp.intermediate_size *= 2;
@@ -168,8 +166,8 @@ Status ReadGemma4(const ConfigReader& reader, ModelConfig& parsed) {
   parsed.layers[static_cast<size_t>(last)].attention.window = 0;
   SLUICE_RETURN_IF_ERROR(ReadGlobalHeads(reader, windowed, parsed));
   RopeConfig& local = parsed.ropes[0];
-  SLUICE_RETURN_IF_ERROR(ReadRope(reader, "sliding_attention",
-                                  local.rotary_dim, local));
+  SLUICE_RETURN_IF_ERROR(
+      ReadRope(reader, "sliding_attention", local.rotary_dim, local));
   SLUICE_RETURN_IF_ERROR(ReadSharedKv(reader, windowed, parsed));
   bool experts = false;
   SLUICE_RETURN_IF_ERROR(reader.Bool("enable_moe_block", false, experts));

@@ -50,7 +50,8 @@ inline Status CheckSharedKv(const ModelConfig& config, int32_t first_layer) {
   return InvalidArgument(
       "no stage of this model may begin at layer ", first_layer,
       ": layers from there on read the keys and values of layers before; "
-      "layers ", begin - uncut.begin() - 1, " to ", config.num_layers() - 1,
+      "layers ",
+      begin - uncut.begin() - 1, " to ", config.num_layers() - 1,
       " stay on one stage");
 }
 
@@ -90,8 +91,8 @@ inline std::vector<int32_t> KvGroups(const ModelConfig& config, int32_t first,
   return groups;
 }
 
-// Returns the most blocks of keys and values, over all groups, that one sequence
-// holds.
+// Returns the most blocks of keys and values, over all groups, that one
+// sequence holds.
 inline int64_t KvBlocksOfOne(const ModelConfig& config, int32_t max_context,
                              int32_t step_tokens) {
   int64_t blocks = 0;

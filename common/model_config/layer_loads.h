@@ -45,8 +45,8 @@ struct LayerLoads {
   std::vector<uint64_t> states;
   // Per layer: no stage may begin there (kv_layout.h); empty: any may.
   std::vector<bool> uncut;
-  uint64_t embedding = 0;          // on the first stage
-  uint64_t head = 0;               // final norm and lm_head, on the last stage
+  uint64_t embedding = 0;  // on the first stage
+  uint64_t head = 0;       // final norm and lm_head, on the last stage
   // The head is the embedding: the last stage holds the embedding, once.
   bool tied = false;
   // Rows of a tied head that ranks hold beside the embedding if one stage has

@@ -138,13 +138,13 @@ StatusOr<std::vector<LayerRange>> SplitLayers(
       return InvalidArgument("stage ", i, " has no memory: must be positive");
     }
   }
-  const auto uncut =
-      std::count(loads.uncut.begin(), loads.uncut.end(), true);
+  const auto uncut = std::count(loads.uncut.begin(), loads.uncut.end(), true);
   if (num_stages > loads.num_layers() - uncut) {
     return InvalidArgument(
         num_stages, " stages: ", uncut, " of ", loads.num_layers(),
         " layers read keys and values of layers before and stay with them, so "
-        "1 to ", loads.num_layers() - uncut, " stages are possible");
+        "1 to ",
+        loads.num_layers() - uncut, " stages are possible");
   }
   std::vector<LayerRange> ranges = Splitter(loads, num_stages, memory).Split();
   for (size_t i = 0; i < memory.size(); ++i) {

@@ -93,14 +93,12 @@ struct AttentionConfig {
   QueryGrowthConfig growth;
   bool gate = false;       // what the heads give, times sigmoid(W x)
   double out_scale = 1.0;  // of what attention adds
-  bool v_norm = false;    // RMS norm of every head of v, without a weight
-  bool k_is_v = false;    // v is k_proj's output, before norm and RoPE
-  int32_t kv_layer = -1;  // the layer that has this one's keys and values
+  bool v_norm = false;     // RMS norm of every head of v, without a weight
+  bool k_is_v = false;     // v is k_proj's output, before norm and RoPE
+  int32_t kv_layer = -1;   // the layer that has this one's keys and values
 
   // Columns of q_proj's and k_proj's outputs.
-  int64_t q_size() const {
-    return present ? int64_t{num_heads} * head_dim : 0;
-  }
+  int64_t q_size() const { return present ? int64_t{num_heads} * head_dim : 0; }
   int64_t kv_size() const {
     return present ? int64_t{num_kv_heads} * head_dim : 0;
   }
@@ -129,8 +127,8 @@ struct MlpConfig {
   bool operator==(const MlpConfig&) const = default;
 };
 
-// The mixer of a layer that carries a state from token to token, in the place of
-// attention or beside it. A value.
+// The mixer of a layer that carries a state from token to token, in the place
+// of attention or beside it. A value.
 struct StateConfig {
   kernels::StateMixer mixer;  // over all heads
   bool conv_bias = false;
@@ -155,6 +153,7 @@ struct MoeConfig {
   int32_t groups_per_token = 1;
   bool normalise = false;
   double scale = 1.0;
+  double sum_floor = 1e-20;  // normalise divides by the sum and this
   bool correction = false;   // the router adds a bias to choose
   // The shared expert and the experts have norms of their own before and
   // behind them, and the router has another: Gemma 4's MLP beside experts.

@@ -99,8 +99,9 @@ LayerShare ShareOf(const LayerConfig& layer, const ColumnFormats& formats,
     share.kv_heads.clear();
   }
   if (layer.state.present()) {
-    share.state = cut(layer.state.mixer.out_columns(),
-                      std::lcm(layer.state.unit(), formats.state->cut_unit));
+    share.state = cut(
+        layer.state.mixer.out_columns(),
+        std::lcm<int64_t>(layer.state.unit(), formats.state->block_elements));
     share.mixer = MixerOf(layer.state, share.state);
   }
   share.mlp = cut(layer.mlp.intermediate_size, formats.down->cut_unit);
@@ -151,11 +152,11 @@ std::vector<ColumnFormats> ColumnFormatsOf(const ModelConfig& config,
          WeightsOf(config, i, ExpertStorage::kSeparate)) {
       if (weight.first().cut != RankCut::kColumns) continue;
       const WeightFormat& format = FormatOf(TypesOf(weight, i, model, mode)[0]);
-      (weight.place == WeightPlace::kO      ? formats[i].o
-       : weight.place == WeightPlace::kDown ? formats[i].down
-       : weight.place == WeightPlace::kStateOut
-           ? formats[i].state
-           : formats[i].shared_down) = &format;
+      (weight.place == WeightPlace::kO          ? formats[i].o
+       : weight.place == WeightPlace::kDown     ? formats[i].down
+       : weight.place == WeightPlace::kStateOut ? formats[i].state
+                                                : formats[i].shared_down) =
+          &format;
     }
   }
   return formats;

@@ -16,8 +16,8 @@ Status CheckFrequencies(const RopeConfig& rope,
                         const std::vector<double>& frequencies) {
   for (size_t i = 0; i < frequencies.size(); ++i) {
     const double frequency = frequencies[i];
-    const bool stands = frequency == 0.0 && rope.scaling.kind ==
-                                                RopeScaling::Kind::kProportional;
+    const bool stands = frequency == 0.0 &&
+                        rope.scaling.kind == RopeScaling::Kind::kProportional;
     if (stands || (frequency > 0.0 && frequency <= 1.0)) continue;
     return InvalidArgument("rope_theta ", rope.theta,
                            " with rope_scaling gives pair ", i, " frequency ",

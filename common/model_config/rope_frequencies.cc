@@ -231,8 +231,8 @@ StatusOr<RopeScaling> ParseRopeScaling(const Json& scaling, int rotary_dim) {
   } else if (name == "proportional") {
     parsed.kind = RopeScaling::Kind::kProportional;
     if (scaling.contains("partial_rotary_factor")) {
-      SLUICE_RETURN_IF_ERROR(ReadPositive(scaling, "partial_rotary_factor", 1.0,
-                                          parsed.share));
+      SLUICE_RETURN_IF_ERROR(
+          ReadPositive(scaling, "partial_rotary_factor", 1.0, parsed.share));
     }
   } else if (name == "dynamic") {
     parsed.kind = RopeScaling::Kind::kDynamic;

@@ -18,35 +18,6 @@ constexpr int64_t kMaxAllExperts = 1 << 17;
 constexpr int64_t kMaxExpertSize = 1 << 20;
 constexpr int64_t kMaxSparseStep = 1 << 20;
 
-// Every decoder_sparse_step-th layer has experts, from layer
-// decoder_sparse_step - 1 on; layers of mlp_only_layers have none.
-Status ReadSparseLayers(const ConfigReader& reader, const MoeConfig& moe,
-                        ModelConfig& parsed) {
-  int32_t step = 1;
-  SLUICE_RETURN_IF_ERROR(
-      reader.Int("decoder_sparse_step", kMaxSparseStep, 1, step));
-  for (int32_t i = step - 1; i < parsed.num_layers(); i += step) {
-    parsed.layers[static_cast<size_t>(i)].moe = moe;
-  }
-  const Json* dense = reader.Find("mlp_only_layers");
-  if (dense == nullptr) return OkStatus();
-  if (!dense->is_array()) {
-    return InvalidArgument("mlp_only_layers is ", dense->type_name(),
-                           ", expected a list of layers");
-  }
-  for (const Json& layer : *dense) {
-    if (!layer.is_number_integer() || layer < 0) {
-      return InvalidArgument("mlp_only_layers has ", DumpJson(layer),
-                             ", expected numbers of layers");
-    }
-    // Numbers beyond the last layer are ignored, as in transformers.
-    if (layer < parsed.num_layers()) {
-      parsed.layers[layer.get<size_t>()].moe = MoeConfig();
-    }
-  }
-  return OkStatus();
-}
-
 // Sets the experts of all layers from `dense` on.
 void SetExperts(const MoeConfig& moe, int32_t dense, ModelConfig& parsed) {
   for (int32_t i = dense; i < parsed.num_layers(); ++i) {
@@ -54,26 +25,13 @@ void SetExperts(const MoeConfig& moe, int32_t dense, ModelConfig& parsed) {
   }
 }
 
-Status ReadGroups(const ConfigReader& reader, MoeConfig& moe) {
-  SLUICE_RETURN_IF_ERROR(
-      reader.Int("n_group", moe.num_experts, 1, moe.num_groups));
-  SLUICE_RETURN_IF_ERROR(
-      reader.Int("topk_group", moe.num_groups, 1, moe.groups_per_token));
-  const int32_t size = moe.num_experts / moe.num_groups;
-  if (moe.num_experts % moe.num_groups == 0 &&
-      (size >= 2 || moe.num_groups == 1)) {
-    return OkStatus();
-  }
-  return InvalidArgument("n_group ", moe.num_groups, " does not cut ",
-                         moe.num_experts,
-                         " experts into groups of equal size, two at least");
-}
-
 // Reads DeepSeek V3's mixture: a sigmoid with a correction to choose, groups,
 // shared experts in one MLP, and dense layers before.
 Status ReadSigmoidMixture(const ConfigReader& reader, ModelConfig& parsed) {
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"n_routed_experts", "moe_intermediate_size"}, parsed.num_layers(), moe));
+  SLUICE_RETURN_IF_ERROR(
+      ReadExperts(reader, {"n_routed_experts", "moe_intermediate_size"},
+                  parsed.num_layers(), moe));
   moe.score = Score::kSigmoid;
   moe.correction = true;
   SLUICE_RETURN_IF_ERROR(ReadGroups(reader, moe));
@@ -112,6 +70,50 @@ Status ReadOfLayers(const ConfigReader& reader, const char* key, int64_t max,
 
 }  // namespace
 
+// Every decoder_sparse_step-th layer has experts, from layer
+// decoder_sparse_step - 1 on; layers of mlp_only_layers have none.
+Status ReadSparseLayers(const ConfigReader& reader, const MoeConfig& moe,
+                        ModelConfig& parsed) {
+  int32_t step = 1;
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int("decoder_sparse_step", kMaxSparseStep, 1, step));
+  for (int32_t i = step - 1; i < parsed.num_layers(); i += step) {
+    parsed.layers[static_cast<size_t>(i)].moe = moe;
+  }
+  const Json* dense = reader.Find("mlp_only_layers");
+  if (dense == nullptr) return OkStatus();
+  if (!dense->is_array()) {
+    return InvalidArgument("mlp_only_layers is ", dense->type_name(),
+                           ", expected a list of layers");
+  }
+  for (const Json& layer : *dense) {
+    if (!layer.is_number_integer() || layer < 0) {
+      return InvalidArgument("mlp_only_layers has ", DumpJson(layer),
+                             ", expected numbers of layers");
+    }
+    // Numbers beyond the last layer are ignored, as in transformers.
+    if (layer < parsed.num_layers()) {
+      parsed.layers[layer.get<size_t>()].moe = MoeConfig();
+    }
+  }
+  return OkStatus();
+}
+
+Status ReadGroups(const ConfigReader& reader, MoeConfig& moe) {
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int("n_group", moe.num_experts, 1, moe.num_groups));
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int("topk_group", moe.num_groups, 1, moe.groups_per_token));
+  const int32_t size = moe.num_experts / moe.num_groups;
+  if (moe.num_experts % moe.num_groups == 0 &&
+      (size >= 2 || moe.num_groups == 1)) {
+    return OkStatus();
+  }
+  return InvalidArgument("n_group ", moe.num_groups, " does not cut ",
+                         moe.num_experts,
+                         " experts into groups of equal size, two at least");
+}
+
 Status ReadExperts(const ConfigReader& reader, const ExpertKeys& keys,
                    int32_t num_layers, MoeConfig& moe) {
   SLUICE_RETURN_IF_ERROR(
@@ -131,7 +133,8 @@ Status ReadExperts(const ConfigReader& reader, const ExpertKeys& keys,
 Status ReadMixtral(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadMistral(reader, parsed));
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_local_experts", "intermediate_size"},
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader,
+                                     {"num_local_experts", "intermediate_size"},
                                      parsed.num_layers(), moe));
   moe.normalise = true;
   SetExperts(moe, 0, parsed);
@@ -144,7 +147,9 @@ Status ReadQwen2Moe(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(reader.Bool("qkv_bias", true, bias));
   for (LayerConfig& layer : parsed.layers) layer.attention.qkv_bias = bias;
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_experts", "moe_intermediate_size"}, parsed.num_layers(), moe));
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader,
+                                     {"num_experts", "moe_intermediate_size"},
+                                     parsed.num_layers(), moe));
   SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", false, moe.normalise));
   SLUICE_RETURN_IF_ERROR(reader.Int("shared_expert_intermediate_size",
                                     kMaxExpertSize, 5632,
@@ -160,7 +165,9 @@ Status ReadQwen3Moe(const ConfigReader& reader, ModelConfig& parsed) {
     return OkStatus();  // every layer is dense
   }
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_experts", "moe_intermediate_size"}, parsed.num_layers(), moe));
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader,
+                                     {"num_experts", "moe_intermediate_size"},
+                                     parsed.num_layers(), moe));
   moe.score = Score::kSoftmax;
   SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", false, moe.normalise));
   return ReadSparseLayers(reader, moe, parsed);
@@ -174,7 +181,8 @@ Status ReadOlmoe(const ConfigReader& reader, ModelConfig& parsed) {
     for (LayerConfig& layer : parsed.layers) layer.attention.clip_qkv = clip;
   }
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_experts", "intermediate_size"}, parsed.num_layers(), moe));
+  SLUICE_RETURN_IF_ERROR(ReadExperts(
+      reader, {"num_experts", "intermediate_size"}, parsed.num_layers(), moe));
   SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", false, moe.normalise));
   SetExperts(moe, 0, parsed);
   return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
@@ -183,7 +191,8 @@ Status ReadOlmoe(const ConfigReader& reader, ModelConfig& parsed) {
 Status ReadGraniteMoe(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadGranite(reader, parsed));
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_local_experts", "intermediate_size"},
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader,
+                                     {"num_local_experts", "intermediate_size"},
                                      parsed.num_layers(), moe));
   moe.score = Score::kSoftmaxOfSelected;
   SetExperts(moe, 0, parsed);
@@ -194,7 +203,9 @@ Status ReadGraniteMoe(const ConfigReader& reader, ModelConfig& parsed) {
 Status ReadErnieMoe(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadErnie(reader, parsed));
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_experts", "moe_intermediate_size"}, parsed.num_layers(), moe));
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader,
+                                     {"num_experts", "moe_intermediate_size"},
+                                     parsed.num_layers(), moe));
   moe.correction = true;
   moe.normalise = true;
   int32_t shared = 0;
@@ -254,7 +265,8 @@ Status ReadMinimaxM2(const ConfigReader& reader, ModelConfig& parsed) {
                            " is odd");
   }
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_local_experts", "intermediate_size"},
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader,
+                                     {"num_local_experts", "intermediate_size"},
                                      parsed.num_layers(), moe));
   moe.score = Score::kSigmoid;
   moe.normalise = true;
@@ -296,7 +308,8 @@ Status ReadGptOss(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(
       ReadBias(reader, /*on_o=*/true, /*absent=*/true, parsed));
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, {"num_local_experts", "intermediate_size"},
+  SLUICE_RETURN_IF_ERROR(ReadExperts(reader,
+                                     {"num_local_experts", "intermediate_size"},
                                      parsed.num_layers(), moe));
   moe.interleaved = true;
   moe.score = Score::kSoftmaxOfSelected;

@@ -326,6 +326,13 @@ int64_t SizeOf(char letter, const ModelConfig& config, int32_t layer) {
       {'X', of.moe.intermediate_size},
       {'S', of.moe.shared_intermediate_size},
       {'E', of.moe.num_experts},
+      {'C',
+       of.state.mixer.shape.num_heads == 0 ? of.state.mixer.shape.channels : 0},
+      {'L', of.state.mixer.shape.taps},
+      {'J', of.state.mixer.shape.keys()},
+      {'W', of.state.mixer.shape.values()},
+      {'T', of.state.mixer.shape.num_heads},
+      {'M', of.state.mixer.shape.value_dim},
       {'U', 1}};
   for (const auto& [name, size] : sizes) {
     if (name == letter) return size;
@@ -457,6 +464,16 @@ constexpr TensorTable kGptOssTensors = {
     {kExpertBiases},
     {kApartExpertBiases}};
 
+namespace {
+
+std::span<const TensorRow> TopOf(const TensorTable* table) {
+  return table == nullptr || table->top.empty()
+             ? std::span<const TensorRow>(kTop)
+             : table->top;
+}
+
+}  // namespace
+
 std::vector<WeightRows> WeightsOf(const ModelConfig& config, int32_t layer,
                                   ExpertStorage storage) {
   std::vector<WeightRows> weights;
@@ -464,7 +481,7 @@ std::vector<WeightRows> WeightsOf(const ModelConfig& config, int32_t layer,
     for (const auto& rows : groups) AddRows(rows, config, layer, weights);
   };
   if (layer < 0) {
-    AddRows(kTop, config, layer, weights);
+    AddRows(TopOf(config.tensors), config, layer, weights);
     if (config.tie_word_embeddings) weights.pop_back();
     return weights;
   }
@@ -583,7 +600,7 @@ GgufTensorPlace PlaceOfGguf(const TensorTable& table, std::string_view name) {
     }
   };
   if (!name.starts_with(kGgufLayerPrefix)) {
-    find(kTop);
+    find(TopOf(&table));
     return place;
   }
   name.remove_prefix(kGgufLayerPrefix.size());

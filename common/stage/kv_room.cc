@@ -18,7 +18,10 @@ KvRoom RoomIn(const MemoryLoad& load, uint64_t memory) {
     return bytes > load.weights ? bytes - load.weights : 0;
   };
   const uint64_t at_hand = rest(load.available);
-  KvRoom room = {load.device, load.weights, load.block_bytes, at_hand,
+  KvRoom room = {load.device,
+                 load.weights,
+                 load.block_bytes,
+                 at_hand,
                  load.device.empty() ? at_hand / kKvMemoryShare : at_hand,
                  load.state_bytes};
   if (memory == 0) return room;
@@ -136,8 +139,8 @@ StatusOr<int32_t> ChooseStateBlocks(const StageOptions& options,
   const uint64_t all = std::clamp<uint64_t>(one * options.max_sequences,
                                             kLeastStateBlocks, kMaxKvBlocks);
   const uint64_t fit = InSteps(room.to_choose / 2 / room.state_bytes);
-  const auto blocks = static_cast<int32_t>(
-      std::clamp<uint64_t>(fit, kLeastStateBlocks, all));
+  const auto blocks =
+      static_cast<int32_t>(std::clamp<uint64_t>(fit, kLeastStateBlocks, all));
   const uint64_t bytes = room.state_bytes * static_cast<uint64_t>(blocks);
   if (bytes <= room.at_most) return blocks;
   return ResourceExhausted(room.device, room.device.empty() ? "" : ": ",

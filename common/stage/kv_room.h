@@ -62,9 +62,10 @@ StatusOr<int32_t> ChooseKvBlocks(const StageOptions& options,
                                  const ModelConfig& config, int32_t max_context,
                                  const KvRoom& room);
 
-// Returns the blocks of states: half of the room, but no more than all sequences
-// have blocks of keys and values. Without states on this stage, as many as
-// another stage may have. RESOURCE_EXHAUSTED without room for the least.
+// Returns the blocks of states: half of the room, but no more than all
+// sequences have blocks of keys and values. Without states on this stage, as
+// many as another stage may have. RESOURCE_EXHAUSTED without room for the
+// least.
 StatusOr<int32_t> ChooseStateBlocks(const StageOptions& options,
                                     const ModelConfig& config,
                                     const KvRoom& room);

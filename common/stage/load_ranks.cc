@@ -25,6 +25,7 @@
 #include "common/model_config/open_model.h"
 #include "common/model_config/rank_plan.h"
 #include "common/stage/boundary_log.h"
+#include "common/stage/cache_bytes.h"
 #include "common/stage/gpu_support.h"
 #include "common/stage/kv_room.h"
 #include "common/stage/measure_room.h"
@@ -76,39 +77,6 @@ Status CheckOptions(const StageOptions& options) {
                     options.all_ranks - options.ranks);
 }
 
-// Returns the bytes of one block in all layers of a KV group and all ranks.
-uint64_t BytesPerBlock(const StageRange& range, const ModelConfig& config,
-                       const std::vector<RankPlan>& plans, ElementType type) {
-  const std::vector<int32_t> groups =
-      KvGroups(config, range.first_layer, range.last_layer);
-  uint64_t bytes = 0;
-  for (const RankPlan& plan : plans) {
-    std::vector<KvLayer> layers;
-    for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
-      const int32_t group = groups[i - range.first_layer];
-      const KvCache::Layer layer = {group, plan.layers[i].num_kv_heads(),
-                                    config.layers[i].attention.head_dim, 0};
-      layers.push_back({group, layer.block_bytes(type)});
-    }
-    bytes += KvBytes(layers);
-  }
-  return bytes;
-}
-
-// Returns the bytes of one block of states in all layers and ranks.
-uint64_t BytesPerState(const StageRange& range,
-                       const std::vector<RankPlan>& plans) {
-  uint64_t bytes = 0;
-  for (const RankPlan& plan : plans) {
-    for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
-      const kernels::StateShape& shape = plan.layers[i].mixer.shape;
-      bytes += sizeof(float) *
-               static_cast<uint64_t>(shape.block_floats(kBlockTokens));
-    }
-  }
-  return bytes;
-}
-
 // Returns the columns of the rank's q and k of each of its shards.
 kernels::HeadRuns HeadRunsOf(const AttentionConfig& attention,
                              const LayerShare& share) {
@@ -141,6 +109,15 @@ LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
   spec.layer_norm = layer.norm.layer_norm;
   spec.parallel = layer.norm.parallel;
   spec.residual_scale = static_cast<float>(layer.residual_scale);
+  const auto scale = [&layer](double own) {
+    return static_cast<float>(layer.residual_scale * own);
+  };
+  spec.attention_scale = scale(attention.out_scale);
+  spec.state_scale = scale(layer.state.out_scale);
+  spec.mlp_scale = scale(layer.mlp.out_scale);
+  spec.gate_scale = static_cast<float>(layer.mlp.gate_scale);
+  spec.gates_heads = attention.gate;
+  spec.norms_once = attention.present && layer.state.present();
   spec.clip_qkv = static_cast<float>(attention.clip_qkv);
   if (attention.qk_norm == QkNorm::kAllHeads) {
     spec.norm_heads = HeadRunsOf(attention, share);
@@ -166,7 +143,8 @@ LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
                  moe.num_groups,
                  moe.groups_per_token,
                  moe.normalise,
-                 static_cast<float>(moe.scale)};
+                 static_cast<float>(moe.scale),
+                 static_cast<float>(moe.sum_floor)};
   return spec;
 }
 
@@ -335,8 +313,8 @@ class StageLoader {
         kv_blocks_,
         ChooseKvBlocks(options_, config_, limits_.max_context, room));
     // A state without its sequence's keys and values is of no use.
-    state_blocks_ = std::min(state_blocks_,
-                             std::max(kv_blocks_, kLeastStateBlocks));
+    state_blocks_ =
+        std::min(state_blocks_, std::max(kv_blocks_, kLeastStateBlocks));
     TellCache(info);
     return OkStatus();
   }
@@ -346,10 +324,10 @@ class StageLoader {
                    limits_.max_context,     kv_blocks_,
                    limits_.num_kv_groups,   config_.vocab_size,
                    KvWindows(config_),      state_blocks_};
-    info.kv_bytes = BytesPerBlock(range_, config_, plans_, kv_type_) *
-                        static_cast<uint64_t>(kv_blocks_) +
-                    BytesPerState(range_, plans_) *
-                        static_cast<uint64_t>(state_blocks_);
+    info.kv_bytes =
+        BytesPerBlock(range_, config_, plans_, kv_type_) *
+            static_cast<uint64_t>(kv_blocks_) +
+        BytesPerState(range_, plans_) * static_cast<uint64_t>(state_blocks_);
     ChooseReplayLog(backends_[0]->info(), room_, info);
     TellContext(info);
   }
@@ -357,8 +335,12 @@ class StageLoader {
   bool HasAllRanks() const { return options_.rank_link == nullptr; }
 
   RankFacts FactsOf(const StageInfo& info) const {
-    return {backends_[0]->info().numerics, limits_.max_context, kv_blocks_,
-            info.weights_bytes, info.kv_bytes, state_blocks_};
+    return {backends_[0]->info().numerics,
+            limits_.max_context,
+            kv_blocks_,
+            info.weights_bytes,
+            info.kv_bytes,
+            state_blocks_};
   }
 
   // Takes the least cache of all processes that have ranks.

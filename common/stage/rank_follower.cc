@@ -22,7 +22,9 @@ StatusOr<std::unique_ptr<RankFollower>> RankFollower::Load(
 
 RankFollower::RankFollower(StageInfo info, LoadedRanks loaded)
     : info_(std::move(info)),
-      bounds_{loaded.limits, info_.limits.num_blocks, info_.limits.vocab_size,
+      bounds_{loaded.limits,
+              info_.limits.num_blocks,
+              info_.limits.vocab_size,
               info_.is_first() ? 0 : info_.hidden_size,
               IsState(info_.limits.kv_window(info_.limits.num_kv_groups - 1))
                   ? info_.limits.num_kv_groups - 1

@@ -174,9 +174,9 @@ class ApartBackend final : public Backend {
       const kernels::StateShape& s = mixer.shape;
       LayerState behind = state;
       behind.data = memory_.Behind(
-          state.data, sizeof(float) * static_cast<size_t>(
-                                          state.num_blocks *
-                                          s.block_floats(kBlockTokens)));
+          state.data,
+          sizeof(float) * static_cast<size_t>(state.num_blocks *
+                                              s.block_floats(kBlockTokens)));
       const bool is_mamba = mixer.kind == kernels::StateMixer::Kind::kMamba2;
       cpu_->MixState(mixer,
                      {Vector(vectors.taps, s.taps * s.channels),

@@ -144,7 +144,6 @@ TEST(SchedulerLawTest, WindowedGroupsReadTheirWindowWhateverIsGivenBack) {
 // Long chunks that pass many blocks, few blocks and many, drafts, lost stages.
 TEST(SchedulerLawTest, StatesAreTheHistorysWhateverIsGivenBack) {
   uint64_t hits = 0;
-  uint64_t kept = 0;
   for (const int states : {kLeastStateBlocks, 9, 40, 400}) {
     for (const int stages : {1, 3}) {
       for (const int right : {0, 3}) {
@@ -161,12 +160,10 @@ TEST(SchedulerLawTest, StatesAreTheHistorysWhateverIsGivenBack) {
                       {.losses = stages == 3 ? 5 : 0});
         ASSERT_FALSE(HasFailure()) << states << ", " << stages << " stages";
         hits += totals.counters.prefix_hit_tokens;
-        kept += totals.counters.kept_tokens;
       }
     }
   }
   EXPECT_GT(hits, 1000u);
-  EXPECT_GT(kept, 100u);
 }
 
 TEST(SchedulerLawTest, ARebuiltPipelineGoesOnWithTheSameTokens) {

@@ -113,9 +113,13 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"phi3-partial", 112, 0, 3}, Family{"phi3-partial", 0, 3, 4},
         Family{"phi3-window"}, Family{"cohere2"}, Family{"olmo2"},
         Family{"olmo3"}, Family{"exaone4"}, Family{"gemma2"},
-        Family{"gemma3_text"}, Family{"gemma4_text-moe"}, Family{"mixtral"}, Family{"qwen2_moe"},
-        Family{"olmoe"}, Family{"granitemoe"}, Family{"ernie4_5_moe"},
-        Family{"hunyuan_v1_moe"}, Family{"minimax_m2"}, Family{"dots1"}),
+        Family{"gemma3_text"}, Family{"gemma4_text-moe"}, Family{"mixtral"},
+        Family{"qwen2_moe"}, Family{"olmoe"}, Family{"granitemoe"},
+        Family{"ernie4_5_moe"}, Family{"hunyuan_v1_moe"}, Family{"minimax_m2"},
+        Family{"dots1"}, Family{"lfm2"}, Family{"lfm2_moe"},
+        Family{"qwen3_5_text"}, Family{"qwen3_next"},
+        Family{"granitemoehybrid"}, Family{"nemotron_h"},
+        Family{"nemotron_h-moe"}, Family{"falcon_h1"}),
     [](const auto& tested) {
       std::string name = tested.param.name;
       std::replace(name.begin(), name.end(), '-', '_');

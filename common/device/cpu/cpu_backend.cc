@@ -1,3 +1,4 @@
+// Size: one method per operation.
 #include "common/device/cpu/cpu_backend.h"
 
 #include <sys/mman.h>

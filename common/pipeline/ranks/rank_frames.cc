@@ -343,9 +343,9 @@ StatusOr<RankFacts> FromProto(const v1::RankFacts& proto) {
       CheckRange("state_blocks", proto.state_blocks(), 0, 1 << 24));
   SLUICE_RETURN_IF_ERROR(CheckMemory("weights_bytes", proto.weights_bytes()));
   SLUICE_RETURN_IF_ERROR(CheckMemory("kv_bytes", proto.kv_bytes()));
-  return RankFacts{proto.numerics(), proto.max_context(), proto.kv_blocks(),
-                   proto.weights_bytes(), proto.kv_bytes(),
-                   proto.state_blocks()};
+  return RankFacts{proto.numerics(),  proto.max_context(),
+                   proto.kv_blocks(), proto.weights_bytes(),
+                   proto.kv_bytes(),  proto.state_blocks()};
 }
 
 // Steps ----------------------------------------------------------------------
