@@ -149,6 +149,10 @@ void WeightLoader::AddGroups(const TensorRow& row, int32_t layer,
     const int64_t rows = run.size / groups;
     const OwnRange own = OwnRangeOf(plan, config_, layer, run.letter);
     std::vector<Piece>& to = is_gate && r > 0 ? late : read.pieces;
+    if (own.begin == own.end) {  // a rank without such heads
+      piece.slice.row_begin = piece.slice.row_end = 0;
+      to.push_back(piece);
+    }
     for (int64_t group = own.begin / rows; group < own.end / rows; ++group) {
       piece.slice.row_begin = group * (all.size / groups) + begin;
       piece.slice.row_end = piece.slice.row_begin + rows;

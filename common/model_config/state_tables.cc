@@ -8,9 +8,9 @@ using enum RankCut;
 using enum WeightPlace;
 using enum StoredAs;
 
-bool HasQkvBias(const LayerConfig& layer) { return layer.attention.qkv_bias; }
-bool HasOBias(const LayerConfig& layer) { return layer.attention.o_bias; }
-bool HasCorrection(const LayerConfig& layer) { return layer.moe.correction; }
+bool HasBiasOfQkv(const LayerConfig& layer) { return layer.attention.qkv_bias; }
+bool HasBiasOfO(const LayerConfig& layer) { return layer.attention.o_bias; }
+bool HasExpertBias(const LayerConfig& layer) { return layer.moe.correction; }
 bool HasAttention(const LayerConfig& layer) { return layer.attention.present; }
 bool HasState(const LayerConfig& layer) { return layer.state.present(); }
 bool HasStateBias(const LayerConfig& layer) { return layer.state.conv_bias; }
@@ -26,21 +26,25 @@ bool HasNoMixer(const LayerConfig& layer) { return !HasMixer(layer); }
 constexpr TensorRow kInputNorm[] = {
     {"input_layernorm.weight", "attn_norm.weight", "H", kNone, kAttentionNorm},
 };
-constexpr TensorRow kMlpNormRow[] = {
+constexpr TensorRow kPlainMlpNorm[] = {
     {"post_attention_layernorm.weight", "ffn_norm.weight", "H", kNone,
      kMlpNorm},
 };
-constexpr TensorRow kAttention[] = {
+constexpr TensorRow kPlainAttention[] = {
     {"self_attn.q_proj.weight", "attn_q.weight", "Q H", kRows, kQkv},
     {"self_attn.k_proj.weight", "attn_k.weight", "K H", kRows, kQkv},
     {"self_attn.v_proj.weight", "attn_v.weight", "K H", kRows, kQkv},
-    {"self_attn.q_proj.bias", "attn_q.bias", "Q", kRows, kQkvBias, HasQkvBias},
-    {"self_attn.k_proj.bias", "attn_k.bias", "K", kRows, kQkvBias, HasQkvBias},
-    {"self_attn.v_proj.bias", "attn_v.bias", "K", kRows, kQkvBias, HasQkvBias},
+    {"self_attn.q_proj.bias", "attn_q.bias", "Q", kRows, kQkvBias,
+     HasBiasOfQkv},
+    {"self_attn.k_proj.bias", "attn_k.bias", "K", kRows, kQkvBias,
+     HasBiasOfQkv},
+    {"self_attn.v_proj.bias", "attn_v.bias", "K", kRows, kQkvBias,
+     HasBiasOfQkv},
     {"self_attn.o_proj.weight", "attn_output.weight", "H Q", kColumns, kO},
-    {"self_attn.o_proj.bias", "attn_output.bias", "H", kNone, kOBias, HasOBias},
+    {"self_attn.o_proj.bias", "attn_output.bias", "H", kNone, kOBias,
+     HasBiasOfO},
 };
-constexpr TensorRow kMlp[] = {
+constexpr TensorRow kPlainMlp[] = {
     {"mlp.gate_proj.weight", "ffn_gate.weight", "F H", kRows, kGateUp},
     {"mlp.up_proj.weight", "ffn_up.weight", "F H", kRows, kGateUp},
     {"mlp.down_proj.weight", "ffn_down.weight", "H F", kColumns, kDown},
@@ -57,11 +61,11 @@ constexpr TensorRow kGatedMixture[] = {
     {"mlp.shared_expert.down_proj.weight", "ffn_down_shexp.weight", "H S",
      kColumns, kSharedDown},
 };
-constexpr TensorRow kGraniteRouter[] = {
+constexpr TensorRow kHybridRouter[] = {
     {"block_sparse_moe.router.layer.weight", "ffn_gate_inp.weight", "E H",
      kNone, kRouter, nullptr, kF32},
 };
-constexpr TensorRow kGraniteExperts[] = {
+constexpr TensorRow kHybridExperts[] = {
     {"block_sparse_moe.input_linear.weight", "", "E 2X H", kExperts,
      kExpertGateUp},
     {"block_sparse_moe.output_linear.weight", "", "E H X", kExperts,
@@ -107,7 +111,7 @@ constexpr TensorRow kLfm2Router[] = {
     {"feed_forward.gate.weight", "ffn_gate_inp.weight", "E H", kNone, kRouter,
      nullptr, kF32},
     {"feed_forward.expert_bias", "exp_probs_b.bias", "E", kNone, kCorrection,
-     HasCorrection},
+     HasExpertBias},
 };
 constexpr TensorRow kLfm2Experts[] = {
     {"feed_forward.experts.{}.w1.weight", "", "X H", kExperts, kExpertGateUp},
@@ -248,23 +252,23 @@ constexpr TensorTable kLfm2Tensors = {
     {},
     kLfm2Top};
 constexpr TensorTable kQwen3NextTensors = {
-    {kInputNorm, kGatedAttention, kDeltaByHeads, kDelta, kMlpNormRow},
-    {kMlp},
+    {kInputNorm, kGatedAttention, kDeltaByHeads, kDelta, kPlainMlpNorm},
+    {kPlainMlp},
     {kGatedMixture},
     {}};
 constexpr TensorTable kQwen35Tensors = {
-    {kInputNorm, kGatedAttention, kDeltaApart, kDelta, kMlpNormRow},
-    {kMlp},
+    {kInputNorm, kGatedAttention, kDeltaApart, kDelta, kPlainMlpNorm},
+    {kPlainMlp},
     {kGatedMixture},
     {}};
 constexpr TensorTable kGraniteHybridTensors = {
-    {kInputNorm, kAttention, kMamba, kMlpNormRow},
+    {kInputNorm, kPlainAttention, kMamba, kPlainMlpNorm},
     {kGraniteSharedMlp},
-    {kGraniteRouter, kGraniteSharedExpert},
+    {kHybridRouter, kGraniteSharedExpert},
     {},
     {},
     {},
-    kGraniteExperts};
+    kHybridExperts};
 constexpr TensorTable kNemotronHTensors = {
     {kNemotronNorm, kNemotronAttention, kNemotronMamba},
     {kNemotronMlp},
@@ -275,7 +279,7 @@ constexpr TensorTable kNemotronHTensors = {
     {},
     kNemotronTop};
 constexpr TensorTable kFalconH1Tensors = {
-    {kInputNorm, kAttention, kMamba, kFalconMlpNorm},
+    {kInputNorm, kPlainAttention, kMamba, kFalconMlpNorm},
     {kFalconMlp},
     {},
     {},
