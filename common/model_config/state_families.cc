@@ -18,7 +18,7 @@ using Kind = kernels::StateMixer::Kind;
 
 constexpr int64_t kMaxDim = 1 << 20;
 constexpr int64_t kMaxInterval = 1 << 20;
-constexpr double kMaxFactor = 1e6;
+constexpr double kMostFactor = 1e6;
 
 // Reads an integer of a state, which the kernels bound.
 Status ReadSize(const ConfigReader& reader, const char* key, int64_t most,
@@ -252,9 +252,9 @@ StatusOr<std::vector<double>> ReadMultipliers(const ConfigReader& reader,
   for (size_t i = 0; i < count; ++i) {
     const Json& number = (*found)[i];
     const double value = number.is_number() ? number.get<double>() : NAN;
-    if (!(std::abs(value) <= kMaxFactor)) {
+    if (!(std::abs(value) <= kMostFactor)) {
       return InvalidArgument(key, " has ", DumpJson(number).substr(0, 100),
-                             ", limit ", kMaxFactor);
+                             ", limit ", kMostFactor);
     }
     multipliers[i] = value;
   }
@@ -303,7 +303,7 @@ Status ReadLfm2Moe(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", true, moe.normalise));
   SLUICE_RETURN_IF_ERROR(reader.Bool("use_expert_bias", true, moe.correction));
   SLUICE_RETURN_IF_ERROR(
-      reader.Positive("routed_scaling_factor", kMaxFactor, 1.0, moe.scale));
+      reader.Positive("routed_scaling_factor", kMostFactor, 1.0, moe.scale));
   int32_t dense = 2;
   SLUICE_RETURN_IF_ERROR(
       reader.Int("num_dense_layers", 0, parsed.num_layers(), 2, dense));
@@ -398,7 +398,7 @@ Status ReadNemotronH(const ConfigReader& reader, ModelConfig& parsed) {
     SLUICE_RETURN_IF_ERROR(ReadGroups(reader, moe));
     SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", true, moe.normalise));
     SLUICE_RETURN_IF_ERROR(
-        reader.Positive("routed_scaling_factor", kMaxFactor, 1.0, moe.scale));
+        reader.Positive("routed_scaling_factor", kMostFactor, 1.0, moe.scale));
     SLUICE_RETURN_IF_ERROR(reader.Int("moe_shared_expert_intermediate_size", 0,
                                       kMaxDim, 0,
                                       moe.shared_intermediate_size));
@@ -445,7 +445,7 @@ Status ReadFalconH1(const ConfigReader& reader, ModelConfig& parsed) {
         {"ssm_in_multiplier", &state_in},
         {"ssm_out_multiplier", &state.out_scale},
         {"lm_head_multiplier", &head}}) {
-    SLUICE_RETURN_IF_ERROR(reader.Positive(name, kMaxFactor, 1.0, *to));
+    SLUICE_RETURN_IF_ERROR(reader.Positive(name, kMostFactor, 1.0, *to));
   }
   SLUICE_ASSIGN_OR_RETURN(const std::vector<double> parts,
                           ReadMultipliers(reader, "ssm_multipliers", 5));
