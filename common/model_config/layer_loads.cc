@@ -95,14 +95,13 @@ struct WeightCounter {
 StageBytes LayerLoads::Of(const LayerRange& range) const {
   StageBytes bytes;
   std::vector<KvLayer> kept;
-  uint64_t state_bytes = 0;
   for (int32_t i = range.first; i < range.last; ++i) {
     bytes.weights += layers[i];
-    if (!states.empty()) state_bytes += states[i];
+    if (!states.empty()) bytes.state += states[i];
     if (kv.empty()) continue;
     kept.push_back({kv_groups.empty() ? 0 : kv_groups[i], kv[i]});
   }
-  bytes.kv = KvBytes(kept) + state_bytes;
+  bytes.kv = KvBytes(kept) + kLeastStateBlocks * bytes.state;
   const bool is_first = range.first == 0;
   if (is_first) bytes.weights += embedding;
   if (is_first && range.last == num_layers()) bytes.weights += tied_again;
@@ -134,7 +133,7 @@ LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
       // The ranks together have the heads once.
       loads.states.push_back(
           layer.state.present()
-              ? kLeastStateBlocks * sizeof(float) *
+              ? sizeof(float) *
                     static_cast<uint64_t>(
                         layer.state.mixer.shape.block_floats(kBlockTokens))
               : 0);
