@@ -62,9 +62,9 @@ struct AttentionQueries {
   // kv_head[h]: which of the KvView's heads query head h reads, [num_heads].
   const int32_t* kv_heads = nullptr;
   float scale = 1.0f;
-  float soft_cap = 0.0f;         // 0: none
   int32_t window = 0;            // 0: all
   const float* sinks = nullptr;  // [num_heads] or null: one more logit
+  float soft_cap = 0.0f;         // 0: none
 };
 
 // out[t, h] = softmax(scale * q.k) v, paged, canonical order, k and v widened

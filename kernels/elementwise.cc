@@ -79,7 +79,7 @@ float XIeluOf(const cpu::Ops& ops, const XIelu& of, float x) {
 }  // namespace
 
 void Activate(const Context& context, const Activation& activation,
-              ConstMatrix x, Matrix y, const XIelu& xielu) {
+              ConstMatrix x, Matrix y) {
   using Kind = Activation::Kind;
   const cpu::Ops& ops = cpu::OpsFor(context.isa);
   switch (activation.kind) {
@@ -100,7 +100,8 @@ void Activate(const Context& context, const Activation& activation,
     case Kind::kXIelu:
       SLUICE_CHECK(!activation.gated);
       return Plain(context, x, y, [&](const float* from, float* to, int64_t n) {
-        for (int64_t i = 0; i < n; ++i) to[i] = XIeluOf(ops, xielu, from[i]);
+        for (int64_t i = 0; i < n; ++i)
+          to[i] = XIeluOf(ops, activation.xielu, from[i]);
       });
   }
 }
@@ -118,6 +119,12 @@ void Map(const Context& context, const ElementMap& map, Matrix x) {
               : at[i] < -map.clip ? -map.clip
                                   : at[i];
     }
+  });
+}
+
+void Multiply(const Context& context, ConstMatrix x, Matrix y) {
+  Plain(context, x, y, [](const float* from, float* to, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) to[i] *= from[i];
   });
 }
 

@@ -8,6 +8,16 @@
 
 namespace sluice::kernels {
 
+// x > 0: positive x^2 + beta x, else negative (Exp(min(x, eps)) - 1 - x) + beta
+// x. Apertus'.
+struct XIelu {
+  float positive = 0;
+  float negative = 0;
+  float beta = 0;
+  float eps = 0;
+  bool operator==(const XIelu&) const = default;
+};
+
 // What stands between the two products of an MLP: act(gate) * up, or act(up)
 // of an MLP without a gate.
 struct Activation {
@@ -21,16 +31,8 @@ struct Activation {
   Kind kind = Kind::kSilu;
   float limit = 0;    // of kClampedSwiGlu
   bool gated = true;  // kSilu and kClampedSwiGlu always are
+  XIelu xielu;        // of kXIelu: a layer's weights tell it
   bool operator==(const Activation&) const = default;
-};
-
-// x > 0: positive x^2 + beta x, else negative (Exp(min(x, eps)) - 1 - x) + beta
-// x. Apertus'.
-struct XIelu {
-  float positive = 0;
-  float negative = 0;
-  float beta = 0;
-  float eps = 0;
 };
 
 // y[t, i] = Silu(gate) * up with gate = x[t, i], up = x[t, i + F].
@@ -44,9 +46,9 @@ void ClampedSwiGlu(const Context& context, ConstMatrix x, float limit,
                    Matrix y);
 
 // y = the activation of x: [T, 2F] with a gate (gate columns first), else [T,
-// F]; y [T, F]. `xielu` is kXIelu's.
+// F]; y [T, F].
 void Activate(const Context& context, const Activation& activation,
-              ConstMatrix x, Matrix y, const XIelu& xielu = {});
+              ConstMatrix x, Matrix y);
 
 // What Map does to every element, in this order: x * scale, cap * tanh(x / cap)
 // unless cap is 0, x within [-clip, clip] unless clip is 0.
@@ -63,6 +65,9 @@ void SigmoidGateRows(const Context& context, ConstMatrix gate, Matrix y);
 
 // y[t, i] *= 1 / (1 + Exp(-gate[t, i])).
 void SigmoidMul(const Context& context, ConstMatrix gate, Matrix y);
+
+// y[t, i] *= x[t, i].
+void Multiply(const Context& context, ConstMatrix x, Matrix y);
 
 // x[t, i] += y[t, i].
 void Add(const Context& context, ConstMatrix y, Matrix x);

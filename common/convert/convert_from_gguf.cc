@@ -309,8 +309,7 @@ class GgufToFolder {
     if (bos != config.end() && !bos->is_null()) {
       generation["bos_token_id"] = *bos;
     }
-    SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> eos,
-                            EosTokenIds(config, config_.vocab_size));
+    std::vector<TokenId> eos = EosTokenIds(config, config_.vocab_size);
     if (text.has_value()) {
       SLUICE_ASSIGN_OR_RETURN(const auto tokenizer,
                               Tokenizer::Make(text->source));

@@ -230,9 +230,8 @@ class FolderToGguf {
     text.vocab_size = config_.vocab_size;
     if (config_.bos_token_id >= 0) text.bos = config_.bos_token_id;
     text.eos_ids = config_.eos_token_ids;
-    SLUICE_ASSIGN_OR_RETURN(
-        const std::vector<TokenId> more,
-        EosTokenIds(model_.generation_config(), config_.vocab_size));
+    const std::vector<TokenId> more =
+        EosTokenIds(model_.generation_config(), config_.vocab_size);
     text.eos_ids.insert(text.eos_ids.end(), more.begin(), more.end());
     text.pre = options_.pre_tokenizer;
     SLUICE_ASSIGN_OR_RETURN(const GgufMetadata tokenizer,

@@ -195,6 +195,8 @@ class Backend {
   }
   // Maps every element of x.
   virtual void Map(const kernels::ElementMap& map, DeviceMatrix x) = 0;
+  // y[t, i] *= x[t, i].
+  virtual void Multiply(DeviceMatrix x, DeviceMatrix y) = 0;
   // y[t, i] *= sigmoid(gate[t]); gate [T, 1].
   virtual void GateRows(DeviceMatrix gate, DeviceMatrix y) = 0;
   // y[t, i] *= sigmoid(gate[t, i]).

@@ -80,6 +80,9 @@ class ForwardingBackend : public Backend {
                 DeviceMatrix y) override {
     inner_->MixState(mixer, vectors, state, x, scratch, y);
   }
+  void Multiply(DeviceMatrix x, DeviceMatrix y) override {
+    inner_->Multiply(x, y);
+  }
   void GateRows(DeviceMatrix gate, DeviceMatrix y) override {
     inner_->GateRows(gate, y);
   }

@@ -46,17 +46,44 @@ DeviceMatrix GateMlp(Backend& device, const StageLayer& layer, DeviceMatrix x,
   const MlpWeights& weights =
       layer.weights.is_sparse() ? layer.weights.moe.shared : layer.weights.mlp;
   const DeviceMatrix mlp = a.mlp.Packed(weights.down->cols);
+  Activation activation = layer.spec.activation;
+  activation.xielu = weights.xielu;
   if (layer.spec.gate_scale != 1) {
     const DeviceMatrix both = a.gate_up.Packed(weights.gate_up->rows);
     device.Linear(x, norm, *weights.gate_up, weights.gate_up_bias.data(), both);
     device.Map({.scale = layer.spec.gate_scale}, both.Columns(0, mlp.cols));
-    device.Gate(layer.spec.activation, both, mlp);
+    device.Gate(activation, both, mlp);
     return mlp;
   }
   device.GatedLinear(x, norm, *weights.gate_up, weights.gate_up_bias.data(),
-                     layer.spec.activation,
-                     a.gate_up.Packed(weights.gate_up->rows), mlp);
+                     activation, a.gate_up.Packed(weights.gate_up->rows), mlp);
   return mlp;
+}
+
+// Returns the shared expert's output on every rank, of the rows a.normed or,
+// with norms of its own, of x; no data without a shared expert.
+DeviceMatrix SharedExpert(Backend& device, const StageLayer& layer,
+                          const LayerActivations& a, DeviceMatrix x) {
+  const MoeWeights& weights = layer.weights.moe;
+  if (weights.shared.gate_up == nullptr) return {};
+  const RowShards& shards = layer.share.shared_mlp;
+  const auto sums = SumsOf(shards, a);
+  const bool own_norms = weights.shared_post_norm.data() != nullptr;
+  const DeviceMatrix mlp =
+      own_norms
+          ? GateMlp(device, layer, x, NormOf(layer, layer.weights.mlp_norm), a)
+          : GateMlp(device, layer, a.normed, NormSpec(), a);
+  device.RowParallel(mlp, *weights.shared.down, shards, sums);
+  device.ReduceTree(shards.num_leaves, shards.nodes, sums, sums[0]);
+  if (weights.shared_gate != nullptr) {
+    device.Linear(a.normed, NormSpec(), *weights.shared_gate,
+                  /*bias=*/nullptr, a.shared_gate);
+    device.GateRows(a.shared_gate, sums[0]);
+  }
+  if (own_norms) {
+    device.Norm(sums[0], NormOf(layer, weights.shared_post_norm), sums[0]);
+  }
+  return sums[0];
 }
 
 // x += the weighted sum of the experts of each row of a.normed = norm(x), plus
@@ -91,27 +118,7 @@ void AddExperts(const RankContext& rank, const StageLayer& layer,
   }
 
   // Remote experts work meanwhile.
-  const bool has_shared = weights.shared.gate_up != nullptr;
-  DeviceMatrix shared;
-  if (has_shared) {
-    const RowShards& shards = layer.share.shared_mlp;
-    const auto sums = SumsOf(shards, a);
-    const DeviceMatrix mlp =
-        own_norms ? GateMlp(device, layer, x,
-                            NormOf(layer, layer.weights.mlp_norm), a)
-                  : GateMlp(device, layer, a.normed, NormSpec(), a);
-    device.RowParallel(mlp, *weights.shared.down, shards, sums);
-    device.ReduceTree(shards.num_leaves, shards.nodes, sums, sums[0]);
-    shared = sums[0];
-    if (weights.shared_gate != nullptr) {
-      device.Linear(a.normed, NormSpec(), *weights.shared_gate,
-                    /*bias=*/nullptr, a.shared_gate);
-      device.GateRows(a.shared_gate, shared);
-    }
-    if (own_norms) {
-      device.Norm(shared, NormOf(layer, weights.shared_post_norm), shared);
-    }
-  }
+  const DeviceMatrix shared = SharedExpert(device, layer, a, x);
   if (spec.residual_scale == 1 && !own_norms &&
       a.own_experts->Add(layer.index, a.normed, routing, spec.activation,
                          {join.nodes, join.own, shared, x})) {
@@ -130,7 +137,7 @@ void AddExperts(const RankContext& rank, const StageLayer& layer,
   if (own_norms) {
     device.Norm(mixed, NormOf(layer, weights.expert_post_norm), mixed);
   }
-  if (has_shared) {
+  if (shared.data != nullptr) {
     device.Add(shared, /*bias=*/nullptr, NormSpec(), mixed);
   }
   if (spec.residual_scale != 1) {
@@ -211,11 +218,27 @@ void RunBlocks(const RankContext& rank, const StageLayer& layer,
        spec.mlp_scale});
 }
 
+// x += norm(W_p (gelu(W_g x) * the layer's own input)).
+void AddOwnInput(Backend& device, const StageLayer& layer,
+                 const LayerActivations& a, DeviceMatrix x) {
+  const LayerWeights& weights = layer.weights;
+  Activation gelu = layer.spec.activation;
+  gelu.gated = false;
+  device.Linear(x, NormSpec(), *weights.input_gate, /*bias=*/nullptr,
+                a.own_input);
+  device.Gate(gelu, a.own_input, a.own_input);
+  device.Multiply(layer.own_input, a.own_input);
+  device.Linear(a.own_input, NormSpec(), *weights.input_projection,
+                /*bias=*/nullptr, a.sums[0]);
+  device.Add(a.sums[0], /*bias=*/nullptr, NormOf(layer, weights.input_norm), x);
+}
+
 }  // namespace
 
 void RunDecoderLayer(const RankContext& rank, const StageLayer& layer,
                      const LayerActivations& a, DeviceMatrix x) {
   RunBlocks(rank, layer, a, x);
+  if (layer.own_input.data != nullptr) AddOwnInput(rank.backend, layer, a, x);
   if (layer.weights.output_scale != 1) {
     rank.backend.Map({.scale = layer.weights.output_scale}, x);
   }

@@ -61,7 +61,8 @@ struct LayerActivations {
   std::vector<DeviceMatrix> sums;  // [T, H] per node that the rank finishes
   // [T, 2] per node: sums of the squares of q and of k.
   std::vector<DeviceMatrix> squares;
-  DeviceMatrix normed;  // [T, H]: sparse or parallel layers
+  DeviceMatrix normed;     // [T, H]: sparse or parallel layers
+  DeviceMatrix own_input;  // [T, P]
   // Layers with a state: [T, in_columns], and so on (kernels/state_mixer.h).
   DeviceMatrix state_in;
   DeviceMatrix state_scratch;
@@ -84,6 +85,7 @@ struct StageLayer {
   const LayerWeights& weights;
   const LayerKv& kv;
   const LayerState& state;
+  DeviceMatrix own_input;  // [T, P]; no data: none
 };
 
 // Runs one decoder layer, dense or sparse, over the residual x [T, H], in

@@ -1,6 +1,7 @@
 #include "common/model/stage_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace sluice {
@@ -53,7 +54,7 @@ StageModel::StageModel(StageModelShape shape, RankPlan plan,
       backend_(*dependencies.backend),
       kv_(backend_, KvLayersOf(shape_, plan_), shape_.kv_blocks,
           {shape_.state_blocks, shape_.state_group}) {
-  hidden_ = AllocateMatrix(shape_.max_step_tokens, shape_.hidden_size);
+  hidden_ = AllocateMatrix(shape_.max_step_tokens, shape_.row_size);
   AllocateLayers();
   AllocateStates();
   AllocateSparse(dependencies.expert_transport);
@@ -99,6 +100,12 @@ void StageModel::AllocateLayers() {
       shape_.layers.begin(), shape_.layers.end(), [](const LayerSpec& layer) {
         return layer.parallel || layer.norms_once;
       });
+  if (shape_.per_layer_input > 0) {
+    a.own_input = AllocateMatrix(tokens, shape_.per_layer_input);
+    if (shape_.range.is_first) {
+      inputs_ = AllocateMatrix(tokens, shape_.row_size - shape_.hidden_size);
+    }
+  }
   if (is_parallel) a.normed = AllocateMatrix(tokens, shape_.hidden_size);
   a.qkv = AllocateMatrix(tokens, qkv);
   a.attention = AllocateMatrix(tokens, heads);
@@ -215,12 +222,46 @@ void StageModel::SetRows(int32_t num_tokens) {
         &a.mixed}) {
     matrix->rows = num_tokens;
   }
+  inputs_.rows = num_tokens;
+  a.own_input.rows = num_tokens;
   for (DeviceMatrix& sum : a.sums) sum.rows = num_tokens;
   for (DeviceMatrix& squares : a.squares) squares.rows = num_tokens;
   for (ExpertJoin& join : a.experts) {
     for (DeviceMatrix& sum : join.own) sum.rows = num_tokens;
     for (DeviceMatrix& sum : join.sums) sum.rows = num_tokens;
   }
+}
+
+void StageModel::Embed(DeviceMatrix hidden) {
+  const DeviceMatrix x = hidden.Columns(0, shape_.hidden_size);
+  backend_.Embed(weights_.embedding.get(), x);
+  if (shape_.embedding_scale != 1) {
+    backend_.Map({.scale = shape_.embedding_scale}, x);
+  }
+  if (shape_.per_layer_input == 0) return;
+  // (norm(W x / sqrt(H)) + table[id] sqrt(P)) / sqrt(2)
+  const DeviceMatrix inputs =
+      hidden.Columns(shape_.hidden_size, shape_.row_size - shape_.hidden_size);
+  const auto root = [](int64_t of) {
+    return static_cast<float>(std::sqrt(static_cast<double>(of)));
+  };
+  backend_.Embed(weights_.per_layer_embedding.get(), inputs);
+  backend_.Map({.scale = root(shape_.per_layer_input)}, inputs);
+  backend_.Linear(x, NormSpec(), *weights_.per_layer_projection,
+                  /*bias=*/nullptr, inputs_);
+  backend_.Map({.scale = 1.0f / root(shape_.hidden_size)}, inputs_);
+  backend_.NormEachHead(
+      inputs_, shape_.per_layer_input,
+      {weights_.per_layer_norm.data(), shape_.final_norm_eps});
+  backend_.Add(inputs_, /*bias=*/nullptr, NormSpec(), inputs);
+  backend_.Map({.scale = 1.0f / root(2)}, inputs);
+}
+
+DeviceMatrix StageModel::OwnInput(DeviceMatrix hidden, size_t index) const {
+  const int64_t size = shape_.per_layer_input;
+  if (size == 0) return {};
+  const int64_t layer = shape_.range.first_layer + static_cast<int64_t>(index);
+  return hidden.Columns(shape_.hidden_size + layer * size, size);
 }
 
 void StageModel::Begin(const StepInputs& step, const StepIo& io) {
@@ -230,30 +271,28 @@ void StageModel::Begin(const StepInputs& step, const StepIo& io) {
   // sum that joins the residual needs every rank.
   const bool in_place = plan_.rank == 0 && io.hidden != nullptr &&
                         backend_.info().shares_host_memory;
-  DeviceMatrix x = hidden_;
-  if (in_place) x.data = io.hidden;
+  DeviceMatrix hidden = hidden_;
+  if (in_place) hidden.data = io.hidden;
   if (shape_.range.is_first) {
-    backend_.Embed(weights_.embedding.get(), x);
-    if (shape_.embedding_scale != 1) {
-      backend_.Map({.scale = shape_.embedding_scale}, x);
-    }
+    Embed(hidden);
   } else if (!in_place) {
-    backend_.CopyIn(io.hidden, x);
+    backend_.CopyIn(io.hidden, hidden);
   }
+  const DeviceMatrix x = hidden.Columns(0, shape_.hidden_size);
   failed_rows_.clear();
   const RankContext rank = {backend_, step.header, failed_rows_};
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     RunDecoderLayer(rank,
                     {i, shape_.layers[i], ShareOf(i), weights_.layers[i],
                      kv_.layer(shape_.layers[i].kv_layer),
-                     kv_.state(static_cast<int32_t>(i))},
+                     kv_.state(static_cast<int32_t>(i)), OwnInput(hidden, i)},
                     activations_, x);
     if (io.layers_done != nullptr) ++*io.layers_done;
   }
   if (shape_.range.is_last) {
     RunLogits(step, io, x);
   } else if (plan_.rank == 0 && !in_place) {
-    backend_.CopyOut(x, io.hidden);
+    backend_.CopyOut(hidden, io.hidden);
   }
   backend_.SubmitStep();
 }

@@ -1,13 +1,16 @@
+// Size: what each place of a weight is read from.
 #include "common/model/stage_weights.h"
 
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <iterator>
+#include <numbers>
 #include <utility>
 
 #include "common/base/cat.h"
 #include "common/base/check.h"
+#include "common/model_config/portable_math.h"
 
 namespace sluice {
 namespace {
@@ -38,6 +41,10 @@ std::unique_ptr<Weight>* MatrixAt(WeightPlace place, RankWeights& rank,
   return MemberAt<std::unique_ptr<Weight>>(
       place, {{kEmbedding, &rank.embedding},
               {kHead, &rank.own_head},
+              {kPerLayerEmbedding, &rank.per_layer_embedding},
+              {kPerLayerProjection, &rank.per_layer_projection},
+              {kInputGate, &layer.input_gate},
+              {kInputProjection, &layer.input_projection},
               {kSharedGate, &layer.moe.shared_gate},
               {kQkv, &layer.qkv},
               {kO, &layer.o},
@@ -56,6 +63,8 @@ DeviceVector* VectorAt(WeightPlace place, RankWeights& rank,
   using enum WeightPlace;
   return MemberAt<DeviceVector>(
       place, {{kFinalNorm, &rank.final_norm},
+              {kPerLayerNorm, &rank.per_layer_norm},
+              {kInputNorm, &layer.input_norm},
               {kFinalNormBias, &rank.final_norm_bias},
               {kAttentionNormBias, &layer.attention_norm_bias},
               {kMlpNormBias, &layer.mlp_norm_bias},
@@ -83,6 +92,29 @@ DeviceVector* VectorAt(WeightPlace place, RankWeights& rank,
               {kExpertNorm, &layer.moe.expert_norm},
               {kExpertPostNorm, &layer.moe.expert_post_norm},
               {kCorrection, &layer.moe.correction}});
+}
+
+// Returns whether a vector's place is a number of the layer, and sets it.
+bool SetNumber(WeightPlace place, float number, LayerWeights& layer) {
+  using enum WeightPlace;
+  kernels::XIelu& xielu = layer.mlp.xielu;
+  const auto softplus = [](float x) {
+    return OwnLog(1.0 + OwnPow(std::numbers::e, static_cast<double>(x)));
+  };
+  if (place == kOutputScale) layer.output_scale = number;
+  if (place == kXIeluPositive) {
+    xielu.positive = static_cast<float>(softplus(number));
+  } else if (place == kXIeluNegative) {
+    xielu.negative = static_cast<float>(softplus(number) +
+                                        static_cast<double>(xielu.negative));
+  } else if (place == kXIeluBeta) {
+    xielu.beta = number;
+    xielu.negative += number;
+  } else if (place == kXIeluEps) {
+    xielu.eps = number;
+  }
+  return place == kOutputScale ||
+         (place >= kXIeluPositive && place <= kXIeluEps);
 }
 
 // Of norms without weights.
@@ -174,8 +206,10 @@ std::vector<WeightLoader::Read> WeightLoader::Reads(
   std::vector<Read> reads;
   for (const WeightRows& weight :
        WeightsOf(config_, -1, ExpertStorage::kSeparate)) {
-    const bool is_embedding = weight.place == WeightPlace::kEmbedding;
-    if (is_embedding ? has_embedding : range.is_last) {
+    const bool is_here = IsEmbedding(weight.place)      ? has_embedding
+                         : IsOfFirstStage(weight.place) ? range.is_first
+                                                        : range.is_last;
+    if (is_here) {
       reads.push_back(ReadOf(-1, weight, plan));
     }
   }
@@ -354,8 +388,7 @@ Status WeightLoader::LoadVectors(const Group& group, Backend& backend,
     done_bytes_ += reading.stored_bytes;
     if (progress) progress(done_bytes_, total_bytes_);
     HostWeight& elements = reading.parts[0];
-    if (read.place == WeightPlace::kOutputScale) {
-      group.layer->output_scale = elements.data.as<float>()[0];
+    if (SetNumber(read.place, elements.data.as<float>()[0], *group.layer)) {
       continue;
     }
     Change(read, elements);

@@ -30,6 +30,7 @@ struct MlpWeights {
   std::unique_ptr<Weight> gate_up;
   DeviceVector gate_up_bias;     // as many as gate_up's rows
   std::unique_ptr<Weight> down;  // [H, F]: this rank's columns
+  kernels::XIelu xielu;          // of an MLP with this activation
   DeviceVector down_bias;        // [H], times the layer's residual_scale
 };
 
@@ -83,13 +84,21 @@ struct LayerWeights {
   MoeWeights moe;                    // of a sparse layer
   DeviceVector post_mlp_norm;        // [H]
   DeviceVector v_norm;               // [D] of ones, or none
-  float output_scale = 1;            // of the residual behind the layer
+  // Of the layer's own input; null without.
+  std::unique_ptr<Weight> input_gate;        // [P, H]
+  std::unique_ptr<Weight> input_projection;  // [H, P]
+  DeviceVector input_norm;                   // [H]
+  float output_scale = 1;                    // of the residual behind the layer
   bool is_sparse() const { return moe.router != nullptr; }
 };
 
 // The weights of one rank of a stage.
 struct RankWeights {
   std::unique_ptr<Weight> embedding;  // [V, H]: first stage, rank 0
+  // Of the layers' own inputs: first stage; null without.
+  std::unique_ptr<Weight> per_layer_embedding;   // [V, L P]: rank 0
+  std::unique_ptr<Weight> per_layer_projection;  // [L P, H]
+  DeviceVector per_layer_norm;                   // [P]
   std::vector<LayerWeights> layers;
   DeviceVector final_norm;       // [H]: last stage
   DeviceVector final_norm_bias;  // [H]: last stage

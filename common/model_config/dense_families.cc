@@ -22,7 +22,11 @@ Status ReadMultiplier(const ConfigReader& reader, const char* key,
 
 Status SetWindows(const ConfigReader& reader, int32_t from,
                   ModelConfig& parsed) {
-  if (reader.Find("sliding_window") == nullptr) return OkStatus();
+  // Types of layers, which say more, are ReadWindows'.
+  if (reader.Find("sliding_window") == nullptr ||
+      reader.Find("layer_types") != nullptr) {
+    return OkStatus();
+  }
   int32_t window = 0;
   SLUICE_RETURN_IF_ERROR(
       reader.Int("sliding_window", kMaxKvWindow, {}, window));
@@ -138,6 +142,18 @@ Status ReadQwen3(const ConfigReader& reader, ModelConfig& parsed) {
 
 Status ReadMistral(const ConfigReader& reader, ModelConfig& parsed) {
   return SetWindows(reader, 0, parsed);
+}
+
+Status ReadInternLm3(const ConfigReader& reader, ModelConfig& parsed) {
+  bool qkv = false;
+  bool bias = false;
+  SLUICE_RETURN_IF_ERROR(reader.Bool("qkv_bias", false, qkv));
+  SLUICE_RETURN_IF_ERROR(reader.Bool("bias", false, bias));
+  for (LayerConfig& layer : parsed.layers) {
+    layer.attention.qkv_bias = qkv;
+    layer.attention.o_bias = layer.mlp.bias = bias;
+  }
+  return OkStatus();
 }
 
 // q grows with the position: llama_4_scaling_beta beside RoPE's keys.
@@ -259,6 +275,44 @@ Status ReadStarcoder2(const ConfigReader& reader, ModelConfig& parsed) {
   return SetWindows(reader, 0, parsed);
 }
 
+Status ReadCohere(const ConfigReader& reader, ModelConfig& parsed) {
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("use_qk_norm", false));
+  SetNorms({.parallel = true, .layer_norm = true}, parsed);
+  parsed.ropes[0].interleaved = true;
+  SLUICE_RETURN_IF_ERROR(
+      ReadMultiplier(reader, "logit_scale", parsed.logit_scale));
+  return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
+}
+
+Status ReadStableLm(const ConfigReader& reader, ModelConfig& parsed) {
+  for (const char* key : {"use_parallel_residual", "qk_layernorm"}) {
+    SLUICE_RETURN_IF_ERROR(reader.MustBe(key, false));
+  }
+  SetNorms({.layer_norm = true, .bias = true}, parsed);
+  bool bias = false;
+  SLUICE_RETURN_IF_ERROR(reader.Bool("use_qkv_bias", false, bias));
+  for (LayerConfig& layer : parsed.layers) layer.attention.qkv_bias = bias;
+  return OkStatus();
+}
+
+Status ReadNemotron(const ConfigReader& reader, ModelConfig& parsed) {
+  SetNorms({.layer_norm = true, .bias = true}, parsed);
+  parsed.norms_add_one = true;
+  return ReadArcee(reader, parsed);
+}
+
+Status ReadHelium(const ConfigReader& reader, ModelConfig& parsed) {
+  parsed.ropes[0].interleaved = true;
+  return ReadLlama(reader, parsed);
+}
+
+// An MLP without a gate.
+Status ReadArcee(const ConfigReader& reader, ModelConfig& parsed) {
+  for (LayerConfig& layer : parsed.layers) layer.mlp.activation.gated = false;
+  SLUICE_RETURN_IF_ERROR(ReadMlpBias(reader, "mlp_bias", parsed));
+  return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
+}
+
 // Attention and MLP read one norm's rows. Layers without a window have no RoPE.
 Status ReadCohere2(const ConfigReader& reader, ModelConfig& parsed) {
   for (const char* key : {"use_parallel_block", "use_gated_activation"}) {
@@ -280,6 +334,13 @@ Status ReadCohere2(const ConfigReader& reader, ModelConfig& parsed) {
       ReadPattern(
           reader, [&](int32_t i) { return (i + 1) % period != 0; }, parsed));
   SetRope(NoRope(), Not(windowed), parsed);
+  return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
+}
+
+Status ReadApertus(const ConfigReader& reader, ModelConfig& parsed) {
+  SetQkNorm(QkNorm::kHeads, parsed);
+  for (LayerConfig& layer : parsed.layers) layer.mlp.activation.gated = false;
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("mlp_bias", false));
   return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
 }
 

@@ -17,6 +17,7 @@ Status ReadLlama(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadQwen2(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadQwen3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadMistral(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadInternLm3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadMinistral3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadSeedOss(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadSmolLm3(const ConfigReader& reader, ModelConfig& parsed);
@@ -28,9 +29,18 @@ Status ReadGlm4(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadPhi3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadStarcoder2(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadCohere2(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadApertus(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadOlmo2(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadOlmo3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadExaone4(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadCohere(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadStableLm(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadNemotron(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadHelium(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadArcee(const ConfigReader& reader, ModelConfig& parsed);
+
+// Gemma (gemma_families.cc).
+Status ReadGemma1(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadGemma2(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadGemma3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadGemma4(const ConfigReader& reader, ModelConfig& parsed);

@@ -44,6 +44,12 @@ Status ReadGemma(const ConfigReader& reader, ModelConfig& parsed) {
 
 }  // namespace
 
+Status ReadGemma1(const ConfigReader& reader, ModelConfig& parsed) {
+  parsed.norms_add_one = true;
+  parsed.embedding_scale = std::sqrt(static_cast<double>(parsed.hidden_size));
+  return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
+}
+
 Status ReadGemma2(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadGemma(reader, parsed));
   return ReadPattern(
@@ -148,12 +154,18 @@ Status ReadSharedKv(const ConfigReader& reader,
 
 Status ReadGemma4(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadFourNorms(reader, parsed));
-  SLUICE_RETURN_IF_ERROR(reader.MustBe("hidden_size_per_layer_input", 0));
+  SLUICE_RETURN_IF_ERROR(reader.Int("hidden_size_per_layer_input", 0, 1 << 14,
+                                    0, parsed.per_layer_input));
+  if (parsed.per_layer_input > 0) {
+    SLUICE_RETURN_IF_ERROR(
+        reader.MustBe("vocab_size_per_layer_input", parsed.vocab_size));
+  }
   SetQkNorm(QkNorm::kHeads, parsed);
   for (LayerConfig& layer : parsed.layers) {
     layer.attention.scale = 1.0;
     layer.attention.v_norm = true;
     layer.output_scale = true;
+    layer.own_input = parsed.per_layer_input > 0;
   }
   // The last layer sees all, whatever the list says.
   const int32_t last = parsed.num_layers() - 1;

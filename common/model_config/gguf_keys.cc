@@ -236,7 +236,8 @@ Status CheckReadable(const GgufFamily& family, const ModelConfig& config,
     // Its elements are in no file yet.
     if (tensor.name != kRopeDivisors) contents.tensors.push_back({tensor});
   }
-  SLUICE_ASSIGN_OR_RETURN(const Json made, ConfigOfGguf(contents));
+  std::vector<std::string> unread;
+  SLUICE_ASSIGN_OR_RETURN(const Json made, ConfigOfGguf(contents, unread));
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig parsed, ParseModelConfig(made));
   const std::string difference = DifferenceOf(config, parsed);
   if (difference.empty()) return OkStatus();

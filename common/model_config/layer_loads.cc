@@ -82,7 +82,7 @@ struct WeightCounter {
 
   uint64_t OnAllRanks(const TensorRow& row, int32_t layer,
                       uint64_t bytes) const {
-    if (row.place == WeightPlace::kEmbedding) return bytes;  // on rank 0
+    if (IsEmbedding(row.place)) return bytes;  // on rank 0
     if (row.is_vector() || row.cut == RankCut::kNone) return bytes * ranks;
     if (!row.shape.starts_with('K')) return bytes;
     return bytes / config.layers[layer].attention.num_kv_heads *
@@ -103,7 +103,7 @@ StageBytes LayerLoads::Of(const LayerRange& range) const {
   }
   bytes.kv = KvBytes(kept) + kLeastStateBlocks * bytes.state;
   const bool is_first = range.first == 0;
-  if (is_first) bytes.weights += embedding;
+  if (is_first) bytes.weights += embedding + first;
   if (is_first && range.last == num_layers()) bytes.weights += tied_again;
   if (range.last == num_layers()) {
     bytes.weights += head;
@@ -146,8 +146,9 @@ LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
   const ExpertStorage storage = ExpertStorageOf(config, model);
   std::vector<uint64_t> experts(num_layers);
   for (const WeightRows& weight : WeightsOf(config, -1, storage)) {
-    const bool is_embedding = weight.place == WeightPlace::kEmbedding;
-    (is_embedding ? loads.embedding : loads.head) +=
+    (weight.place == WeightPlace::kEmbedding ? loads.embedding
+     : IsOfFirstStage(weight.place)          ? loads.first
+                                             : loads.head) +=
         counter.BytesOf(weight, -1);
   }
   for (int32_t layer = 0; layer < config.num_layers(); ++layer) {

@@ -47,6 +47,7 @@ struct LayerLoads {
   // Per layer: no stage may begin there (kv_layout.h); empty: any may.
   std::vector<bool> uncut;
   uint64_t embedding = 0;  // on the first stage
+  uint64_t first = 0;      // further weights of the first stage
   uint64_t head = 0;       // final norm and lm_head, on the last stage
   // The head is the embedding: the last stage holds the embedding, once.
   bool tied = false;

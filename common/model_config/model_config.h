@@ -2,6 +2,8 @@
 #define SLUICE_COMMON_MODEL_CONFIG_MODEL_CONFIG_H_
 
 #include <cstdint>
+#include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@
 namespace sluice {
 
 struct TensorTable;
+using ReadKeys = std::set<std::string, std::less<>>;  // config_reader.h
 
 // How rotary frequencies derive from theta^(-2i/rotary_dim).
 struct RopeScaling {
@@ -172,6 +175,7 @@ struct LayerConfig {
   MlpConfig mlp;
   MoeConfig moe;                // of a sparse layer, without MLP
   double residual_scale = 1.0;  // of what attention and MLP add
+  bool own_input = false;       // adds what per_layer_input tells
   bool output_scale = false;    // a tensor has a multiplier of the residual
   bool is_sparse() const { return moe.num_experts > 0; }
   bool operator==(const LayerConfig&) const = default;
@@ -188,6 +192,9 @@ struct ModelConfig {
   double rms_norm_eps = 0.0;  // of the norm behind the last layer
   // Norms' weights w stand for 1 + w, those of the heads too.
   bool norms_add_one = false;
+  // Elements of each layer's own input, which the token and its embedding tell,
+  // and which go along behind the residual; 0: none.
+  int32_t per_layer_input = 0;
   double embedding_scale = 1.0;  // of the embedding's rows
   double logit_scale = 1.0;
   double logit_soft_cap = 0.0;  // cap * tanh(logit / cap), last; 0: none
@@ -200,6 +207,10 @@ struct ModelConfig {
   int32_t bos_token_id = -1;           // -1: none
   std::vector<int32_t> eos_token_ids;  // of config.json alone; see StopIds
 
+  // Elements of a row between stages: the residual and what goes along.
+  int32_t row_size() const {
+    return hidden_size + num_layers() * per_layer_input;
+  }
   int32_t num_layers() const { return static_cast<int32_t>(layers.size()); }
   bool is_sparse(int32_t layer) const {
     return layers[static_cast<size_t>(layer)].is_sparse();
@@ -215,6 +226,8 @@ struct ModelConfig {
 // class for the model_type. INVALID_ARGUMENT names the key, its limit and its
 // value, or a model_type that is not built.
 StatusOr<ModelConfig> ParseModelConfig(const Json& config);
+// The same; `read` gets the keys that were asked for.
+StatusOr<ModelConfig> ParseAndRecord(const Json& config, ReadKeys& read);
 
 // The first and the last sparse layer, both included, of a model with experts.
 struct LayerSpan {

@@ -15,6 +15,7 @@ constexpr std::string_view kGgufPrefix = "gguf ";
 
 constexpr std::string_view kGelu = "gelu_pytorch_tanh";
 constexpr RenamedKey kCohereKeys[] = {{"layer_norm_eps", "rms_norm_eps"}};
+constexpr RenamedKey kNemotronKeys[] = {{"norm_eps", "rms_norm_eps"}};
 constexpr RenamedKey kStarcoderKeys[] = {{"norm_epsilon", "rms_norm_eps"}};
 constexpr RenamedKey kErnieMoeKeys[] = {{"moe_num_experts", "num_experts"},
                                         {"moe_k", "num_experts_per_tok"}};
@@ -22,21 +23,53 @@ constexpr RenamedKey kGemma3Keys[] = {
     {"_sliding_window_pattern", "sliding_window_pattern"}};
 constexpr RenamedKey kHunyuanKeys[] = {{"attention_head_dim", "head_dim"}};
 
+constexpr std::string_view kMistralDefaults =
+    R"({"num_key_value_heads": 8, "sliding_window": 4096,
+         "max_position_embeddings": 131072})";
+constexpr std::string_view kGemma3Defaults =
+    R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
+         "num_hidden_layers": 26, "num_attention_heads": 8,
+         "num_key_value_heads": 4, "head_dim": 256,
+         "max_position_embeddings": 131072, "tie_word_embeddings": true,
+         "query_pre_attn_scalar": 256, "sliding_window": 4096,
+         "rope_theta": 1000000.0})";
+constexpr std::string_view kGemma4Defaults =
+    R"({"num_key_value_heads": 4, "head_dim": 256,
+         "max_position_embeddings": 131072, "tie_word_embeddings": true,
+         "sliding_window": 512,
+         "rope_parameters": {
+           "full_attention": {"rope_type": "proportional",
+             "partial_rotary_factor": 0.25, "rope_theta": 1000000.0},
+           "sliding_attention": {"rope_type": "default",
+             "rope_theta": 10000.0}}})";
+constexpr std::string_view kQwen2Defaults =
+    R"({"num_key_value_heads": 32, "max_position_embeddings": 32768,
+        "sliding_window": 4096})";
+constexpr std::string_view kQwen35Defaults =
+    R"({"num_key_value_heads": 4, "head_dim": 256,
+        "max_position_embeddings": 32768, "partial_rotary_factor": 0.25,
+        "rope_theta": 10000000.0})";
+constexpr std::string_view kQwen35MoeDefaults =
+    R"({"num_key_value_heads": 2, "head_dim": 256,
+        "max_position_embeddings": 32768, "partial_rotary_factor": 0.25,
+        "rope_theta": 10000000.0, "intermediate_size": 512,
+        "num_experts": 256, "num_experts_per_tok": 8,
+        "moe_intermediate_size": 512})";
 constexpr RenamedKey kLfm2Keys[] = {{"norm_eps", "rms_norm_eps"},
                                     {"tie_embedding", "tie_word_embeddings"}};
 
 // Defaults as transformers 5.3 has them.
 constexpr Family kFamilies[] = {
     {"llama", ReadLlama, &kLlamaTensors},
-    {"mistral", ReadMistral, &kLlamaTensors,
-     R"({"num_key_value_heads": 8, "sliding_window": 4096,
-         "max_position_embeddings": 131072})"},
+    {"mistral", ReadMistral, &kLlamaTensors, kMistralDefaults},
+    {"ministral", ReadMistral, &kLlamaTensors, kMistralDefaults},
+    {"internlm3", ReadInternLm3, &kLlamaTensors,
+     R"({"num_key_value_heads": 2, "max_position_embeddings": 32768})"},
+    {"mimo", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
     {"ministral3", ReadMinistral3, &kLlamaTensors,
      R"({"num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-5,
          "max_position_embeddings": 262144})"},
-    {"qwen2", ReadQwen2, &kLlamaTensors,
-     R"({"num_key_value_heads": 32, "max_position_embeddings": 32768,
-         "sliding_window": 4096})"},
+    {"qwen2", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
     {"qwen3", ReadQwen3, &kLlamaTensors, {}, {}, "silu", true},
     {"seed_oss", ReadSeedOss, &kSeedOssTensors,
      R"({"num_key_value_heads": 8, "head_dim": 128,
@@ -61,10 +94,24 @@ constexpr Family kFamilies[] = {
      R"({"num_key_value_heads": 2, "rms_norm_eps": 1e-5,
          "max_position_embeddings": 4096, "tie_word_embeddings": true})",
      kStarcoderKeys, kGelu},
+    {"cohere", ReadCohere, &kCohere2Tensors,
+     R"({"rms_norm_eps": 1e-5, "logit_scale": 0.0625, "rope_theta": 500000.0,
+         "max_position_embeddings": 8192, "tie_word_embeddings": true})",
+     kCohereKeys},
     {"cohere2", ReadCohere2, &kCohere2Tensors,
      R"({"rms_norm_eps": 1e-5, "logit_scale": 0.0625, "sliding_window": 4096,
          "max_position_embeddings": 8192})",
      kCohereKeys},
+    {"apertus",
+     ReadApertus,
+     &kApertusTensors,
+     R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 65536,
+         "rope_theta": 12000000.0,
+         "rope_parameters": {"rope_type": "llama3", "factor": 8.0,
+           "original_max_position_embeddings": 8192, "low_freq_factor": 1.0,
+           "high_freq_factor": 4.0}})",
+     {},
+     "xielu"},
     {"olmo2", ReadOlmo2, &kPostNormTensors, R"({"rms_norm_eps": 1e-5})"},
     {"olmo3", ReadOlmo3, &kPostNormTensors,
      R"({"rms_norm_eps": 1e-5, "rope_theta": 500000.0,
@@ -72,6 +119,30 @@ constexpr Family kFamilies[] = {
     {"exaone4", ReadExaone4, &kPostNormTensors,
      R"({"rms_norm_eps": 1e-5, "sliding_window": 4096,
          "sliding_window_pattern": 4})"},
+    {"helium", ReadHelium, &kLlamaTensors,
+     R"({"num_key_value_heads": 20, "head_dim": 128, "rms_norm_eps": 1e-8,
+         "rope_theta": 100000.0, "max_position_embeddings": 4096})"},
+    {"arcee",
+     ReadArcee,
+     &kUngatedTensors,
+     R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 4096})",
+     {},
+     "relu2"},
+    {"nemotron", ReadNemotron, &kUngatedTensors,
+     R"({"rms_norm_eps": 1e-5, "partial_rotary_factor": 0.5,
+         "max_position_embeddings": 4096})",
+     kNemotronKeys, "relu2"},
+    {"stablelm", ReadStableLm, &kLlamaTensors,
+     R"({"num_key_value_heads": 32, "rms_norm_eps": 1e-5,
+         "partial_rotary_factor": 0.25, "max_position_embeddings": 4096})",
+     kCohereKeys},
+    {"gemma",
+     ReadGemma1,
+     &kLlamaTensors,
+     R"({"num_key_value_heads": 16, "head_dim": 256,
+         "max_position_embeddings": 8192, "tie_word_embeddings": true})",
+     {},
+     kGelu},
     {"gemma2",
      ReadGemma2,
      &kGemmaTensors,
@@ -81,27 +152,32 @@ constexpr Family kFamilies[] = {
          "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0})",
      {},
      kGelu},
-    {"gemma3_text", ReadGemma3, &kGemmaTensors,
-     R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
-         "num_hidden_layers": 26, "num_attention_heads": 8,
-         "num_key_value_heads": 4, "head_dim": 256,
-         "max_position_embeddings": 131072, "tie_word_embeddings": true,
-         "query_pre_attn_scalar": 256, "sliding_window": 4096,
-         "rope_theta": 1000000.0})",
-     kGemma3Keys, kGelu},
-    {"gemma4_text",
-     ReadGemma4,
-     &kGemma4Tensors,
-     R"({"num_key_value_heads": 4, "head_dim": 256,
-         "max_position_embeddings": 131072, "tie_word_embeddings": true,
-         "sliding_window": 512,
-         "rope_parameters": {
-           "full_attention": {"rope_type": "proportional",
-             "partial_rotary_factor": 0.25, "rope_theta": 1000000.0},
-           "sliding_attention": {"rope_type": "default",
-             "rope_theta": 10000.0}}})",
+    // The text parts of models that read images, too: of text alone all of a
+    // position's numbers are equal, and their RoPE is the plain one.
+    {"qwen2_vl", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
+    {"qwen2_vl_text", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
+    {"qwen2_5_vl", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
+    {"qwen2_5_vl_text", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
+    {"qwen3_vl", ReadQwen3, &kLlamaTensors, {}, {}, "silu", true},
+    {"qwen3_vl_text", ReadQwen3, &kLlamaTensors, {}, {}, "silu", true},
+    {"qwen3_vl_moe", ReadQwen3Moe, &kQwen3MoeTensors, {}, {}, "silu", true},
+    {"qwen3_vl_moe_text",
+     ReadQwen3Moe,
+     &kQwen3MoeTensors,
      {},
+     {},
+     "silu",
+     true},
+    {"glm4v", ReadGlm4, &kGlm4Tensors, {}, {}, "silu", true},
+    {"glm4v_text", ReadGlm4, &kGlm4Tensors, {}, {}, "silu", true},
+    {"glm4v_moe", ReadGlm4Moe, &kGlm4MoeTensors, {}, {}, "silu", true},
+    {"glm4v_moe_text", ReadGlm4Moe, &kGlm4MoeTensors, {}, {}, "silu", true},
+    {"mistral3", ReadMistral, &kLlamaTensors, kMistralDefaults},
+    {"gemma3", ReadGemma3, &kGemmaTensors, kGemma3Defaults, kGemma3Keys, kGelu},
+    {"gemma4", ReadGemma4, &kGemma4Tensors, kGemma4Defaults, {}, kGelu},
+    {"gemma3_text", ReadGemma3, &kGemmaTensors, kGemma3Defaults, kGemma3Keys,
      kGelu},
+    {"gemma4_text", ReadGemma4, &kGemma4Tensors, kGemma4Defaults, {}, kGelu},
     {"lfm2", ReadLfm2, &kLfm2Tensors,
      R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5,
          "rope_theta": 1000000.0, "max_position_embeddings": 128000,
@@ -118,16 +194,10 @@ constexpr Family kFamilies[] = {
          "max_position_embeddings": 32768, "partial_rotary_factor": 0.25,
          "intermediate_size": 5632, "num_experts": 512,
          "num_experts_per_tok": 10, "moe_intermediate_size": 512})"},
-    {"qwen3_5_text", ReadQwen35, &kQwen35Tensors,
-     R"({"num_key_value_heads": 4, "head_dim": 256,
-         "max_position_embeddings": 32768, "partial_rotary_factor": 0.25,
-         "rope_theta": 10000000.0})"},
-    {"qwen3_5_moe_text", ReadQwen35Moe, &kQwen35Tensors,
-     R"({"num_key_value_heads": 2, "head_dim": 256,
-         "max_position_embeddings": 32768, "partial_rotary_factor": 0.25,
-         "rope_theta": 10000000.0, "intermediate_size": 512,
-         "num_experts": 256, "num_experts_per_tok": 8,
-         "moe_intermediate_size": 512})"},
+    {"qwen3_5", ReadQwen35, &kQwen35Tensors, kQwen35Defaults},
+    {"qwen3_5_text", ReadQwen35, &kQwen35Tensors, kQwen35Defaults},
+    {"qwen3_5_moe", ReadQwen35Moe, &kQwen35Tensors, kQwen35MoeDefaults},
+    {"qwen3_5_moe_text", ReadQwen35Moe, &kQwen35Tensors, kQwen35MoeDefaults},
     {"granitemoehybrid", ReadGraniteHybrid, &kGraniteHybridTensors,
      R"({"intermediate_size": 1024, "num_experts_per_tok": 2})"},
     {"nemotron_h", ReadNemotronH, &kNemotronHTensors,
@@ -199,7 +269,9 @@ Status ReadLayerTypes(const Json& types, const ConfigReader& reader,
 
 Status CheckQuantisation(const ConfigReader& reader) {
   constexpr std::string_view kMethods[] = {
-      "awq", "compressed-tensors", "fp8", "gptq", "mxfp4", "sluice"};
+      "auto-round",   "auto_round", "awq",   "compressed-tensors",
+      "fbgemm_fp8",   "fp8",        "gptq",  "modelopt",
+      "modelopt_fp4", "mxfp4",      "quark", "sluice"};
   const Json* found = reader.Find("quantization_config");
   if (found == nullptr) return OkStatus();
   const Json method =

@@ -3,16 +3,20 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "common/base/json.h"
+#include "common/model_config/config_report.h"
 #include "common/model_config/dllama_model.h"
 #include "common/model_config/gguf_keys.h"
 #include "common/model_config/model_families.h"
 #include "common/model_config/tensor_table.h"
 #include "common/weights/file.h"
+#include "common/weights/gguf_ends.h"
 #include "common/weights/model_contents.h"
 
 namespace sluice {
@@ -49,21 +53,26 @@ double ShortestDouble(double stored) {
 // "llama.block_count".
 class ConfigWriter {
  public:
+  // `asked` gets the keys that are asked for, and outlives the writer.
   ConfigWriter(const ModelContents& contents, std::string architecture,
-               Json& config)
+               Json& config, std::set<std::string>& asked)
       : contents_(contents),
         architecture_(std::move(architecture)),
-        config_(config) {}
+        config_(config),
+        asked_(asked) {}
 
   const ModelContents& contents() const { return contents_; }
   const GgufMetadata& metadata() const { return *contents_.gguf; }
   Json& operator[](const char* name) { return config_[name]; }
+  // Returns the whole key, and notes that it is asked for.
   std::string Key(std::string_view key) const {
+    asked_.emplace(key);
     return key.starts_with('.') ? Cat(architecture_, key) : std::string(key);
   }
+  std::set<std::string>& asked() const { return asked_; }
   bool Has(std::string_view key) const { return metadata().Has(Key(key)); }
   void Int(std::string_view key, const char* name) {
-    Set(metadata().Int(Key(key)), name);
+    Set(IntOrEqualInts(Key(key)), name);
   }
   void IntOr(std::string_view key, const char* name, const Json& absent) {
     if (Has(key)) return Int(key, name);
@@ -94,6 +103,19 @@ class ConfigWriter {
   const Status& status() const { return status_; }
 
  private:
+  // Reads an integer, or an array with the same one for every layer.
+  StatusOr<int64_t> IntOrEqualInts(const std::string& key) const {
+    auto integers = metadata().Ints(key);
+    if (!integers.ok() || integers->empty()) return metadata().Int(key);
+    for (size_t layer = 1; layer < integers->size(); ++layer) {
+      if ((*integers)[layer] == integers->front()) continue;
+      return InvalidArgument("GGUF key ", Quoted(key), " is ",
+                             integers->front(), " for layer 0 and ",
+                             (*integers)[layer], " for layer ", layer,
+                             "; layers that differ in it are not supported");
+    }
+    return integers->front();
+  }
   // The file must have each key that the config needs.
   template <typename T>
   void Set(const StatusOr<T>& value, const char* name) {
@@ -107,6 +129,7 @@ class ConfigWriter {
   const ModelContents& contents_;
   const std::string architecture_;
   Json& config_;
+  std::set<std::string>& asked_;
   Status status_;
 };
 
@@ -158,7 +181,7 @@ StatusOr<Json> RopeScalingOf(const ConfigWriter& config,
     return DivisorsFrom(*tensor);
   }
   Json scaling;
-  ConfigWriter writer(config.contents(), architecture, scaling);
+  ConfigWriter writer(config.contents(), architecture, scaling, config.asked());
   if (config.Has(".rope.scaling.type")) {
     SLUICE_ASSIGN_OR_RETURN(
         const std::string type,
@@ -167,9 +190,17 @@ StatusOr<Json> RopeScalingOf(const ConfigWriter& config,
     scaling["rope_type"] = type;
     writer.FloatOr(".rope.scaling.factor", "factor", 1.0);
     if (type == "yarn") SLUICE_RETURN_IF_ERROR(YarnKeys(writer));
-  } else if (config.Has(".rope.scale_linear")) {
-    scaling["rope_type"] = "linear";
-    writer.Float(".rope.scale_linear", "factor");
+  } else {
+    // A factor without a type is linear, as in llama.cpp; 0 is none.
+    for (const char* key : {".rope.scaling.factor", ".rope.scale_linear"}) {
+      if (!config.Has(key)) continue;
+      SLUICE_ASSIGN_OR_RETURN(const double factor,
+                              config.metadata().Float(config.Key(key)));
+      if (factor == 0.0) continue;
+      scaling["rope_type"] = "linear";
+      writer.Float(key, "factor");
+      break;
+    }
   }
   SLUICE_RETURN_IF_ERROR(writer.status());
   return scaling;
@@ -183,6 +214,11 @@ StatusOr<Json> EosIds(const GgufMetadata& metadata) {
         "tokenizer.ggml.eom_token_id"}) {
     if (!metadata.Has(key)) continue;
     SLUICE_ASSIGN_OR_RETURN(const int64_t id, metadata.Int(key));
+    if (std::find(ids.begin(), ids.end(), Json(id)) == ids.end()) {
+      ids.push_back(id);
+    }
+  }
+  for (const int64_t id : weights::EndsByText(metadata)) {
     if (std::find(ids.begin(), ids.end(), Json(id)) == ids.end()) {
       ids.push_back(id);
     }
@@ -290,11 +326,12 @@ Status ReadOwnKeys(const GgufFamily& family, ConfigWriter& config) {
   return config.status();
 }
 
-StatusOr<Json> ConfigOf(const ModelContents& contents,
-                        const GgufFamily& family) {
+StatusOr<Json> ConfigOf(const ModelContents& contents, const GgufFamily& family,
+                        std::vector<std::string>& unread) {
   const std::string architecture(family.architecture);
   Json json = Json::object();
-  ConfigWriter config(contents, architecture, json);
+  std::set<std::string> asked;
+  ConfigWriter config(contents, architecture, json, asked);
   config["architectures"] = Json::array({std::string(family.hugging_face)});
   config["model_type"] = std::string(family.model_type);
   config["hidden_act"] = "silu";
@@ -316,6 +353,8 @@ StatusOr<Json> ConfigOf(const ModelContents& contents,
   SLUICE_RETURN_IF_ERROR(config.status());
   SLUICE_ASSIGN_OR_RETURN(config["eos_token_id"], EosIds(config.metadata()));
   SLUICE_RETURN_IF_ERROR(ReadOwnKeys(family, config));
+  SLUICE_ASSIGN_OR_RETURN(
+      unread, UnreadGgufKeys(config.metadata(), architecture, asked));
   return json;
 }
 
@@ -356,9 +395,9 @@ Status RenameTensors(const GgufFamily& family, const TensorTable& table,
   return OkStatus();
 }
 
-Status Translate(ModelContents& contents) {
+Status Translate(ModelContents& contents, std::vector<std::string>& unread) {
   if (contents.dllama.has_value()) return TranslateDllama(contents);
-  SLUICE_ASSIGN_OR_RETURN(contents.config, ConfigOfGguf(contents));
+  SLUICE_ASSIGN_OR_RETURN(contents.config, ConfigOfGguf(contents, unread));
   const auto found = FindFamily(ConfigReader(contents.config));
   if (!found.ok()) return OkStatus();  // ParseModelConfig refuses it
   SLUICE_ASSIGN_OR_RETURN(const std::string architecture,
@@ -369,20 +408,30 @@ Status Translate(ModelContents& contents) {
 
 }  // namespace
 
-StatusOr<Json> ConfigOfGguf(const ModelContents& contents) {
+StatusOr<Json> ConfigOfGguf(const ModelContents& contents,
+                            std::vector<std::string>& unread) {
   const auto architecture = contents.gguf->String("general.architecture");
   if (!architecture.ok()) {
     return InvalidArgument(Message(architecture.status()));
   }
   const GgufFamily* family = FindGgufFamily(*architecture);
-  if (family != nullptr) return ConfigOf(contents, *family);
+  if (family != nullptr) return ConfigOf(contents, *family, unread);
   // ParseModelConfig refuses this model_type by its name.
   return Json({{"model_type", Cat("gguf ", *architecture)}});
 }
 
 StatusOr<std::unique_ptr<weights::ModelFile>> OpenModel(
     const std::string& path) {
-  return weights::OpenModel(path, Translate);
+  std::vector<std::string> unread;
+  SLUICE_ASSIGN_OR_RETURN(
+      auto model, weights::OpenModel(path, [&](ModelContents& contents) {
+        return Translate(contents, unread);
+      }));
+  if (auto parts = ComputedPartsOf(*model)) {
+    if (model->gguf() != nullptr) parts->unread_keys = std::move(unread);
+    model->SetComputed(*std::move(parts));
+  }
+  return model;
 }
 
 }  // namespace sluice

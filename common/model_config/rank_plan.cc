@@ -214,7 +214,7 @@ OwnRange OwnRangeOf(const RankPlan& plan, const ModelConfig& config,
       {'S', {share.shared_mlp.col_begin, share.shared_mlp.col_end}},
       {'C', {share.state.col_begin, share.state.col_end}},
       {'J', KeysOf(config.layers[at].state, share.state)},
-      {'W', {share.state.col_begin, share.state.col_end}},
+      {'Z', {share.state.col_begin, share.state.col_end}},
       {'T', HeadsOf(config.layers[at].state, share.state)}};
   for (const auto& [name, range] : ranges) {
     if (name == letter) return range;

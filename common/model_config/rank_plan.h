@@ -105,7 +105,7 @@ struct OwnRange {
   int64_t end = 0;
 };
 // Returns the rank's range of a dimension by its letter (tensor_table.h): Q, K,
-// N, F, S, C, J, W, T of `layer`, or V.
+// N, F, S, C, J, Z, T of `layer`, or V.
 OwnRange OwnRangeOf(const RankPlan& plan, const ModelConfig& config,
                     int32_t layer, char letter);
 

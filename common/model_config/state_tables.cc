@@ -133,37 +133,37 @@ constexpr TensorRow kGatedAttention[] = {
 
 // The gated delta rule. Qwen3-Next stores its rows by key heads.
 constexpr TensorRow kDeltaByHeads[] = {
-    {"linear_attn.in_proj_qkvz.weight", "", "2J+2W H", kGroups, kStateIn},
+    {"linear_attn.in_proj_qkvz.weight", "", "2J+2Z H", kGroups, kStateIn},
     {"linear_attn.in_proj_ba.weight", "", "2T H", kGroups, kStateIn},
 };
 constexpr TensorRow kDeltaApart[] = {
-    {"linear_attn.in_proj_qkv.weight", "", "2J+W H", kRows, kStateIn},
-    {"linear_attn.in_proj_z.weight", "", "W H", kRows, kStateIn},
+    {"linear_attn.in_proj_qkv.weight", "", "2J+Z H", kRows, kStateIn},
+    {"linear_attn.in_proj_z.weight", "", "Z H", kRows, kStateIn},
     {"linear_attn.in_proj_b.weight", "", "T H", kRows, kStateIn},
     {"linear_attn.in_proj_a.weight", "", "T H", kRows, kStateIn},
 };
 constexpr TensorRow kDelta[] = {
-    {"linear_attn.conv1d.weight", "", "2J+W U L", kRows, kStateTaps, HasState,
+    {"linear_attn.conv1d.weight", "", "2J+Z U L", kRows, kStateTaps, HasState,
      kTaps},
     {"linear_attn.A_log", "", "T", kRows, kStateALog},
     {"linear_attn.dt_bias", "", "T", kRows, kStateTimeBias},
     {"linear_attn.norm.weight", "", "M", kNone, kStateNorm},
-    {"linear_attn.out_proj.weight", "", "H W", kColumns, kStateOut},
+    {"linear_attn.out_proj.weight", "", "H Z", kColumns, kStateOut},
 };
 
 // Mamba 2.
 constexpr TensorRow kMamba[] = {
-    {"mamba.in_proj.weight", "ssm_in.weight", "2W+2J+T H", kRows, kStateIn},
-    {"mamba.conv1d.weight", "ssm_conv1d.weight", "W+2J U L", kRows, kStateTaps,
+    {"mamba.in_proj.weight", "ssm_in.weight", "2Z+2J+T H", kRows, kStateIn},
+    {"mamba.conv1d.weight", "ssm_conv1d.weight", "Z+2J U L", kRows, kStateTaps,
      HasState, kTaps},
-    {"mamba.conv1d.bias", "ssm_conv1d.bias", "W+2J", kRows, kStateBias,
+    {"mamba.conv1d.bias", "ssm_conv1d.bias", "Z+2J", kRows, kStateBias,
      HasStateBias},
     {"mamba.A_log", "", "T", kRows, kStateALog},
     {"mamba.D", "ssm_d", "T", kRows, kStateSkip},
     {"mamba.dt_bias", "ssm_dt.bias", "T", kRows, kStateTimeBias},
-    {"mamba.norm.weight", "ssm_norm.weight", "W", kRows, kStateNorm,
+    {"mamba.norm.weight", "ssm_norm.weight", "Z", kRows, kStateNorm,
      HasStateNorm},
-    {"mamba.out_proj.weight", "ssm_out.weight", "H W", kColumns, kStateOut},
+    {"mamba.out_proj.weight", "ssm_out.weight", "H Z", kColumns, kStateOut},
 };
 
 constexpr TensorRow kGraniteSharedMlp[] = {
@@ -192,17 +192,17 @@ constexpr TensorRow kNemotronAttention[] = {
     {"mixer.o_proj.weight", "attn_output.weight", "H Q", kColumns, kO},
 };
 constexpr TensorRow kNemotronMamba[] = {
-    {"mixer.in_proj.weight", "ssm_in.weight", "2W+2J+T H", kRows, kStateIn},
-    {"mixer.conv1d.weight", "ssm_conv1d.weight", "W+2J U L", kRows, kStateTaps,
+    {"mixer.in_proj.weight", "ssm_in.weight", "2Z+2J+T H", kRows, kStateIn},
+    {"mixer.conv1d.weight", "ssm_conv1d.weight", "Z+2J U L", kRows, kStateTaps,
      HasState, kTaps},
-    {"mixer.conv1d.bias", "ssm_conv1d.bias", "W+2J", kRows, kStateBias,
+    {"mixer.conv1d.bias", "ssm_conv1d.bias", "Z+2J", kRows, kStateBias,
      HasStateBias},
     {"mixer.A_log", "", "T", kRows, kStateALog},
     {"mixer.D", "ssm_d", "T", kRows, kStateSkip},
     {"mixer.dt_bias", "ssm_dt.bias", "T", kRows, kStateTimeBias},
-    {"mixer.norm.weight", "ssm_norm.weight", "W", kRows, kStateNorm,
+    {"mixer.norm.weight", "ssm_norm.weight", "Z", kRows, kStateNorm,
      HasStateNorm},
-    {"mixer.out_proj.weight", "ssm_out.weight", "H W", kColumns, kStateOut},
+    {"mixer.out_proj.weight", "ssm_out.weight", "H Z", kColumns, kStateOut},
 };
 constexpr TensorRow kNemotronMlp[] = {
     {"mixer.up_proj.weight", "ffn_up.weight", "F H", kRows, kGateUp},

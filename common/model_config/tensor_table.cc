@@ -40,6 +40,7 @@ bool HasKNorm(const LayerConfig& layer) {
 }
 bool HasOutputScale(const LayerConfig& layer) { return layer.output_scale; }
 bool HasOwnNorms(const LayerConfig& layer) { return layer.moe.own_norms; }
+bool HasLayerInput(const LayerConfig& layer) { return layer.own_input; }
 bool HasSinks(const LayerConfig& layer) { return layer.attention.sinks; }
 bool HasNormsAfter(const LayerConfig& layer) { return layer.norm.after; }
 bool HasNormBias(const LayerConfig& layer) { return layer.norm.bias; }
@@ -50,6 +51,12 @@ bool HasCorrection(const LayerConfig& layer) { return layer.moe.correction; }
 constexpr TensorRow kTop[] = {
     {"model.embed_tokens.weight", "token_embd.weight", "V H", kNone,
      kEmbedding},
+    {"model.embed_tokens_per_layer.weight", "per_layer_token_embd.weight",
+     "V W", kNone, kPerLayerEmbedding},
+    {"model.per_layer_model_projection.weight", "per_layer_model_proj.weight",
+     "W H", kNone, kPerLayerProjection},
+    {"model.per_layer_projection_norm.weight", "per_layer_proj_norm.weight",
+     "P", kNone, kPerLayerNorm},
     {"model.norm.weight", "output_norm.weight", "H", kNone, kFinalNorm},
     {"model.norm.bias", "output_norm.bias", "H", kNone, kFinalNormBias,
      HasNormBias},
@@ -66,7 +73,8 @@ constexpr TensorRow kAttention[] = {
     {"self_attn.q_proj.weight", "attn_q.weight", "Q H", kRows, kQkv},
     {"self_attn.k_proj.weight", "attn_k.weight", "K H", kRows, kQkv, HasOwnK},
     {"self_attn.v_proj.weight", "attn_v.weight", "K H", kRows, kQkv, HasOwnV},
-    {"self_attn.k_proj.weight", "", "K H", kRows, kQkv, HasKAsV},
+    {"self_attn.k_proj.weight", "", "K H", kRows, kQkv, HasKAsV, kWeight,
+     /*again=*/true},
     {"self_attn.q_proj.bias", "attn_q.bias", "Q", kRows, kQkvBias, HasQkvBias},
     {"self_attn.k_proj.bias", "attn_k.bias", "K", kRows, kQkvBias, HasQkvBias},
     {"self_attn.v_proj.bias", "attn_v.bias", "K", kRows, kQkvBias, HasQkvBias},
@@ -126,7 +134,27 @@ constexpr TensorRow kGemmaMlpNorm[] = {
      kMlpNorm},
 };
 
+constexpr TensorRow kApertusAttentionNorm[] = {
+    {"attention_layernorm.weight", "attn_norm.weight", "H", kNone,
+     kAttentionNorm},
+};
+constexpr TensorRow kApertusMlp[] = {
+    {"feedforward_layernorm.weight", "ffn_norm.weight", "H", kNone, kMlpNorm},
+    {"mlp.up_proj.weight", "ffn_up.weight", "F H", kRows, kGateUp},
+    {"mlp.down_proj.weight", "ffn_down.weight", "H F", kColumns, kDown},
+    {"mlp.act_fn.alpha_p", "", "U", kNone, kXIeluPositive},
+    {"mlp.act_fn.alpha_n", "", "U", kNone, kXIeluNegative},
+    {"mlp.act_fn.beta", "", "U", kNone, kXIeluBeta},
+    {"mlp.act_fn.eps", "", "U", kNone, kXIeluEps},
+};
+
 constexpr TensorRow kOutputScaleRow[] = {
+    {"per_layer_input_gate.weight", "inp_gate.weight", "P H", kNone,
+     kInputGate},
+    {"per_layer_projection.weight", "proj.weight", "H P", kNone,
+     kInputProjection},
+    {"post_per_layer_input_norm.weight", "post_norm.weight", "H", kNone,
+     kInputNorm, HasLayerInput},
     {"layer_scalar", "layer_output_scale.weight", "U", kNone, kOutputScale,
      HasOutputScale},
 };
@@ -166,6 +194,13 @@ constexpr TensorRow kMlp[] = {
 constexpr TensorRow kFusedMlp[] = {
     {"mlp.gate_up_proj.weight", "ffn_up.weight", "2F H", kRows, kGateUp},
     {"mlp.down_proj.weight", "ffn_down.weight", "H F", kColumns, kDown},
+};
+
+constexpr TensorRow kUngatedMlp[] = {
+    {"mlp.up_proj.weight", "ffn_up.weight", "F H", kRows, kGateUp},
+    {"mlp.down_proj.weight", "ffn_down.weight", "H F", kColumns, kDown},
+    {"mlp.up_proj.bias", "ffn_up.bias", "F", kRows, kGateUpBias, HasMlpBias},
+    {"mlp.down_proj.bias", "ffn_down.bias", "H", kNone, kDownBias, HasMlpBias},
 };
 
 constexpr TensorRow kStarcoder2Mlp[] = {
@@ -330,9 +365,11 @@ int64_t SizeOf(char letter, const ModelConfig& config, int32_t layer) {
        of.state.mixer.shape.num_heads == 0 ? of.state.mixer.shape.channels : 0},
       {'L', of.state.mixer.shape.taps},
       {'J', of.state.mixer.shape.keys()},
-      {'W', of.state.mixer.shape.values()},
+      {'Z', of.state.mixer.shape.values()},
       {'T', of.state.mixer.shape.num_heads},
       {'M', of.state.mixer.shape.value_dim},
+      {'P', config.per_layer_input},
+      {'W', int64_t{config.num_layers()} * config.per_layer_input},
       {'U', 1}};
   for (const auto& [name, size] : sizes) {
     if (name == letter) return size;
@@ -410,6 +447,10 @@ constexpr TensorTable kGemma4Tensors = {
     {},
     {},
     kGemma4Experts};
+constexpr TensorTable kUngatedTensors = {
+    {kAttentionNormRow, kAttention, kMlpNormRow}, {kUngatedMlp}, {}, {}};
+constexpr TensorTable kApertusTensors = {
+    {kApertusAttentionNorm, kAttention}, {kApertusMlp}, {}, {}};
 constexpr TensorTable kHunyuanTensors = {
     {kAttentionNormRow, kAttention, kNormsAfterRope, kMlpNormRow},
     {kMlp},
@@ -533,8 +574,8 @@ namespace {
 kernels::WeightType TypeOf(const WeightRows& weight,
                            const weights::TensorInfo& stored,
                            WeightsMode mode) {
-  const bool is_outer = weight.place == WeightPlace::kEmbedding ||
-                        weight.place == WeightPlace::kHead;
+  const bool is_outer =
+      IsEmbedding(weight.place) || weight.place == WeightPlace::kHead;
   const bool makes_blocks = mode >= WeightsMode::kQ8_0;
   const WeightsMode own = is_outer && makes_blocks ? WeightsMode::kQ8_0 : mode;
   // Experts may be stored transposed: their rows are columns there.

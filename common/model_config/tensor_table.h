@@ -28,11 +28,12 @@ inline constexpr std::string_view kGgufLayerPrefix = "blk.";
 // joined, in the table's order.
 // clang-format off
 enum class WeightPlace : uint8_t {
-  kEmbedding, kFinalNorm, kFinalNormBias, kHead,
+  kEmbedding, kPerLayerEmbedding, kPerLayerProjection, kPerLayerNorm, kFinalNorm, kFinalNormBias, kHead,
   kAttentionNorm, kAttentionNormBias, kQkv, kQkvBias, kO, kOBias,
   kQNorm, kKNorm, kSinks, kPostAttentionNorm,
   kMlpNorm, kMlpNormBias, kGateUp, kGateUpBias, kDown, kDownBias,
-  kPostMlpNorm, kOutputScale,
+  kPostMlpNorm, kInputGate, kInputProjection, kInputNorm, kOutputScale,
+  kXIeluPositive, kXIeluNegative, kXIeluBeta, kXIeluEps,
   kRouterNorm, kRouter, kRouterBias, kCorrection, kExpertScale,
   kSharedGate, kSharedGateUp, kSharedDown, kSharedPostNorm,
   kExpertNorm, kExpertPostNorm,
@@ -59,10 +60,11 @@ enum class StoredAs : uint8_t {
 // One kind of tensor. Its shape is written slowest dimension first, "2F H": V
 // vocabulary, H hidden, Q and K columns of q and k (heads times head_dim), N
 // heads, D head_dim, F, X and S intermediate sizes of a dense MLP, an expert
-// and the shared expert, E experts, U 1; "2F" is twice F, "Q+2K" the rows of q,
-// of k and of v. Of a state C channels of a short convolution, L its taps, J
-// columns of keys, W of values, T heads, M columns of a head's value. A vector
-// has one dimension, or a first one of "1". A tensor
+// and the shared expert, E experts, P elements of a layer's own input, W these
+// of all layers, U 1; "2F" is twice F, "Q+2K" the rows of q, of k and of v. Of
+// a state C channels of a short convolution, L its taps, J columns of keys, Z
+// of values, T heads, M columns of a head's value. A vector has one dimension,
+// or a first one of "1". A tensor
 // with an empty dimension is absent.
 struct TensorRow {
   std::string_view name;  // within its layer; {}: an expert's number
@@ -73,6 +75,7 @@ struct TensorRow {
   // Tells which layers have the tensor; null: all.
   bool (*only)(const LayerConfig& layer) = nullptr;
   StoredAs stored = StoredAs::kWeight;
+  bool again = false;  // another row's tensor, once more
 
   bool is_vector() const {
     return shape.starts_with("1 ") || stored == StoredAs::kTaps ||
@@ -98,11 +101,11 @@ struct TensorTable {
 };
 extern const TensorTable kLlamaTensors, kSeedOssTensors, kPhi3Tensors,
     kGlm4Tensors, kCohere2Tensors, kStarcoder2Tensors, kPostNormTensors,
-    kGemmaTensors, kGemma4Tensors, kHunyuanTensors, kQwen3MoeTensors,
-    kQwen2MoeTensors, kMixtralTensors, kGraniteMoeTensors, kErnieMoeTensors,
-    kHunyuanMoeTensors, kDots1Tensors, kGlm4MoeTensors, kGptOssTensors,
-    kLfm2Tensors, kQwen3NextTensors, kQwen35Tensors, kGraniteHybridTensors,
-    kNemotronHTensors, kFalconH1Tensors;
+    kGemmaTensors, kGemma4Tensors, kHunyuanTensors, kApertusTensors,
+    kUngatedTensors, kQwen3MoeTensors, kQwen2MoeTensors, kMixtralTensors,
+    kGraniteMoeTensors, kErnieMoeTensors, kHunyuanMoeTensors, kDots1Tensors,
+    kGlm4MoeTensors, kGptOssTensors, kLfm2Tensors, kQwen3NextTensors,
+    kQwen35Tensors, kGraniteHybridTensors, kNemotronHTensors, kFalconH1Tensors;
 
 // How a checkpoint stores the experts of its sparse layers.
 enum class ExpertStorage {
@@ -115,6 +118,17 @@ const char* ToString(ExpertStorage storage);
 // Returns the storage by the tensors' names; kSeparate for a dense model.
 ExpertStorage ExpertStorageOf(const ModelConfig& config,
                               const weights::ModelFile& model);
+
+// Whether a weight outside the layers is on the first stage; else on the last.
+constexpr bool IsOfFirstStage(WeightPlace place) {
+  return place >= WeightPlace::kEmbedding &&
+         place <= WeightPlace::kPerLayerNorm;
+}
+// Whether a weight's rows are the tokens', which rank 0 alone reads.
+constexpr bool IsEmbedding(WeightPlace place) {
+  return place == WeightPlace::kEmbedding ||
+         place == WeightPlace::kPerLayerEmbedding;
+}
 
 // The rows of the static tables that make one weight or vector.
 struct WeightRows {
@@ -177,8 +191,10 @@ std::vector<weights::TensorInfo> ExpectedTensors(const ModelConfig& config,
                                                  ExpertStorage storage);
 
 // Checks that `model` has these tensors, in these shapes and readable types,
-// and no others in its layers (layers behind the last excepted).
-// INVALID_ARGUMENT names the tensor and both shapes.
+// and no others in its layers that a step might have to read: layers behind the
+// last, tables of old checkpoints, scales of activations and of KV caches, and
+// biases of zeros are left aside. INVALID_ARGUMENT names the tensor and both
+// shapes.
 Status CheckTensors(const ModelConfig& config, const weights::ModelFile& model);
 
 // Returns the parameters of the whole model, without layers behind the last;

@@ -74,6 +74,9 @@ StatusOr<std::unique_ptr<LoadedText>> LoadedText::Load(
       text->template_ != nullptr) {
     text->format_.tools = ToolFormat::kGeneric;
   }
+  if (text->format_.tools == ToolFormat::kKimi) {
+    text->history_.ids = IdForm::kNumbered;
+  }
   text->markup_ = KeptTokens(text->format_, vocabulary);
   text->max_bytes_per_token_ = MaxBytesPerToken(*text->tokenizer_);
   const auto empty = text->tokenizer_->Encode("", EncodeOptions());

@@ -288,7 +288,7 @@ class Planner {
   // Returns the seconds of `rows` hidden states from machine to machine.
   double HopSeconds(double rows, int32_t from, int32_t to) const {
     const Link& link = request_.machines.link;
-    const double bytes = rows * config_.hidden_size * sizeof(float);
+    const double bytes = rows * config_.row_size() * sizeof(float);
     const double wake = machines()[static_cast<size_t>(to)].rates.wake_seconds;
     const double software = kHopSeconds + kHopWakes * wake;
     if (from == to) return software + bytes / kLocalBytesPerSecond;

@@ -36,7 +36,7 @@ constexpr double kLayerOperations = 10;
 constexpr double kExpertOperations = 6;
 
 bool IsProduct(const TensorRow& row) {
-  return !row.is_vector() && row.place != WeightPlace::kEmbedding;
+  return !row.is_vector() && !IsEmbedding(row.place);
 }
 
 double ElementsOf(const TensorRow& row, const ModelConfig& config,

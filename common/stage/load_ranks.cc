@@ -17,16 +17,17 @@
 #include "common/device/cpu/available_memory.h"
 #include "common/device/device_choice.h"
 #include "common/device/kv_cache.h"
+#include "common/model/gpu_support.h"
 #include "common/model/local_experts.h"
 #include "common/model/packed_weights.h"
 #include "common/model/stage_weights.h"
+#include "common/model_config/config_report.h"
 #include "common/model_config/kv_layout.h"
 #include "common/model_config/layer_loads.h"
 #include "common/model_config/open_model.h"
 #include "common/model_config/rank_plan.h"
 #include "common/stage/boundary_log.h"
 #include "common/stage/cache_bytes.h"
-#include "common/stage/gpu_support.h"
 #include "common/stage/kv_room.h"
 #include "common/stage/measure_room.h"
 #include "common/stage/rank_link.h"
@@ -496,6 +497,8 @@ class StageLoader {
   StageModelShape ShapeOf(const RankPlan& plan, Backend& backend) const {
     StageModelShape shape = {range_, config_.hidden_size, config_.vocab_size,
                              limits_.max_step_tokens, kv_blocks_};
+    shape.row_size = config_.row_size();
+    shape.per_layer_input = config_.per_layer_input;
     shape.final_norm_eps = static_cast<float>(config_.rms_norm_eps);
     shape.layer_norm = config_.layers[0].norm.layer_norm;
     shape.embedding_scale = static_cast<float>(config_.embedding_scale);
@@ -558,8 +561,12 @@ StatusOr<OpenedModel> OpenChecked(const StageOptions& options,
                           weights::ComputeIdentity(*model.file));
   SLUICE_RETURN_IF_ERROR(weights::UseWeightSums(*model.file, digest));
   info.model_digest = digest.Hex();
+  if (model.file->computed().has_value()) {
+    info.model_config = model.file->computed()->config;
+  }
+  LogUnreadKeys(*model.file);
   info.num_layers = model.config.num_layers();
-  info.hidden_size = model.config.hidden_size;
+  info.hidden_size = model.config.row_size();
   info.ranks = options.total_ranks();
   return model;
 }

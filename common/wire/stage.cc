@@ -12,6 +12,8 @@
 namespace sluice::wire {
 namespace {
 
+constexpr size_t kMaxConfigText = 64 << 10;  // of StageIdentity.model_config
+
 constexpr int kMaxTracedStages = 1024;
 // Of a host's monotonic clock: 36 years. Differences of such times, and
 // differences of those, stay within int64_t.
@@ -153,6 +155,9 @@ v1::StageIdentity ToProto(const StageIdentity& identity) {
   proto.set_kv_bytes(identity.kv_bytes);
   proto.set_assignable(identity.assignable);
   proto.set_replay_log(identity.replay_log);
+  if (identity.model_config.size() <= kMaxConfigText) {
+    proto.set_model_config(identity.model_config);
+  }
   if (!identity.room.empty()) {
     *proto.mutable_room() = RoomToProto(identity.room);
   }
@@ -195,6 +200,9 @@ StatusOr<StageIdentity> FromProto(const v1::StageIdentity& proto) {
   identity.kv_bytes = proto.kv_bytes();
   identity.assignable = proto.assignable();
   identity.replay_log = proto.replay_log();
+  if (proto.model_config().size() <= kMaxConfigText) {
+    identity.model_config = proto.model_config();
+  }
   if (proto.has_room()) {
     auto room = RoomFromProto(proto.room(), proto.num_layers());
     if (!room.ok()) return Annotate(room.status(), "room");

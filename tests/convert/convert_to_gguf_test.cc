@@ -53,8 +53,8 @@ void ExpectSameConfig(const weights::ModelFile& from,
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->bos_token_id, wanted.bos_token_id);
   EXPECT_EQ(
-      *StopIds(to.config(), to.generation_config(), wanted.vocab_size),
-      *StopIds(from.config(), from.generation_config(), wanted.vocab_size));
+      StopIds(to.config(), to.generation_config(), wanted.vocab_size),
+      StopIds(from.config(), from.generation_config(), wanted.vocab_size));
   config->eos_token_ids = wanted.eos_token_ids;
   wanted.num_nextn_predict_layers = 0;
   if (!RopeDivisorsOf(wanted.ropes[0]).empty()) {

@@ -161,6 +161,9 @@ class ApartBackend final : public Backend {
   void Map(const kernels::ElementMap& map, DeviceMatrix x) override {
     Later([=, this] { cpu_->Map(map, Behind(x)); });
   }
+  void Multiply(DeviceMatrix x, DeviceMatrix y) override {
+    Later([=, this] { cpu_->Multiply(Behind(x), Behind(y)); });
+  }
   void GateRows(DeviceMatrix gate, DeviceMatrix y) override {
     Later([=, this] { cpu_->GateRows(Behind(gate), Behind(y)); });
   }

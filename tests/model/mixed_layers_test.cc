@@ -60,7 +60,7 @@ StatusOr<ModelConfig> Mixed(const Json& json) {
   second.attention.scale = 0.4;
   second.attention.o_bias = true;
   second.norm.after = true;
-  second.mlp = {160, {Activation::Kind::kClampedSwiGlu, 0.5f}};
+  second.mlp = {160, false, {Activation::Kind::kClampedSwiGlu, 0.5f}};
   LayerConfig& third = config.layers[2];
   third.attention.rope = 1;
   third.attention.qkv_bias = true;

@@ -262,6 +262,10 @@ class CpuBackend final : public Backend {
     kernels::Map(context_, map, View(x));
   }
 
+  void Multiply(DeviceMatrix x, DeviceMatrix y) override {
+    kernels::Multiply(context_, View(x), View(y));
+  }
+
   void GateRows(DeviceMatrix gate, DeviceMatrix y) override {
     kernels::SigmoidGateRows(context_, View(gate), View(y));
   }

@@ -317,6 +317,7 @@ class CudaBackend final : public Backend {
   void Map(const kernels::ElementMap&, DeviceMatrix) override {
     SLUICE_CHECK(false);
   }
+  void Multiply(DeviceMatrix, DeviceMatrix) override { SLUICE_CHECK(false); }
   void GateRows(DeviceMatrix, DeviceMatrix) override { SLUICE_CHECK(false); }
   void SigmoidGate(DeviceMatrix, DeviceMatrix) override { SLUICE_CHECK(false); }
   void MixState(const kernels::StateMixer&, const StateVectors&,

@@ -1,6 +1,5 @@
-#include "common/stage/gpu_support.h"
+#include "common/model/gpu_support.h"
 
-#include <iterator>
 #include <string_view>
 
 namespace sluice {
@@ -45,6 +44,8 @@ constexpr Mechanism kMissing[] = {
      [](const LayerConfig& l) { return l.attention.kv_layer >= 0; }},
     {"an MLP beside experts",
      [](const LayerConfig& l) { return l.moe.own_norms; }},
+    {"inputs of its own of every layer",
+     [](const LayerConfig& l) { return l.own_input; }},
     {"a multiplier behind a layer",
      [](const LayerConfig& l) { return l.output_scale; }},
     {"a multiplier of the residual",
@@ -56,10 +57,6 @@ constexpr Mechanism kMissing[] = {
      [](const LayerConfig& l) {
        return !l.is_sparse() && !IsBuilt(l.mlp.activation);
      }},
-    {"the experts' activation",
-     [](const LayerConfig& l) {
-       return l.is_sparse() && !IsBuilt(l.moe.activation);
-     }},
 };
 
 Status Missing(const ModelConfig& config, std::string_view what) {
@@ -70,7 +67,17 @@ Status Missing(const ModelConfig& config, std::string_view what) {
 
 }  // namespace
 
+Status CheckGpuHasExperts(const ModelConfig& config) {
+  for (const LayerConfig& layer : config.layers) {
+    if (layer.is_sparse() && !IsBuilt(layer.moe.activation)) {
+      return Missing(config, "the experts' activation");
+    }
+  }
+  return OkStatus();
+}
+
 Status CheckGpuHas(const ModelConfig& config) {
+  SLUICE_RETURN_IF_ERROR(CheckGpuHasExperts(config));
   for (const LayerConfig& layer : config.layers) {
     for (const Mechanism& mechanism : kMissing) {
       if (mechanism.is_in(layer)) return Missing(config, mechanism.name);
