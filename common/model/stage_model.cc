@@ -219,7 +219,7 @@ void StageModel::SetRows(int32_t num_tokens) {
   for (DeviceMatrix* matrix :
        {&hidden_, &a.qkv, &a.attention, &a.gate_up, &a.mlp, &a.normed,
         &a.shared_gate, &a.router_logits, &a.routing.ids, &a.routing.weights,
-        &a.mixed}) {
+        &a.mixed, &a.state_in, &a.state_scratch, &a.state_out}) {
     matrix->rows = num_tokens;
   }
   inputs_.rows = num_tokens;
