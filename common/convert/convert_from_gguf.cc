@@ -28,6 +28,10 @@ using weights::TensorInfo;
 
 bool IsPlain(DType type) { return !weights::BlocksOf(type).has_value(); }
 
+// The key of a GGUF's config that tells of norms' weights with the 1 that
+// config.json's families add.
+constexpr char kNormsAddOne[] = "norms_add_one";
+
 // Where a tensor of the folder, or of a stacked one each expert's part, comes
 // from.
 struct GgufSource {
@@ -37,6 +41,7 @@ struct GgufSource {
   bool is_stacked = false;   // the folder's tensor stacks experts, too
   bool transposed = false;   // its columns are the sources' rows
   bool is_elements = false;  // single elements alternate, not rows
+  bool has_one = false;      // a norm with a 1 that the folder's has not
 };
 
 // The tokenizer and the templates of a model.
@@ -134,7 +139,12 @@ class GgufToFolder {
   // Returns how the folder stores experts. Where gate and up alternate, there
   // are two known ways: MXFP4, or plain elements transposed.
   ExpertStorage StorageOf(const ConvertTypes& types) const {
-    if (!config_.moe().interleaved) return ExpertStorage::kSeparate;
+    if (!config_.moe().interleaved) {
+      const bool is_stacked =
+          !config_.tensors->stacked.empty() ||
+          ExpertStorageOf(config_, model_) == ExpertStorage::kStacked;
+      return is_stacked ? ExpertStorage::kStacked : ExpertStorage::kSeparate;
+    }
     bool all_mxfp4 = true;
     bool all_plain = true;
     for (int32_t layer = 0; layer < config_.num_layers(); ++layer) {
@@ -193,6 +203,9 @@ class GgufToFolder {
           tensor.info.dtype = differs ? DType::kF32 : type;
         }
         if (row.per_expert() && !rows[0]->per_expert()) source.expert = expert;
+        source.has_one = model_.config().contains(kNormsAddOne) &&
+                         IsNormWeight(weight.place);
+        if (source.has_one) tensor.info.dtype = DType::kF32;
         source.is_stacked = row.cut == RankCut::kExperts && !row.per_expert();
         source.is_elements = row.cut == RankCut::kExperts && row.is_f32();
         source.transposed = source.is_stacked && !source.is_elements &&
@@ -234,10 +247,17 @@ class GgufToFolder {
                                   tensor.info.dtype, parts.emplace_back(),
                                   error));
     }
+    // Gate's rows stand before up's, or alternate with them.
     const int64_t unit = source.is_elements ? 1 : cols;
-    Buffer all =
-        Alternate(std::move(parts), static_cast<size_t>(unit / block.elements) *
-                                        static_cast<size_t>(block.bytes));
+    const size_t bytes = config_.moe().interleaved
+                             ? static_cast<size_t>(unit / block.elements) *
+                                   static_cast<size_t>(block.bytes)
+                             : parts[0].size();
+    Buffer all = Alternate(std::move(parts), bytes);
+    if (source.has_one) {
+      float* const weights = all.as<float>();
+      for (size_t i = 0; i < all.size() / sizeof(float); ++i) weights[i] -= 1;
+    }
     if (source.transposed) {
       all = Transposed(all, static_cast<size_t>(cols),
                        static_cast<size_t>(block.bytes));
@@ -294,6 +314,7 @@ class GgufToFolder {
 
   Status WriteConfig() const {
     Json config = model_.config();
+    config.erase(std::string(kNormsAddOne));
     // Layers behind the last are left out.
     if (config.contains("num_nextn_predict_layers")) {
       config["num_nextn_predict_layers"] = 0;

@@ -351,14 +351,9 @@ void WeightLoader::Change(const Read& read, HostWeight& vector) const {
           copy[static_cast<size_t>(i)];
     }
   }
-  constexpr WeightPlace kNorms[] = {
-      kFinalNorm, kAttentionNorm,     kQNorm,      kKNorm,
-      kMlpNorm,   kPostAttentionNorm, kPostMlpNorm};
-  const bool is_norm = std::find(std::begin(kNorms), std::end(kNorms),
-                                 read.place) != std::end(kNorms);
   const std::span<float> elements(vector.data.as<float>(),
                                   static_cast<size_t>(vector.rows));
-  if (is_norm && config_.norms_add_one) {
+  if (IsNormWeight(read.place) && config_.norms_add_one) {
     for (float& element : elements) element += 1.0f;
   }
   if (read.place == kRouterNorm) {

@@ -26,7 +26,9 @@ Status ReadFourNorms(const ConfigReader& reader, ModelConfig& parsed) {
 // Of all of Gemma 2 and 3.
 Status ReadGemma(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadFourNorms(reader, parsed));
-  parsed.norms_add_one = true;
+  // A GGUF's norms have the 1 already, which the key of its config tells.
+  SLUICE_RETURN_IF_ERROR(
+      reader.Bool("norms_add_one", true, parsed.norms_add_one));
   double scalar = parsed.layers[0].attention.head_dim;
   SLUICE_RETURN_IF_ERROR(
       reader.Positive("query_pre_attn_scalar", 1e6, scalar, scalar));

@@ -5,6 +5,7 @@
 
 #include "common/core/kv_groups.h"
 #include "common/model_config/family_readers.h"
+#include "common/model_config/gguf_keys.h"
 
 namespace sluice {
 namespace {
@@ -300,9 +301,8 @@ StatusOr<const Family*> FindFamily(const ConfigReader& reader) {
   if (model_type.starts_with(kGgufPrefix)) {
     return InvalidArgument(
         "GGUF architecture '", model_type.substr(kGgufPrefix.size()),
-        "' is not supported; of GGUF files llama, qwen3, qwen3moe, glm4, "
-        "glm4moe and gpt-oss are, of safetensors folders ",
-        supported);
+        "' is not supported; of GGUF files ", GgufArchitectures(),
+        " are, of safetensors folders ", supported);
   }
   return InvalidArgument("model_type '", model_type,
                          "' is not supported; supported are ", supported);

@@ -1,8 +1,6 @@
 #include "common/model_config/open_model.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <set>
 #include <string>
 #include <string_view>
@@ -13,7 +11,9 @@
 #include "common/model_config/config_report.h"
 #include "common/model_config/dllama_model.h"
 #include "common/model_config/gguf_keys.h"
+#include "common/model_config/gguf_view.h"
 #include "common/model_config/model_families.h"
+#include "common/model_config/rope_frequencies.h"
 #include "common/model_config/tensor_table.h"
 #include "common/weights/file.h"
 #include "common/weights/gguf_ends.h"
@@ -27,25 +27,12 @@ using weights::LocatedTensor;
 using weights::ModelContents;
 using weights::Quoted;
 
-constexpr int64_t kMaxRopeDivisors = 4096;
-
 const LocatedTensor* FindTensor(const ModelContents& contents,
                                 std::string_view gguf_name) {
   for (const LocatedTensor& tensor : contents.tensors) {
     if (tensor.info.name == gguf_name) return &tensor;
   }
   return nullptr;
-}
-
-// Returns the double with the shortest decimal form that rounds to this float:
-// 1e-05 as in config.json, which a GGUF stores as F32.
-double ShortestDouble(double stored) {
-  std::array<char, 64> text;
-  const auto end = std::to_chars(text.data(), text.data() + text.size(),
-                                 static_cast<float>(stored));
-  double value = stored;
-  std::from_chars(text.data(), end.ptr, value);
-  return value;
 }
 
 // Writes config keys from the metadata and keeps the first error. A key that
@@ -89,6 +76,10 @@ class ConfigWriter {
   }
   // Adds what the file, or the key's `absent`, says.
   Status Add(const GgufKey& key) {
+    if (key.config == nullptr) {
+      Key(key.gguf);  // the family's `read` reads it, or another key tells
+      return status_;
+    }
     if (!Has(key.gguf) && key.absent != nullptr) {
       config_[key.config] = key.absent(config_);
     } else if (key.type == GgufKey::Type::kInt) {
@@ -135,17 +126,8 @@ class ConfigWriter {
 
 // Reads llama3's scaling as the converter stores it: a divisor per frequency.
 StatusOr<Json> DivisorsFrom(const LocatedTensor& tensor) {
-  const weights::TensorInfo& info = tensor.info;
-  if (info.dtype != weights::DType::kF32 || info.shape.size() != 1 ||
-      info.cols() > kMaxRopeDivisors) {
-    return InvalidArgument("tensor ", Quoted(info.name), " is ", info.dtype,
-                           " ", weights::ShapeToString(info.shape),
-                           ", expected a vector of F32, at most ",
-                           kMaxRopeDivisors, " long");
-  }
-  std::vector<float> divisors(static_cast<size_t>(info.cols()));
-  SLUICE_RETURN_IF_ERROR(tensor.file->ReadAt(
-      tensor.offset, divisors.size() * sizeof(float), divisors.data()));
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<float> divisors,
+                          ReadRopeVector(tensor));
   Json scaling = {{"rope_type", "divisors"}};
   scaling["divisors"] = divisors;
   return scaling;
@@ -160,6 +142,21 @@ Status CheckUnit(const ConfigWriter& config, std::string_view key) {
   return InvalidArgument(config.Key(key), " is ", value, ", supported is 1");
 }
 
+// The converter copies config.json's attention_factor, which most often is the
+// usual one.
+Status AttentionFactor(ConfigWriter& scaling) {
+  constexpr std::string_view kKey = ".rope.scaling.yarn_attn_factor";
+  if (!scaling.Has(kKey) || !scaling.status().ok()) return scaling.status();
+  SLUICE_ASSIGN_OR_RETURN(const double stored,
+                          scaling.metadata().Float(scaling.Key(kKey)));
+  const double usual = YarnScale(scaling["factor"].get<double>(), 1.0);
+  if (stored != 1.0 && stored != 0.0 &&
+      static_cast<float>(stored) != static_cast<float>(usual)) {
+    scaling.Float(kKey, "attention_factor");
+  }
+  return scaling.status();
+}
+
 Status YarnKeys(ConfigWriter& scaling) {
   // A file without the key was made for its whole context.
   const char* original = "original_max_position_embeddings";
@@ -171,7 +168,7 @@ Status YarnKeys(ConfigWriter& scaling) {
   scaling.FloatOr(".rope.scaling.yarn_beta_fast", "beta_fast", 32.0);
   scaling.FloatOr(".rope.scaling.yarn_beta_slow", "beta_slow", 1.0);
   SLUICE_RETURN_IF_ERROR(CheckUnit(scaling, ".rope.scaling.yarn_ext_factor"));
-  SLUICE_RETURN_IF_ERROR(CheckUnit(scaling, ".rope.scaling.yarn_attn_factor"));
+  SLUICE_RETURN_IF_ERROR(AttentionFactor(scaling));
   return CheckUnit(scaling, ".rope.scaling.attn_factor");
 }
 
@@ -240,12 +237,6 @@ Status CheckHeadDim(ConfigWriter& config, std::string_view key) {
 
 // Adds the keys of the dense families.
 Status LlamaKeys(ConfigWriter& config) {
-  // A Mixtral GGUF has Llama's architecture name.
-  if (config.Has(".expert_count")) {
-    SLUICE_ASSIGN_OR_RETURN(const int64_t experts,
-                            config.metadata().Int(config.Key(".expert_count")));
-    if (experts > 0) config["model_type"] = "mixtral";
-  }
   return CheckHeadDim(config, ".rope.dimension_count");
 }
 
@@ -334,11 +325,11 @@ StatusOr<Json> ConfigOf(const ModelContents& contents, const GgufFamily& family,
   ConfigWriter config(contents, architecture, json, asked);
   config["architectures"] = Json::array({std::string(family.hugging_face)});
   config["model_type"] = std::string(family.model_type);
-  config["hidden_act"] = "silu";
+  config["hidden_act"] = std::string(family.activation);
   const LocatedTensor* embedding = FindTensor(contents, "token_embd.weight");
   config["vocab_size"] = embedding != nullptr ? embedding->info.rows() : 0;
-  for (const auto keys : {SharedGgufKeys(), family.keys}) {
-    for (const GgufKey& key : keys) SLUICE_RETURN_IF_ERROR(config.Add(key));
+  for (const GgufKey& key : KeysOf(family)) {
+    SLUICE_RETURN_IF_ERROR(config.Add(key));
   }
   if (embedding == nullptr) {
     return InvalidArgument("tensor 'token_embd.weight' is missing");
@@ -353,17 +344,23 @@ StatusOr<Json> ConfigOf(const ModelContents& contents, const GgufFamily& family,
   SLUICE_RETURN_IF_ERROR(config.status());
   SLUICE_ASSIGN_OR_RETURN(config["eos_token_id"], EosIds(config.metadata()));
   SLUICE_RETURN_IF_ERROR(ReadOwnKeys(family, config));
+  if (family.read != nullptr) {
+    SLUICE_RETURN_IF_ERROR(family.read({contents, architecture, asked}, json));
+  }
   SLUICE_ASSIGN_OR_RETURN(
       unread, UnreadGgufKeys(config.metadata(), architecture, asked));
   return json;
 }
 
-// Marks q and k rows, which the converter interleaves within a head.
+// Marks rows of q and k, or a vector's elements, which the converter
+// interleaves within a head.
 Status MarkPermuted(LocatedTensor& tensor, int64_t heads) {
   const weights::TensorInfo& info = tensor.info;
-  const int64_t rows = info.rows();
-  if (info.shape.size() != 2 || heads < 1 || rows % heads != 0 ||
-      rows / heads % 2 != 0) {
+  const bool is_vector =
+      info.shape.size() == 1 && weights::BlockSizeOf(info.dtype).elements == 1;
+  const int64_t rows = is_vector ? info.cols() : info.rows();
+  if ((info.shape.size() != 2 && !is_vector) || heads < 1 ||
+      rows % heads != 0 || rows / heads % 2 != 0) {
     return InvalidArgument("tensor ", Quoted(info.name), " of shape ",
                            weights::ShapeToString(info.shape),
                            " does not divide into ", heads,
@@ -373,24 +370,76 @@ Status MarkPermuted(LocatedTensor& tensor, int64_t heads) {
   return OkStatus();
 }
 
+int64_t HeadsOf(const ModelContents& contents, const char* key) {
+  return contents.config[key].get<int64_t>();
+}
+
+// Cuts attn_qkv into q, k and v where the table has these apart: each is a run
+// of its rows.
+Status CutQkv(const TensorTable& table, ModelContents& contents) {
+  constexpr std::string_view kFused = ".attn_qkv.";
+  if (PlaceOfGguf(table, "blk.0.attn_q.weight").row == nullptr) {
+    return OkStatus();
+  }
+  const int64_t head_dim = HeadsOf(contents, "head_dim");
+  const int64_t kv = HeadsOf(contents, "num_key_value_heads") * head_dim;
+  const std::pair<const char*, int64_t> parts[] = {
+      {".attn_q.", HeadsOf(contents, "num_attention_heads") * head_dim},
+      {".attn_k.", kv},
+      {".attn_v.", kv}};
+  std::vector<LocatedTensor> tensors;
+  for (LocatedTensor& tensor : contents.tensors) {
+    const size_t at = tensor.info.name.find(kFused);
+    if (at == std::string::npos) {
+      tensors.push_back(std::move(tensor));
+      continue;
+    }
+    const weights::TensorInfo& info = tensor.info;
+    const weights::BlockSize block = weights::BlockSizeOf(info.dtype);
+    const int64_t cols = info.shape.size() == 1 ? 1 : info.cols();
+    if (info.shape.empty() || info.shape.size() > 2 ||
+        info.shape[0] != parts[0].second + 2 * kv ||
+        cols % block.elements != 0) {
+      return InvalidArgument("tensor ", Quoted(info.name), " of shape ",
+                             weights::ShapeToString(info.shape),
+                             " has not the rows of q, k and v, ",
+                             parts[0].second, " and twice ", kv);
+    }
+    const int64_t row_bytes = cols / block.elements * block.bytes;
+    uint64_t offset = tensor.offset;
+    for (const auto& [name, rows] : parts) {
+      LocatedTensor part = tensor;
+      part.info.name.replace(at, kFused.size(), name);
+      part.info.shape[0] = rows;
+      part.offset = offset;
+      offset += static_cast<uint64_t>(rows * row_bytes);
+      tensors.push_back(std::move(part));
+    }
+  }
+  contents.tensors = std::move(tensors);
+  return OkStatus();
+}
+
 Status RenameTensors(const GgufFamily& family, const TensorTable& table,
                      ModelContents& contents) {
-  const auto heads = [&](const char* key) {
-    return contents.config[key].get<int64_t>();
-  };
+  SLUICE_RETURN_IF_ERROR(CutQkv(table, contents));
   for (LocatedTensor& tensor : contents.tensors) {
     const GgufTensorPlace place = PlaceOfGguf(table, tensor.info.name);
     if (place.row == nullptr) continue;
     const std::string_view gguf = place.row->gguf;
     tensor.info.name = NameOf(*place.row, place.layer);
-    if (!family.permuted) continue;
-    if (gguf == "attn_q.weight") {
-      SLUICE_RETURN_IF_ERROR(
-          MarkPermuted(tensor, heads("num_attention_heads")));
-    } else if (gguf == "attn_k.weight") {
-      SLUICE_RETURN_IF_ERROR(
-          MarkPermuted(tensor, heads("num_key_value_heads")));
+    // A GGUF has no first dimension of 1.
+    std::vector<int64_t>& shape = tensor.info.shape;
+    if (shape.size() == 1 && (place.row->shape.starts_with("1 ") ||
+                              place.row->shape.starts_with("U "))) {
+      shape.insert(shape.begin(), 1);
     }
+    if (!family.permuted) continue;
+    const char* heads = gguf.starts_with("attn_q.")   ? "num_attention_heads"
+                        : gguf.starts_with("attn_k.") ? "num_key_value_heads"
+                                                      : nullptr;
+    if (heads == nullptr) continue;
+    SLUICE_RETURN_IF_ERROR(MarkPermuted(tensor, HeadsOf(contents, heads)));
   }
   return OkStatus();
 }
@@ -400,9 +449,7 @@ Status Translate(ModelContents& contents, std::vector<std::string>& unread) {
   SLUICE_ASSIGN_OR_RETURN(contents.config, ConfigOfGguf(contents, unread));
   const auto found = FindFamily(ConfigReader(contents.config));
   if (!found.ok()) return OkStatus();  // ParseModelConfig refuses it
-  SLUICE_ASSIGN_OR_RETURN(const std::string architecture,
-                          contents.gguf->String("general.architecture"));
-  return RenameTensors(*FindGgufFamily(architecture), *(*found)->tensors,
+  return RenameTensors(*FindGgufFamily(*contents.gguf), *(*found)->tensors,
                        contents);
 }
 
@@ -414,7 +461,7 @@ StatusOr<Json> ConfigOfGguf(const ModelContents& contents,
   if (!architecture.ok()) {
     return InvalidArgument(Message(architecture.status()));
   }
-  const GgufFamily* family = FindGgufFamily(*architecture);
+  const GgufFamily* family = FindGgufFamily(*contents.gguf);
   if (family != nullptr) return ConfigOf(contents, *family, unread);
   // ParseModelConfig refuses this model_type by its name.
   return Json({{"model_type", Cat("gguf ", *architecture)}});

@@ -20,8 +20,13 @@ namespace sluice {
 StatusOr<std::unique_ptr<weights::ModelFile>> OpenModel(
     const std::string& path);
 
-// A GGUF's tensor of divisors of RoPE's frequencies.
+// A GGUF's tensors of divisors of RoPE's frequencies; of two for short and long
+// contexts.
 inline constexpr std::string_view kRopeDivisors = "rope_freqs.weight";
+inline constexpr std::string_view kShortRopeDivisors =
+    "rope_factors_short.weight";
+inline constexpr std::string_view kLongRopeDivisors =
+    "rope_factors_long.weight";
 
 // Returns the config.json of an opened GGUF, whose tensors have their own
 // names. `unread` gets the keys that are not read and not known to have no

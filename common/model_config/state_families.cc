@@ -181,7 +181,7 @@ struct MambaKeys {
 constexpr MambaKeys kMambaKeys = {
     "mamba_n_heads", "mamba_d_head",    "mamba_d_state",  "mamba_n_groups",
     "mamba_d_conv",  "mamba_conv_bias", "mamba_proj_bias"};
-constexpr MambaKeys kNemotronKeys = {
+constexpr MambaKeys kNemotronMambaKeys = {
     "mamba_num_heads", "mamba_head_dim", "ssm_state_size", "n_groups",
     "conv_kernel",     "use_conv_bias",  "mamba_proj_bias"};
 
@@ -383,7 +383,7 @@ Status ReadNemotronH(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_ASSIGN_OR_RETURN(const std::string letters,
                           ReadLetters(reader, parsed.num_layers()));
   StateConfig state;
-  SLUICE_RETURN_IF_ERROR(ReadMamba(reader, kNemotronKeys, 0, state));
+  SLUICE_RETURN_IF_ERROR(ReadMamba(reader, kNemotronMambaKeys, 0, state));
   state.mixer.norm_eps = static_cast<float>(parsed.rms_norm_eps);
   double least = 0;
   SLUICE_RETURN_IF_ERROR(reader.Positive("time_step_min", 1e3, 1e-3, least));

@@ -23,7 +23,7 @@ bool HasMixer(const LayerConfig& layer) {
 bool HasNoMixer(const LayerConfig& layer) { return !HasMixer(layer); }
 
 // The names of Llama's layers, of Qwen2's mixtures and of Granite's.
-constexpr TensorRow kInputNorm[] = {
+constexpr TensorRow kFirstNorm[] = {
     {"input_layernorm.weight", "attn_norm.weight", "H", kNone, kAttentionNorm},
 };
 constexpr TensorRow kPlainMlpNorm[] = {
@@ -252,17 +252,17 @@ constexpr TensorTable kLfm2Tensors = {
     {},
     kLfm2Top};
 constexpr TensorTable kQwen3NextTensors = {
-    {kInputNorm, kGatedAttention, kDeltaByHeads, kDelta, kPlainMlpNorm},
+    {kFirstNorm, kGatedAttention, kDeltaByHeads, kDelta, kPlainMlpNorm},
     {kPlainMlp},
     {kGatedMixture},
     {}};
 constexpr TensorTable kQwen35Tensors = {
-    {kInputNorm, kGatedAttention, kDeltaApart, kDelta, kPlainMlpNorm},
+    {kFirstNorm, kGatedAttention, kDeltaApart, kDelta, kPlainMlpNorm},
     {kPlainMlp},
     {kGatedMixture},
     {}};
 constexpr TensorTable kGraniteHybridTensors = {
-    {kInputNorm, kPlainAttention, kMamba, kPlainMlpNorm},
+    {kFirstNorm, kPlainAttention, kMamba, kPlainMlpNorm},
     {kGraniteSharedMlp},
     {kHybridRouter, kGraniteSharedExpert},
     {},
@@ -279,7 +279,7 @@ constexpr TensorTable kNemotronHTensors = {
     {},
     kNemotronTop};
 constexpr TensorTable kFalconH1Tensors = {
-    {kInputNorm, kPlainAttention, kMamba, kFalconMlpNorm},
+    {kFirstNorm, kPlainAttention, kMamba, kFalconMlpNorm},
     {kFalconMlp},
     {},
     {},

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -514,6 +515,14 @@ std::span<const TensorRow> TopOf(const TensorTable* table) {
 }
 
 }  // namespace
+
+bool IsNormWeight(WeightPlace place) {
+  constexpr WeightPlace kNorms[] = {
+      kFinalNorm, kAttentionNorm,     kQNorm,      kKNorm,
+      kMlpNorm,   kPostAttentionNorm, kPostMlpNorm};
+  return std::find(std::begin(kNorms), std::end(kNorms), place) !=
+         std::end(kNorms);
+}
 
 std::vector<WeightRows> WeightsOf(const ModelConfig& config, int32_t layer,
                                   ExpertStorage storage) {

@@ -43,6 +43,9 @@ enum class WeightPlace : uint8_t {
 };
 // clang-format on
 
+// Whether the place is of the weights of a norm.
+bool IsNormWeight(WeightPlace place);
+
 // The part of a tensor that one tensor-parallel rank holds: all, a run of rows
 // or columns by the shape's letter (rank_plan.h), or whole experts. Rows of
 // kGroups stand group by group, a group with its part of each of the shape's

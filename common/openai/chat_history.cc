@@ -117,6 +117,20 @@ void RewriteIds(Json& messages, IdForm form) {
   }
 }
 
+// True if tools are shown where they stand in a system message, and only there.
+bool ShowsToolsOfSystem(const ChatTemplate& chat_template) {
+  const Json messages =
+      Json::array({{{"role", "system"}, {"content", "."}, {"tools", kThought}},
+                   {{"role", "user"}, {"content", "Why?"}}});
+  RenderOptions options;
+  options.date = "2025-01-01";
+  const auto of_system = chat_template.Render(messages, nullptr, options);
+  if (!of_system.ok() || !Shows(*of_system, kThought)) return false;
+  const auto of_chat = chat_template.Render(
+      Json::array({messages[1]}), Json::array({Tool(kThought)}), options);
+  return !of_chat.ok() || !Shows(*of_chat, kThought);
+}
+
 // Returns `message` with its reasoning in the template's form.
 Json WithReasoning(Json message, const HistoryRules& rules) {
   const auto found = message.find("reasoning_content");
@@ -215,6 +229,7 @@ HistoryRules LearnHistoryRules(const ChatTemplate& chat_template) {
   const auto two =
       Rendered(chat_template, Turn(Json::array({Call(kFirst), Call(kSecond)})));
   rules.one_call = Shows(one, kFirst) && !Shows(two, kSecond);
+  rules.tools_in_system = ShowsToolsOfSystem(chat_template);
   Json long_id = Turn(Json::array({Call(kFirst)}));
   long_id["tool_calls"][0]["id"] = "call_sluice_0";
   if (one.has_value() && !Rendered(chat_template, long_id)) {

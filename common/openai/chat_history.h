@@ -32,6 +32,8 @@ struct HistoryRules {
   bool described_tools = false;
   // kNumbered is the model's, which a template that shows ids does not tell.
   IdForm ids = IdForm::kAny;
+  // The template shows tools of a system message alone (Phi-4).
+  bool tools_in_system = false;
   bool operator==(const HistoryRules&) const = default;
 };
 

@@ -187,7 +187,7 @@ StatusOr<fs::path> FindVocabulary(const fs::path& model_path) {
       IsFile(model_path / "model.safetensors.index.json");
   if (model.ok() && IsGguf(*model) && !has_safetensors) return fs::path(*model);
   for (const char* name :
-       {"tokenizer.json", "tokenizer.model", "tekken.json"}) {
+       {"tokenizer.json", "tokenizer.model", "tekken.json", "tiktoken.model"}) {
     if (IsFile(model_path / name)) return model_path / name;
   }
   if (const auto found = FilesWith(model_path, ".tiktoken"); !found.empty()) {
@@ -198,9 +198,10 @@ StatusOr<fs::path> FindVocabulary(const fs::path& model_path) {
   }
   if (model.ok() && IsGguf(*model)) return fs::path(*model);
   if (model.ok()) return FindDllama(*model);
-  return NotFound(model_path.string(),
-                  ": no tokenizer.json, tokenizer.model, tekken.json, "
-                  "*.tiktoken, vocab.json with merges.txt, GGUF or *.m");
+  return NotFound(
+      model_path.string(),
+      ": no tokenizer.json, tokenizer.model, tekken.json, "
+      "tiktoken.model, *.tiktoken, vocab.json with merges.txt, GGUF or *.m");
 }
 
 // Returns the templates of additional_chat_templates, by their files' names.

@@ -12,6 +12,7 @@ namespace {
 constexpr int kLlama3Ranks = 128000;
 constexpr int kO200kRanks = 199998;
 constexpr int kGpt2Ranks = 50256;
+constexpr int kKimiRanks = 163584;
 
 // Returns the tokens by rank.
 StatusOr<std::vector<std::string>> ReadRanks(std::string_view text) {
@@ -113,11 +114,13 @@ Status AddFamily(size_t num_ranks, VocabularySpec& spec, TextSource& source) {
     AddControl("<|endoftext|>", spec);
     pre = "gpt-2";
     source.bos_token = source.eos_token = "<|endoftext|>";
+  } else if (num_ranks == kKimiRanks) {
+    pre = "kimi-k2";  // tokenizer_config.json names its special tokens
   } else {
     return Unimplemented("tiktoken ranks of ", num_ranks,
                          " tokens; known are Llama 3 (", kLlama3Ranks,
-                         "), o200k (", kO200kRanks, ") and GPT-2 (", kGpt2Ranks,
-                         ")");
+                         "), o200k (", kO200kRanks, "), Kimi K2 (", kKimiRanks,
+                         ") and GPT-2 (", kGpt2Ranks, ")");
   }
   SLUICE_ASSIGN_OR_RETURN(PreTokenizerRule rule, PreTokenizerByName(pre));
   spec.patterns = std::move(rule.patterns);

@@ -14,7 +14,7 @@ namespace sluice {
 // is not built.
 
 // Base64 tokens and ranks, one per line. The number of ranks tells the family
-// (special tokens, pattern): Llama 3, o200k of gpt-oss, GPT-2.
+// (special tokens, pattern): Llama 3, o200k of gpt-oss, Kimi K2, GPT-2.
 StatusOr<TextSource> FromTiktoken(std::string_view text);
 bool LooksLikeTiktoken(std::string_view text);
 

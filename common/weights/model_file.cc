@@ -329,6 +329,16 @@ Status ModelFile::Read(std::string_view name, const Slice& slice,
                            ", which is not supported");
   }
   if (slice.elements() == 0) return OkStatus();
+  if (tensor->permuted_head_rows > 0 && tensor->info.shape.size() == 1) {
+    // The vector as a column.
+    LocatedTensor column = *tensor;
+    column.info.shape = {tensor->info.cols(), 1};
+    Slice rows = {slice.col_begin, slice.col_end, 0, 1};
+    bytes_read_ += static_cast<uint64_t>(slice.elements()) *
+                   static_cast<uint64_t>(BlockSizeOf(column.info.dtype).bytes);
+    return Annotate(ReadSlice({column, SumsOf(*tensor), outlines_}, rows, out),
+                    "tensor ", Quoted(name));
+  }
   SLUICE_RETURN_IF_ERROR(
       Annotate(ReadSlice({*tensor, SumsOf(*tensor), outlines_}, slice, out),
                "tensor ", Quoted(name)));

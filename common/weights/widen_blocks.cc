@@ -16,13 +16,13 @@ constexpr float kIq3XxsValues[] = {4, 12, 20, 28, 36, 44, 52, 62};
 constexpr float kIq1Delta = 0.125f;
 
 template <typename T>
-T Load(const uint8_t* in) {
+T LoadAs(const uint8_t* in) {
   T value;
   std::memcpy(&value, in, sizeof(value));
   return value;
 }
 
-float LoadHalf(const uint8_t* in) { return F16ToF32(Load<uint16_t>(in)); }
+float LoadHalf(const uint8_t* in) { return F16ToF32(LoadAs<uint16_t>(in)); }
 
 // Eight signs of seven bits: the eighth makes their number even.
 uint8_t SignsOf(uint32_t code) {
@@ -57,7 +57,7 @@ void Iq2Xxs(const uint8_t* in, float* out) {
   const float d = LoadHalf(in);
   for (int g = 0; g < 8; ++g) {
     const uint8_t* codes = in + 2 + 8 * g;
-    const uint32_t signs = Load<uint32_t>(codes + 4);
+    const uint32_t signs = LoadAs<uint32_t>(codes + 4);
     const float scale = d * (0.5f + static_cast<float>(signs >> 28)) * 0.25f;
     for (int i = 0; i < 4; ++i) {
       Put8(kIq2XxsGrid[codes[i]], SignsOf(signs >> (7 * i)), scale,
@@ -76,7 +76,7 @@ float Iq2Scale(float d, const uint8_t* scales, int group) {
 void Iq2Xs(const uint8_t* in, float* out) {
   const float d = LoadHalf(in);
   for (int i = 0; i < 32; ++i) {
-    const auto code = Load<uint16_t>(in + 2 + 2 * i);
+    const auto code = LoadAs<uint16_t>(in + 2 + 2 * i);
     Put8(kIq2XsGrid[code & 511], SignsOf(code >> 9),
          Iq2Scale(d, in + 66, i / 2), out + 8 * i);
   }
@@ -97,7 +97,7 @@ void Iq2S(const uint8_t* in, float* out) {
 void Iq3Xxs(const uint8_t* in, float* out) {
   const float d = LoadHalf(in);
   for (int g = 0; g < 8; ++g) {
-    const uint32_t signs = Load<uint32_t>(in + 66 + 4 * g);
+    const uint32_t signs = LoadAs<uint32_t>(in + 66 + 4 * g);
     const float scale = d * (0.5f + static_cast<float>(signs >> 28)) * 0.5f;
     for (int i = 0; i < 8; ++i) {
       const int eight = SignsOf(signs >> (7 * (i / 2)));
@@ -132,7 +132,7 @@ void PutOneBit(uint16_t point, float scale, float delta, float* out) {
 void Iq1S(const uint8_t* in, float* out) {
   const float d = LoadHalf(in);
   for (int g = 0; g < 8; ++g) {
-    const auto high = Load<uint16_t>(in + 34 + 2 * g);
+    const auto high = LoadAs<uint16_t>(in + 34 + 2 * g);
     const float scale = d * static_cast<float>(2 * (high >> 12 & 7) + 1);
     const float delta = (high & 0x8000) != 0 ? -kIq1Delta : kIq1Delta;
     for (int i = 0; i < 4; ++i) {
@@ -149,14 +149,14 @@ void Iq1M(const uint8_t* in, float* out) {
   const uint8_t* words = in + 48;
   uint16_t half = 0;
   for (int i = 0; i < 4; ++i) {
-    const auto word = Load<uint16_t>(words + 2 * i);
+    const auto word = LoadAs<uint16_t>(words + 2 * i);
     half = static_cast<uint16_t>(half | (word >> 12) << (4 * i));
   }
   const float d = F16ToF32(half);
   for (int i = 0; i < 32; ++i) {
     const int high = in[32 + i / 2] >> (4 * (i % 2)) & 15;
     const int group = i / 2;  // of 16 elements
-    const auto word = Load<uint16_t>(words + group / 4 * 2);
+    const auto word = LoadAs<uint16_t>(words + group / 4 * 2);
     const float scale =
         d * static_cast<float>(2 * (word >> (3 * (group % 4)) & 7) + 1);
     PutOneBit(kIq1Grid[in[i] | (high & 7) << 8], scale,
@@ -209,31 +209,31 @@ void Nvfp4(const uint8_t* in, float* out) {
   }
 }
 
-struct Format {
+struct RareFormat {
   DType dtype;
   void (*widen)(const uint8_t* in, float* out);  // one block
 };
 
-constexpr Format kFormats[] = {
+constexpr RareFormat kRareFormats[] = {
     {DType::kIq1S, Iq1S},   {DType::kIq1M, Iq1M},   {DType::kIq2Xxs, Iq2Xxs},
     {DType::kIq2Xs, Iq2Xs}, {DType::kIq2S, Iq2S},   {DType::kIq3Xxs, Iq3Xxs},
     {DType::kIq3S, Iq3S},   {DType::kTq1_0, Tq1_0}, {DType::kTq2_0, Tq2_0},
     {DType::kNvfp4, Nvfp4}};
 
-const Format* Find(DType dtype) {
+const RareFormat* FindRare(DType dtype) {
   const auto* found =
-      std::find_if(std::begin(kFormats), std::end(kFormats),
-                   [&](const Format& f) { return f.dtype == dtype; });
-  return found == std::end(kFormats) ? nullptr : found;
+      std::find_if(std::begin(kRareFormats), std::end(kRareFormats),
+                   [&](const RareFormat& f) { return f.dtype == dtype; });
+  return found == std::end(kRareFormats) ? nullptr : found;
 }
 
 }  // namespace
 
-bool IsRareBlocks(DType dtype) { return Find(dtype) != nullptr; }
+bool IsRareBlocks(DType dtype) { return FindRare(dtype) != nullptr; }
 
 void WidenRareBlocks(DType dtype, const uint8_t* in, int64_t blocks,
                      float* out) {
-  const Format* format = Find(dtype);
+  const RareFormat* format = FindRare(dtype);
   SLUICE_CHECK(format != nullptr);
   const BlockSize size = BlockSizeOf(dtype);
   for (int64_t i = 0; i < blocks; ++i) {

@@ -1,5 +1,6 @@
 // The golden models as GGUFs: names, keys and stacked experts as llama.cpp's
 // converter gives them, the same config and the same bits as from safetensors.
+// Size: one converter, and the keys of every architecture.
 
 #include <gtest/gtest.h>
 
@@ -43,6 +44,22 @@ const Names kNames = {{"input_layernorm", "attn_norm"},
                       {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
                       {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
                       {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
+                      {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
+                      {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
+                      {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
+                      {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
+                      {"mlp.shared_mlp.gate_proj", "ffn_gate_shexp"},
+                      {"mlp.shared_mlp.up_proj", "ffn_up_shexp"},
+                      {"mlp.shared_mlp.down_proj", "ffn_down_shexp"},
+                      {"mlp.gate.wg", "ffn_gate_inp"},
+                      {"mlp.moe_statics.e_score_correction", "exp_probs_b"},
+                      {"block_sparse_moe.gate", "ffn_gate_inp"},
+                      {"block_sparse_moe.e_score_correction", "exp_probs_b"},
+                      {"block_sparse_moe.router.layer", "ffn_gate_inp"},
+                      {"self_attn.qkv_proj", "attn_qkv"},
+                      {"self_attn.query_layernorm", "attn_q_norm"},
+                      {"self_attn.key_layernorm", "attn_k_norm"},
+                      {"post_feedforward_layernorm", "post_ffw_norm"},
                       {"eh_proj", "nextn.eh_proj"},
                       {"embed_tokens", "nextn.embed_tokens"},
                       {"enorm", "nextn.enorm"},
@@ -56,6 +73,9 @@ struct Family {
   // Of post_attention_layernorm, the norm in front of the MLP.
   const char* mlp_norm;
   std::vector<std::pair<const char*, const char*>> keys;  // beyond common ones
+  std::vector<std::pair<const char*, Json>> more = {};    // with their values
+  bool permuted = false;   // rows of q and k alternate between halves
+  bool fused_qkv = false;  // q, k and v in one tensor
 };
 
 std::ostream& operator<<(std::ostream& out, const Family& family) {
@@ -69,12 +89,21 @@ class Converter {
 
   std::string Convert() {
     WriteKeys();
-    const int64_t experts = from_.config().value(
-        "num_experts", from_.config().value("n_routed_experts", int64_t{0}));
+    int64_t experts = 0;
+    for (const char* key : {"num_experts", "n_routed_experts",
+                            "num_local_experts", "moe_num_experts"}) {
+      experts = from_.config().value(key, experts);
+    }
     for (const weights::TensorInfo& info : from_.tensors()) {
       const size_t expert = info.name.find("experts.0.");
-      if (info.name.find(".experts.") == std::string::npos) {
-        Write(NameOf(info.name), info.shape, Values(info.name));
+      if (family_.fused_qkv && WriteFused(info)) continue;
+      if (info.name.ends_with("input_linear.weight")) {
+        WriteHalves(info);
+      } else if (info.name.ends_with("output_linear.weight")) {
+        Write(Blk(info.name, "ffn_down_exps.weight"), info.shape,
+              Values(info.name));
+      } else if (info.name.find(".experts.") == std::string::npos) {
+        Write(NameOf(info.name), info.shape, Permuted(info));
       } else if (expert != std::string::npos) {
         Stack(info, expert, experts);
       }
@@ -107,30 +136,126 @@ class Converter {
     const auto copy = [&](const char* key, const char* name) {
       if (config.contains(name)) number(key, config[name]);
     };
-    const int64_t head_dim = config["head_dim"];
+    const int64_t head_dim = config.value(
+        "head_dim", config["hidden_size"].get<int64_t>() /
+                        config["num_attention_heads"].get<int64_t>());
     const double part = config.value("partial_rotary_factor", 1.0);
     number("block_count", config["num_hidden_layers"].get<int64_t>() +
                               config.value("num_nextn_predict_layers", 0));
     number("attention.key_length", head_dim);
     number("attention.value_length", head_dim);
-    number("rope.dimension_count", static_cast<int64_t>(head_dim * part));
+    number("rope.dimension_count",
+           config.value("rotary_dim", static_cast<int64_t>(head_dim * part)));
     copy("embedding_length", "hidden_size");
     copy("attention.head_count", "num_attention_heads");
     copy("attention.head_count_kv", "num_key_value_heads");
     copy("feed_forward_length", "intermediate_size");
     copy("context_length", "max_position_embeddings");
     copy("attention.layer_norm_rms_epsilon", "rms_norm_eps");
+    const char* parameters =
+        config.contains("rope_parameters") ? "rope_parameters" : "rope_scaling";
+    const Json scaling = config.value(parameters, Json());
     // Whole numbers in config.json are floats here.
-    gguf_.F32(prefix + "rope.freq_base", config["rope_theta"].get<float>());
+    const Json& theta = config.contains("rope_theta") ? config : scaling;
+    gguf_.F32(prefix + "rope.freq_base", theta["rope_theta"].get<float>());
     for (const auto& [key, name] : family_.keys) copy(key, name);
-    if (!config.contains("rope_scaling")) return;
-    const Json& scaling = config["rope_scaling"];
+    for (const auto& [key, value] : family_.more) {
+      if (!value.is_array()) {
+        number(key, value);
+        continue;
+      }
+      std::string bools;
+      for (const Json& each : value) bools += each.get<bool>() ? '\1' : '\0';
+      gguf_.Array(prefix + key, 7, bools.size(), bools);
+    }
+    WriteFactors(scaling);
     if (!scaling.is_object() || scaling.value("rope_type", "") != "yarn")
       return;
     gguf_.Text(prefix + "rope.scaling.type", "yarn");
     gguf_.F32(prefix + "rope.scaling.factor", scaling["factor"].get<float>());
     number("rope.scaling.original_context_length",
            scaling["original_max_position_embeddings"]);
+  }
+
+  // Long and short divisors of phi3's frequencies.
+  void WriteFactors(const Json& scaling) {
+    for (const char* length : {"long", "short"}) {
+      const std::string key = Cat(length, "_factor");
+      if (!scaling.is_object() || !scaling.contains(key)) continue;
+      const auto factors = scaling[key].get<std::vector<float>>();
+      Write(Cat("rope_factors_", length, ".weight"),
+            {static_cast<int64_t>(factors.size())}, factors);
+    }
+  }
+
+  // The elements, in the order of rows that llama.cpp's converter gives q and
+  // k: of each head the rows of both halves in turn.
+  std::vector<float> Permuted(const weights::TensorInfo& info) const {
+    const std::vector<float> values = Values(info.name);
+    const bool is_q = info.name.find("q_proj.") != std::string::npos;
+    const bool is_k = info.name.find("k_proj.") != std::string::npos;
+    if (!family_.permuted || (!is_q && !is_k)) return values;
+    const int64_t heads =
+        from_.config()[is_q ? "num_attention_heads" : "num_key_value_heads"];
+    const int64_t rows = info.shape[0];
+    const int64_t cols = info.elements() / rows;
+    const int64_t half = rows / heads / 2;
+    std::vector<float> permuted;
+    for (int64_t head = 0; head < heads; ++head) {
+      for (int64_t pair = 0; pair < half; ++pair) {
+        for (int64_t side = 0; side < 2; ++side) {
+          const int64_t row = (head * 2 + side) * half + pair;
+          permuted.insert(permuted.end(), values.begin() + row * cols,
+                          values.begin() + (row + 1) * cols);
+        }
+      }
+    }
+    return permuted;
+  }
+
+  // Writes q, k and v in the place of q.
+  bool WriteFused(const weights::TensorInfo& info) {
+    const size_t at = info.name.find("q_proj.");
+    if (at == std::string::npos) {
+      return info.name.find("k_proj.") != std::string::npos ||
+             info.name.find("v_proj.") != std::string::npos;
+    }
+    std::vector<float> all;
+    std::vector<int64_t> shape = info.shape;
+    shape[0] = 0;
+    for (const char letter : {'q', 'k', 'v'}) {
+      std::string name = info.name;
+      name[at] = letter;
+      const std::vector<float> values = Values(name);
+      all.insert(all.end(), values.begin(), values.end());
+      shape[0] += from_.Find(name)->shape[0];
+    }
+    Write(Blk(info.name, Cat("attn_qkv", info.name.substr(at + 6))), shape,
+          all);
+    return true;
+  }
+
+  // Writes gate's rows and up's of every expert apart.
+  void WriteHalves(const weights::TensorInfo& info) {
+    const std::vector<float> values = Values(info.name);
+    const auto part = static_cast<size_t>(info.shape[1] / 2 * info.shape[2]);
+    for (const size_t half : {0, 1}) {
+      std::vector<float> rows;
+      for (size_t at = half * part; at < values.size(); at += 2 * part) {
+        rows.insert(rows.end(), values.begin() + at,
+                    values.begin() + at + part);
+      }
+      Write(Blk(info.name,
+                half == 0 ? "ffn_gate_exps.weight" : "ffn_up_exps.weight"),
+            {info.shape[0], info.shape[1] / 2, info.shape[2]}, rows);
+    }
+  }
+
+  // A tensor's name in the layer of `name`.
+  static std::string Blk(const std::string& name, const std::string& rest) {
+    const size_t layer = std::string("model.layers.").size();
+    return Cat("blk.", name.substr(layer, name.find('.', layer) - layer), ".",
+               rest);
   }
 
   // The rows of gpt-oss' experts as bytes: MXFP4 in GGUF's order of nibbles,
@@ -253,13 +378,18 @@ class Converter {
     const size_t layer = std::string("model.layers.").size();
     const std::string number =
         first.name.substr(layer, first.name.find('.', layer) - layer);
-    Write(Cat("blk.", number, ".ffn_", rest.substr(0, rest.find('_')),
-              "_exps.weight"),
+    const std::string own = rest.substr(0, rest.find_first_of("_."));
+    const std::string kind = own == "w1"   ? "gate"
+                             : own == "w3" ? "up"
+                             : own == "w2" ? "down"
+                                           : own;
+    Write(Cat("blk.", number, ".ffn_", kind, "_exps.weight"),
           {experts, first.shape[0], first.shape[1]}, all);
   }
 
-  void Write(const std::string& name, const std::vector<int64_t>& shape,
+  void Write(const std::string& name, std::vector<int64_t> shape,
              const std::vector<float>& values) {
+    if (shape.size() == 2 && shape[0] == 1) shape.erase(shape.begin());
     gguf_.Tensor(name, {shape.rbegin(), shape.rend()}, 0, BytesOf(values));
   }
 
@@ -304,6 +434,13 @@ Family Oss(const char* golden) {
            {"attention.sliding_window", "sliding_window"}}};
 }
 
+std::vector<std::pair<const char*, const char*>> Granite() {
+  return {{"attention.scale", "attention_multiplier"},
+          {"embedding_scale", "embedding_multiplier"},
+          {"residual_scale", "residual_multiplier"},
+          {"logit_scale", "logits_scaling"}};
+}
+
 class GgufFamiliesTest : public ::testing::TestWithParam<Family> {};
 
 TEST_P(GgufFamiliesTest, AGgufIsTheModelThatItWasMadeFrom) {
@@ -319,6 +456,7 @@ TEST_P(GgufFamiliesTest, AGgufIsTheModelThatItWasMadeFrom) {
   auto config = ParseModelConfig((*to)->config());
   ASSERT_TRUE(config.ok()) << config.status();
   // Ids of the tokenizer, which these files have none of.
+  config->model_type = wanted->model_type;  // of an architecture of several
   config->bos_token_id = wanted->bos_token_id;
   config->eos_token_ids = wanted->eos_token_ids;
   EXPECT_EQ(*config, *wanted);
@@ -354,7 +492,99 @@ INSTANTIATE_TEST_SUITE_P(
                 {"expert_group_count", "n_group"},
                 {"expert_group_used_count", "topk_group"},
                 {"nextn_predict_layers", "num_nextn_predict_layers"}}},
-        Oss("gpt_oss"), Oss("gpt_oss-mxfp4")),
+        Oss("gpt_oss"), Oss("gpt_oss-mxfp4"),
+        Family{"mistral", "llama", "ffn_norm", {}, {}, true},
+        Family{"mixtral",
+               "llama",
+               "ffn_norm",
+               {{"expert_count", "num_local_experts"},
+                {"expert_used_count", "num_experts_per_tok"}},
+               {},
+               true},
+        Family{"ministral3",
+               "mistral3",
+               "ffn_norm",
+               {},
+               {{"attention.temperature_scale", 0.1},
+                {"rope.scaling.yarn_log_multiplier", 1.0}},
+               true},
+        Family{"qwen2", "qwen2", "ffn_norm", {}},
+        Family{"qwen2_moe",
+               "qwen2moe",
+               "ffn_norm",
+               {{"expert_count", "num_experts"},
+                {"expert_used_count", "num_experts_per_tok"}}},
+        Family{"seed_oss", "seed_oss", "post_attention_norm", {}},
+        Family{"granite", "granite", "ffn_norm", Granite(), {}, true},
+        Family{"granitemoe",
+               "granitemoe",
+               "ffn_norm",
+               Granite(),
+               {{"expert_count", 8}, {"expert_used_count", 2}},
+               true},
+        Family{"ernie4_5", "ernie4_5", "ffn_norm", {}},
+        Family{"ernie4_5_moe",
+               "ernie4_5-moe",
+               "ffn_norm",
+               {{"expert_count", "moe_num_experts"},
+                {"expert_used_count", "moe_k"},
+                {"expert_feed_forward_length", "moe_intermediate_size"},
+                {"expert_shared_count", "moe_num_shared_experts"},
+                {"leading_dense_block_count", "moe_layer_start_index"},
+                {"interleave_moe_layer_step", "moe_layer_interval"}},
+               // The converter's, whatever the tensors have.
+               {{"expert_shared_feed_forward_length", 48}}},
+        Family{"glm", "chatglm", "ffn_norm", {}, {}, false, true},
+        Family{"phi3",
+               "phi3",
+               "ffn_norm",
+               {{"attention.sliding_window", "sliding_window"},
+                {"rope.scaling.original_context_length",
+                 "original_max_position_embeddings"}},
+               {{"rope.scaling.attn_factor", 1.2711803}}},
+        Family{"phi3-window",
+               "phi3",
+               "ffn_norm",
+               {{"attention.sliding_window", "sliding_window"}}},
+        Family{"cohere2",
+               "cohere2",
+               "",
+               {{"attention.layer_norm_epsilon", "layer_norm_eps"},
+                {"attention.sliding_window", "sliding_window"},
+                {"logit_scale", "logit_scale"}},
+               {{"attention.sliding_window_pattern",
+                 Json::array({true, true, false, true, true, false})}}},
+        Family{"olmo2", "olmo2", "post_attention_norm", {}},
+        Family{"olmo3",
+               "olmo2",
+               "post_attention_norm",
+               {{"attention.sliding_window", "sliding_window"}},
+               {{"rope.scaling.yarn_attn_factor", 1.2079441541679836},
+                {"attention.sliding_window_pattern",
+                 Json::array({true, true, false, true, true, false})}}},
+        Family{"olmoe",
+               "olmoe",
+               "ffn_norm",
+               {{"expert_count", "num_experts"},
+                {"expert_used_count", "num_experts_per_tok"}}},
+        Family{"minimax_m2",
+               "minimax-m2",
+               "ffn_norm",
+               {{"expert_count", "num_local_experts"},
+                {"expert_used_count", "num_experts_per_tok"},
+                {"expert_feed_forward_length", "intermediate_size"}},
+               {{"expert_gating_func", 2}}},
+        Family{"dots1",
+               "dots1",
+               "ffn_norm",
+               {{"expert_count", "n_routed_experts"},
+                {"expert_used_count", "num_experts_per_tok"},
+                {"expert_feed_forward_length", "moe_intermediate_size"},
+                {"expert_shared_count", "n_shared_experts"},
+                {"leading_dense_block_count", "first_k_dense_replace"},
+                {"expert_weights_scale", "routed_scaling_factor"},
+                {"expert_weights_norm", "norm_topk_prob"}},
+               {{"expert_gating_func", 2}}}),
     [](const auto& tested) {
       std::string name = tested.param.golden;
       std::replace(name.begin(), name.end(), '-', '_');

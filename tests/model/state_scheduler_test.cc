@@ -90,9 +90,9 @@ std::ostream& operator<<(std::ostream& out, const Case& tested) {
 }
 
 // Runs requests to their ends, one plan at a time.
-class Run {
+class Driver {
  public:
-  Run(Pipeline& pipeline, const EngineOptions& options, const Case& tested)
+  Driver(Pipeline& pipeline, const EngineOptions& options, const Case& tested)
       : pipeline_(pipeline), scheduler_(options, &counters_) {
     limits_ = pipeline.stage(0).info().limits;
     limits_.num_blocks = tested.blocks;
@@ -169,7 +169,7 @@ class Run {
   std::vector<Answer> answers_;
   int drafts_ = 0;
 };
-uint64_t Run::epoch_ = 0;
+uint64_t Driver::epoch_ = 0;
 
 class StateSchedulerTest : public ::testing::TestWithParam<const char*> {};
 
@@ -197,7 +197,7 @@ TEST_P(StateSchedulerTest, WhatTheSchedulerDoesChangesNoBit) {
     options.recovery_timeout = std::chrono::hours(1);
     options.max_replays = 100;
     if (tested.drafts) options.propose_drafts = Oracle(asks, wanted);
-    Run run(*pipeline, options, tested);
+    Driver run(*pipeline, options, tested);
     // The second time prompts are found in the cache.
     for (int round = 0; round < 2; ++round) {
       for (const Ask& ask : asks) run.Add(ask);

@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/json.h"
+#include "common/openai/generic_tools.h"
 #include "common/openai/parse.h"
 #include "common/text/chat_template.h"
 #include "tests/openai/toy_text.h"
@@ -122,6 +123,28 @@ TEST(GatewayHistoryTest, IdsTakeTheFormThatATemplateNeeds) {
                                       "functions.f:0", "functions.g.h:1",
                                       "functions.f:2", "functions.g.h:3",
                                       "functions.f:2", "functions.g.h:3"}));
+}
+
+TEST(GatewayHistoryTest, ToolsStandInTheSystemMessageWhereOnlyThatIsShown) {
+  const std::string shown =
+      "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] }}"
+      "{% if m['role'] == 'system' and 'tools' in m and m['tools'] is not none "
+      "%}{{ '<|tool|>' + m['tools'] + '<|/tool|>' }}{% endif %}{% endfor %}";
+  const auto phi = Template(shown);
+  EXPECT_TRUE(LearnHistoryRules(*phi).tools_in_system);
+  EXPECT_FALSE(
+      LearnHistoryRules(*Template(shown + "{{ tools }}")).tools_in_system);
+  Json messages = TwoCalls();
+  messages[1]["tool_calls"].erase(1);
+  const Json tools =
+      *ParseJson(R"([{"type": "function", "function": {"name": "first"}}])");
+  const Json made = WithToolsInSystem(messages, tools);
+  EXPECT_EQ(*phi->Render(made, nullptr, {}),
+            R"(<|system|><|tool|>[{"name":"first"}]<|/tool|><|user|>Weather?)"
+            R"(<|assistant|><|tool_call|>[{"name":"first","arguments":)"
+            R"({"x":1}}]<|/tool_call|><|tool|>of b<|tool|>of a)"
+            "<|assistant|>Done.<|user|>Thanks.");
+  EXPECT_EQ(WithToolsInSystem(messages, nullptr)[0]["role"], "user");
 }
 
 TEST(GatewayHistoryTest, MistralsTemplatesTakeThisServersIds) {

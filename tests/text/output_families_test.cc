@@ -252,15 +252,16 @@ struct Family {
   const char* file;
   ToolFormat tools;
   ReasoningFormat reasoning = ReasoningFormat::kNone;
+  bool renders_calls = true;
 };
 
 constexpr Family kFamilies[] = {
     {"ByteDance-Seed-OSS", ToolFormat::kSeed, ReasoningFormat::kSeed},
     {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", ToolFormat::kCommand,
      ReasoningFormat::kCommand},
-    {"HuggingFaceTB-SmolLM3-3B", ToolFormat::kHermes, ReasoningFormat::kThink},
-    {"Kimi-K2-Instruct", ToolFormat::kKimi},
-    {"Kimi-K2-Thinking", ToolFormat::kKimi, ReasoningFormat::kThink},
+    {"HuggingFaceTB-SmolLM3-3B", ToolFormat::kHermes, ReasoningFormat::kThink,
+     false},
+    {"Kimi-K2-Thinking", ToolFormat::kKimi, ReasoningFormat::kThink, false},
     {"LFM2.5-8B-A1B", ToolFormat::kLfm, ReasoningFormat::kThink},
     {"MiniMax-M2", ToolFormat::kMiniMax, ReasoningFormat::kThink},
     {"Mistral-Small-3.2-24B-Instruct-2506", ToolFormat::kMistral},
@@ -342,6 +343,7 @@ TEST(OutputFamiliesTest, CallsThatTemplatesRenderAreReadBack) {
     EXPECT_EQ(ToolFormatName(format->tools), ToolFormatName(family.tools));
     EXPECT_EQ(ReasoningFormatName(format->reasoning),
               ReasoningFormatName(family.reasoning));
+    if (!family.renders_calls) continue;
     const std::string text = RenderedCalls(source);
     std::vector<std::string> names;
     std::vector<std::string> arguments;

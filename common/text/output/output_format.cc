@@ -60,6 +60,7 @@ constexpr Shown kShown[] = {
     {"<seed:tool_call>", ToolFormat::kSeed},
     {"<|tool_call_argument_begin|>", ToolFormat::kKimi},
     {"<|/tool_call|>", ToolFormat::kPhi},
+    {"<|/tool|>", ToolFormat::kPhi},
     {"<|tool_call|>", ToolFormat::kGranite},
     {"<|START_ACTION|>", ToolFormat::kCommand},
     {"<|tool_call_start|>", ToolFormat::kLfm},
