@@ -18,6 +18,11 @@ struct Mechanism {
 };
 
 constexpr Mechanism kMissing[] = {
+    {"layers with a state (a short convolution, the gated delta rule or Mamba "
+     "2)",
+     [](const LayerConfig& l) { return l.state.present(); }},
+    {"a gate of attention",
+     [](const LayerConfig& l) { return l.attention.gate; }},
     {"LayerNorm", [](const LayerConfig& l) { return l.norm.layer_norm; }},
     {"norms of q and k over all heads",
      [](const LayerConfig& l) {

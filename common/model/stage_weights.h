@@ -51,11 +51,25 @@ struct MoeWeights {
   std::vector<ExpertWeights> experts;   // runs of this rank, rising
 };
 
+// A mixer with a state (kernels/state_mixer.h), over this rank's heads.
+struct StateWeights {
+  std::unique_ptr<Weight> in;   // [in_columns, H]
+  std::unique_ptr<Weight> out;  // [H, out_columns]
+  DeviceVector taps;            // [taps, channels]
+  DeviceVector conv_bias;       // [channels] or none
+  DeviceVector a_log;           // [heads]
+  DeviceVector time_bias;       // [heads]
+  DeviceVector skip;            // [heads]
+  DeviceVector norm;
+};
+
 // One decoder layer of one rank. Vectors that a model does not have are null.
 struct LayerWeights {
   DeviceVector attention_norm;       // [H]
   DeviceVector attention_norm_bias;  // [H]
-  std::unique_ptr<Weight> qkv;       // [(N + 2K) D, H]: q rows, k rows, v rows
+  // [(N + 2K) D, H]: q rows, k rows, v rows; null: no attention. With a gate
+  // of attention its N D rows behind.
+  std::unique_ptr<Weight> qkv;
   DeviceVector qkv_bias;             // [(N + 2K) D]
   DeviceVector q_norm;               // [D], or of all heads: this rank's [N D]
   DeviceVector k_norm;               // [D], or [K D]
@@ -63,6 +77,7 @@ struct LayerWeights {
   std::unique_ptr<Weight> o;         // [H, N D]: this rank's columns
   DeviceVector o_bias;               // [H], times the layer's residual_scale
   DeviceVector post_attention_norm;  // [H]
+  StateWeights state;                // null without a state
   DeviceVector mlp_norm;             // [H]
   DeviceVector mlp_norm_bias;        // [H]
   MlpWeights mlp;                    // of a dense layer
@@ -147,6 +162,8 @@ class WeightLoader {
   std::vector<Read> Reads(const StageRange& range, const RankPlan& plan) const;
   Read ReadOf(int32_t layer, const WeightRows& weight,
               const RankPlan& plan) const;
+  void AddGroups(const TensorRow& row, int32_t layer, const RankPlan& plan,
+                 Piece piece, Read& read, std::vector<Piece>& late) const;
   // Returns the output head's rows, for a head that is the embedding.
   Read TiedHead(const RankPlan& plan) const;
   uint64_t StoredBytes(const Piece& piece) const;

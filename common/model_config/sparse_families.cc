@@ -18,55 +18,11 @@ constexpr int64_t kMaxAllExperts = 1 << 17;
 constexpr int64_t kMaxExpertSize = 1 << 20;
 constexpr int64_t kMaxSparseStep = 1 << 20;
 
-// Every decoder_sparse_step-th layer has experts, from layer
-// decoder_sparse_step - 1 on; layers of mlp_only_layers have none.
-Status ReadSparseLayers(const ConfigReader& reader, const MoeConfig& moe,
-                        ModelConfig& parsed) {
-  int32_t step = 1;
-  SLUICE_RETURN_IF_ERROR(
-      reader.Int("decoder_sparse_step", kMaxSparseStep, 1, step));
-  for (int32_t i = step - 1; i < parsed.num_layers(); i += step) {
-    parsed.layers[static_cast<size_t>(i)].moe = moe;
-  }
-  const Json* dense = reader.Find("mlp_only_layers");
-  if (dense == nullptr) return OkStatus();
-  if (!dense->is_array()) {
-    return InvalidArgument("mlp_only_layers is ", dense->type_name(),
-                           ", expected a list of layers");
-  }
-  for (const Json& layer : *dense) {
-    if (!layer.is_number_integer() || layer < 0) {
-      return InvalidArgument("mlp_only_layers has ", DumpJson(layer),
-                             ", expected numbers of layers");
-    }
-    // Numbers beyond the last layer are ignored, as in transformers.
-    if (layer < parsed.num_layers()) {
-      parsed.layers[layer.get<size_t>()].moe = MoeConfig();
-    }
-  }
-  return OkStatus();
-}
-
 // Sets the experts of all layers from `dense` on.
 void SetExperts(const MoeConfig& moe, int32_t dense, ModelConfig& parsed) {
   for (int32_t i = dense; i < parsed.num_layers(); ++i) {
     parsed.layers[static_cast<size_t>(i)].moe = moe;
   }
-}
-
-Status ReadGroups(const ConfigReader& reader, MoeConfig& moe) {
-  SLUICE_RETURN_IF_ERROR(
-      reader.Int("n_group", moe.num_experts, 1, moe.num_groups));
-  SLUICE_RETURN_IF_ERROR(
-      reader.Int("topk_group", moe.num_groups, 1, moe.groups_per_token));
-  const int32_t size = moe.num_experts / moe.num_groups;
-  if (moe.num_experts % moe.num_groups == 0 &&
-      (size >= 2 || moe.num_groups == 1)) {
-    return OkStatus();
-  }
-  return InvalidArgument("n_group ", moe.num_groups, " does not cut ",
-                         moe.num_experts,
-                         " experts into groups of equal size, two at least");
 }
 
 // Reads DeepSeek V3's mixture: a sigmoid with a correction to choose, groups,
@@ -113,6 +69,50 @@ Status ReadOfLayers(const ConfigReader& reader, const char* key, int64_t max,
 }
 
 }  // namespace
+
+// Every decoder_sparse_step-th layer has experts, from layer
+// decoder_sparse_step - 1 on; layers of mlp_only_layers have none.
+Status ReadSparseLayers(const ConfigReader& reader, const MoeConfig& moe,
+                        ModelConfig& parsed) {
+  int32_t step = 1;
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int("decoder_sparse_step", kMaxSparseStep, 1, step));
+  for (int32_t i = step - 1; i < parsed.num_layers(); i += step) {
+    parsed.layers[static_cast<size_t>(i)].moe = moe;
+  }
+  const Json* dense = reader.Find("mlp_only_layers");
+  if (dense == nullptr) return OkStatus();
+  if (!dense->is_array()) {
+    return InvalidArgument("mlp_only_layers is ", dense->type_name(),
+                           ", expected a list of layers");
+  }
+  for (const Json& layer : *dense) {
+    if (!layer.is_number_integer() || layer < 0) {
+      return InvalidArgument("mlp_only_layers has ", DumpJson(layer),
+                             ", expected numbers of layers");
+    }
+    // Numbers beyond the last layer are ignored, as in transformers.
+    if (layer < parsed.num_layers()) {
+      parsed.layers[layer.get<size_t>()].moe = MoeConfig();
+    }
+  }
+  return OkStatus();
+}
+
+Status ReadGroups(const ConfigReader& reader, MoeConfig& moe) {
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int("n_group", moe.num_experts, 1, moe.num_groups));
+  SLUICE_RETURN_IF_ERROR(
+      reader.Int("topk_group", moe.num_groups, 1, moe.groups_per_token));
+  const int32_t size = moe.num_experts / moe.num_groups;
+  if (moe.num_experts % moe.num_groups == 0 &&
+      (size >= 2 || moe.num_groups == 1)) {
+    return OkStatus();
+  }
+  return InvalidArgument("n_group ", moe.num_groups, " does not cut ",
+                         moe.num_experts,
+                         " experts into groups of equal size, two at least");
+}
 
 Status ReadExperts(const ConfigReader& reader, const ExpertKeys& keys,
                    int32_t num_layers, MoeConfig& moe) {

@@ -362,6 +362,13 @@ int64_t SizeOf(char letter, const ModelConfig& config, int32_t layer) {
       {'X', of.moe.intermediate_size},
       {'S', of.moe.shared_intermediate_size},
       {'E', of.moe.num_experts},
+      {'C',
+       of.state.mixer.shape.num_heads == 0 ? of.state.mixer.shape.channels : 0},
+      {'L', of.state.mixer.shape.taps},
+      {'J', of.state.mixer.shape.keys()},
+      {'Z', of.state.mixer.shape.values()},
+      {'T', of.state.mixer.shape.num_heads},
+      {'M', of.state.mixer.shape.value_dim},
       {'P', config.per_layer_input},
       {'W', int64_t{config.num_layers()} * config.per_layer_input},
       {'U', 1}};
@@ -499,6 +506,16 @@ constexpr TensorTable kGptOssTensors = {
     {kExpertBiases},
     {kApartExpertBiases}};
 
+namespace {
+
+std::span<const TensorRow> TopOf(const TensorTable* table) {
+  return table == nullptr || table->top.empty()
+             ? std::span<const TensorRow>(kTop)
+             : table->top;
+}
+
+}  // namespace
+
 bool IsNormWeight(WeightPlace place) {
   constexpr WeightPlace kNorms[] = {
       kFinalNorm, kAttentionNorm,     kQNorm,      kKNorm,
@@ -514,7 +531,7 @@ std::vector<WeightRows> WeightsOf(const ModelConfig& config, int32_t layer,
     for (const auto& rows : groups) AddRows(rows, config, layer, weights);
   };
   if (layer < 0) {
-    AddRows(kTop, config, layer, weights);
+    AddRows(TopOf(config.tensors), config, layer, weights);
     if (config.tie_word_embeddings) weights.pop_back();
     return weights;
   }
@@ -633,7 +650,7 @@ GgufTensorPlace PlaceOfGguf(const TensorTable& table, std::string_view name) {
     }
   };
   if (!name.starts_with(kGgufLayerPrefix)) {
-    find(kTop);
+    find(TopOf(&table));
     return place;
   }
   name.remove_prefix(kGgufLayerPrefix.size());

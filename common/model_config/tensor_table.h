@@ -37,6 +37,8 @@ enum class WeightPlace : uint8_t {
   kRouterNorm, kRouter, kRouterBias, kCorrection, kExpertScale,
   kSharedGate, kSharedGateUp, kSharedDown, kSharedPostNorm,
   kExpertNorm, kExpertPostNorm,
+  kStateIn, kStateOut, kStateTaps, kStateBias, kStateALog, kStateTimeBias,
+  kStateSkip, kStateNorm,
   kExpertGateUp, kExpertDown, kExpertGateUpBias, kExpertDownBias
 };
 // clang-format on
@@ -45,21 +47,27 @@ enum class WeightPlace : uint8_t {
 bool IsNormWeight(WeightPlace place);
 
 // The part of a tensor that one tensor-parallel rank holds: all, a run of rows
-// or columns by the shape's letter (rank_plan.h), or whole experts.
-enum class RankCut : uint8_t { kNone, kRows, kColumns, kExperts };
+// or columns by the shape's letter (rank_plan.h), or whole experts. Rows of
+// kGroups stand group by group, a group with its part of each of the shape's
+// runs: of Q a head's, of others those of a state's key head. They are computed
+// run by run.
+enum class RankCut : uint8_t { kNone, kRows, kColumns, kExperts, kGroups };
 
 // A tensor's stored and computed types. Vectors always become F32.
 enum class StoredAs : uint8_t {
   kWeight,  // any readable type; WeightsMode chooses the computed one
   kF32,     // any readable type; becomes F32
+  kTaps,    // as kF32: a vector of columns, one behind the other
 };
 
 // One kind of tensor. Its shape is written slowest dimension first, "2F H": V
 // vocabulary, H hidden, Q and K columns of q and k (heads times head_dim), N
 // heads, D head_dim, F, X and S intermediate sizes of a dense MLP, an expert
 // and the shared expert, E experts, P elements of a layer's own input, W these
-// of all layers, U 1; "2F" is twice F, "Q+2K" the rows of q,
-// of k and of v. A vector has one dimension, or a first one of "1". A tensor
+// of all layers, U 1; "2F" is twice F, "Q+2K" the rows of q, of k and of v. Of
+// a state C channels of a short convolution, L its taps, J columns of keys, Z
+// of values, T heads, M columns of a head's value. A vector has one dimension,
+// or a first one of "1". A tensor
 // with an empty dimension is absent.
 struct TensorRow {
   std::string_view name;  // within its layer; {}: an expert's number
@@ -73,7 +81,8 @@ struct TensorRow {
   bool again = false;  // another row's tensor, once more
 
   bool is_vector() const {
-    return shape.starts_with("1 ") || shape.find(' ') == std::string_view::npos;
+    return shape.starts_with("1 ") || stored == StoredAs::kTaps ||
+           shape.find(' ') == std::string_view::npos;
   }
   bool is_f32() const { return is_vector() || stored == StoredAs::kF32; }
   bool per_expert() const { return name.find('{') != std::string_view::npos; }
@@ -90,13 +99,16 @@ struct TensorTable {
   // Experts' matrices of kSeparate and of kStacked; empty: the usual names.
   std::span<const TensorRow> separate{};
   std::span<const TensorRow> stacked{};
+  // Outside of layers; empty: the usual names.
+  std::span<const TensorRow> top{};
 };
 extern const TensorTable kLlamaTensors, kSeedOssTensors, kPhi3Tensors,
     kGlm4Tensors, kCohere2Tensors, kStarcoder2Tensors, kPostNormTensors,
     kGemmaTensors, kGemma4Tensors, kHunyuanTensors, kApertusTensors,
     kUngatedTensors, kQwen3MoeTensors, kQwen2MoeTensors, kMixtralTensors,
     kGraniteMoeTensors, kErnieMoeTensors, kHunyuanMoeTensors, kDots1Tensors,
-    kGlm4MoeTensors, kGptOssTensors;
+    kGlm4MoeTensors, kGptOssTensors, kLfm2Tensors, kQwen3NextTensors,
+    kQwen35Tensors, kGraniteHybridTensors, kNemotronHTensors, kFalconH1Tensors;
 
 // How a checkpoint stores the experts of its sparse layers.
 enum class ExpertStorage {

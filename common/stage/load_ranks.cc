@@ -27,6 +27,7 @@
 #include "common/model_config/open_model.h"
 #include "common/model_config/rank_plan.h"
 #include "common/stage/boundary_log.h"
+#include "common/stage/cache_bytes.h"
 #include "common/stage/kv_room.h"
 #include "common/stage/measure_room.h"
 #include "common/stage/rank_link.h"
@@ -77,25 +78,6 @@ Status CheckOptions(const StageOptions& options) {
                     options.all_ranks - options.ranks);
 }
 
-// Returns the bytes of one block in all layers of a KV group and all ranks.
-uint64_t BytesPerBlock(const StageRange& range, const ModelConfig& config,
-                       const std::vector<RankPlan>& plans, ElementType type) {
-  const std::vector<int32_t> groups =
-      KvGroups(config, range.first_layer, range.last_layer);
-  uint64_t bytes = 0;
-  for (const RankPlan& plan : plans) {
-    std::vector<KvLayer> layers;
-    for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
-      const int32_t group = groups[i - range.first_layer];
-      const KvCache::Layer layer = {group, plan.layers[i].num_kv_heads(),
-                                    config.layers[i].attention.head_dim};
-      layers.push_back({group, layer.block_bytes(type)});
-    }
-    bytes += KvBytes(layers);
-  }
-  return bytes;
-}
-
 // Returns the columns of the rank's q and k of each of its shards.
 kernels::HeadRuns HeadRunsOf(const AttentionConfig& attention,
                              const LayerShare& share) {
@@ -128,6 +110,15 @@ LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
   spec.layer_norm = layer.norm.layer_norm;
   spec.parallel = layer.norm.parallel;
   spec.residual_scale = static_cast<float>(layer.residual_scale);
+  const auto scale = [&layer](double own) {
+    return static_cast<float>(layer.residual_scale * own);
+  };
+  spec.attention_scale = scale(attention.out_scale);
+  spec.state_scale = scale(layer.state.out_scale);
+  spec.mlp_scale = scale(layer.mlp.out_scale);
+  spec.gate_scale = static_cast<float>(layer.mlp.gate_scale);
+  spec.gates_heads = attention.gate;
+  spec.norms_once = attention.present && layer.state.present();
   spec.clip_qkv = static_cast<float>(attention.clip_qkv);
   if (attention.qk_norm == QkNorm::kAllHeads) {
     spec.norm_heads = HeadRunsOf(attention, share);
@@ -153,7 +144,8 @@ LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
                  moe.num_groups,
                  moe.groups_per_token,
                  moe.normalise,
-                 static_cast<float>(moe.scale)};
+                 static_cast<float>(moe.scale),
+                 static_cast<float>(moe.sum_floor)};
   return spec;
 }
 
@@ -313,11 +305,17 @@ class StageLoader {
     const uint64_t memory =
         HasAllRanks() ? options_.memory : OwnPart(options_.memory);
     SLUICE_ASSIGN_OR_RETURN(room_, RoomBeside(loads_, memory));
+    SLUICE_ASSIGN_OR_RETURN(state_blocks_,
+                            ChooseStateBlocks(options_, config_, room_));
+    const KvRoom room = room_.Beside(state_blocks_);
     SLUICE_ASSIGN_OR_RETURN(limits_.max_context,
-                            ChooseMaxContext(options_, config_, room_));
+                            ChooseMaxContext(options_, config_, room));
     SLUICE_ASSIGN_OR_RETURN(
         kv_blocks_,
-        ChooseKvBlocks(options_, config_, limits_.max_context, room_));
+        ChooseKvBlocks(options_, config_, limits_.max_context, room));
+    // A state without its sequence's keys and values is of no use.
+    state_blocks_ =
+        std::min(state_blocks_, std::max(kv_blocks_, kLeastStateBlocks));
     TellCache(info);
     return OkStatus();
   }
@@ -326,9 +324,11 @@ class StageLoader {
     info.limits = {limits_.max_step_tokens, limits_.max_sequences,
                    limits_.max_context,     kv_blocks_,
                    limits_.num_kv_groups,   config_.vocab_size,
-                   KvWindows(config_)};
-    info.kv_bytes = BytesPerBlock(range_, config_, plans_, kv_type_) *
-                    static_cast<uint64_t>(kv_blocks_);
+                   KvWindows(config_),      state_blocks_};
+    info.kv_bytes =
+        BytesPerBlock(range_, config_, plans_, kv_type_) *
+            static_cast<uint64_t>(kv_blocks_) +
+        BytesPerState(range_, plans_) * static_cast<uint64_t>(state_blocks_);
     ChooseReplayLog(backends_[0]->info(), room_, info);
     TellContext(info);
   }
@@ -336,8 +336,12 @@ class StageLoader {
   bool HasAllRanks() const { return options_.rank_link == nullptr; }
 
   RankFacts FactsOf(const StageInfo& info) const {
-    return {backends_[0]->info().numerics, limits_.max_context, kv_blocks_,
-            info.weights_bytes, info.kv_bytes};
+    return {backends_[0]->info().numerics,
+            limits_.max_context,
+            kv_blocks_,
+            info.weights_bytes,
+            info.kv_bytes,
+            state_blocks_};
   }
 
   // Takes the least cache of all processes that have ranks.
@@ -352,6 +356,9 @@ class StageLoader {
         CheckCount("kv_blocks of all ranks", all.kv_blocks, 1, kv_blocks_));
     limits_.max_context = all.max_context;
     kv_blocks_ = all.kv_blocks;
+    SLUICE_RETURN_IF_ERROR(CheckCount("state_blocks of all ranks",
+                                      all.state_blocks, 0, state_blocks_));
+    state_blocks_ = all.state_blocks;
     TellCache(info);
     return OkStatus();
   }
@@ -361,6 +368,7 @@ class StageLoader {
     if (HasAllRanks()) return OkStatus();
     facts_.max_context = limits_.max_context;
     facts_.kv_blocks = kv_blocks_;
+    facts_.state_blocks = state_blocks_;
     facts_.kv_bytes = info.kv_bytes;
     SLUICE_ASSIGN_OR_RETURN(const RankFacts all,
                             options_.rank_link->Agree(facts_));
@@ -424,9 +432,14 @@ class StageLoader {
       load.weights += loader_.LoadedBytes(range_, plans_[r]);
       load.block_bytes +=
           BytesPerBlock(range_, config_, {plans_[r]}, device.kv_type);
+      load.state_bytes += BytesPerState(range_, {plans_[r]});
     }
     std::vector<MemoryLoad> all;
-    for (auto& [memory, load] : loads) all.push_back(std::move(load));
+    for (auto& [memory, load] : loads) {
+      // Of layers without attention.
+      load.block_bytes = std::max<uint64_t>(load.block_bytes, 1);
+      all.push_back(std::move(load));
+    }
     if (all.size() == 1 && HasAllRanks()) all[0].weights = WeightBytes();
     return all;
   }
@@ -508,6 +521,8 @@ class StageLoader {
           (source < 0 ? i : source) - range_.first_layer;
     }
     shape.kv_groups = KvGroups(config_, range_.first_layer, range_.last_layer);
+    shape.state_blocks = state_blocks_;
+    shape.state_group = StateGroup(config_);
     return shape;
   }
 
@@ -526,6 +541,7 @@ class StageLoader {
   StepLimits limits_;
   RankFacts facts_;  // of this process, where others have ranks
   int32_t kv_blocks_ = 0;
+  int32_t state_blocks_ = 0;
   ElementType kv_type_ = ElementType::kF32;
 };
 
