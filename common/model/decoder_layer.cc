@@ -3,6 +3,8 @@
 #include <span>
 #include <utility>
 
+#include "common/model/latent_attention.h"
+
 namespace sluice {
 namespace {
 
@@ -35,6 +37,31 @@ void NormAllHeads(Backend& device, const StageLayer& layer,
        spec.attention.num_kv_heads * spec.attention.head_dim, spec.norm_q_count,
        spec.norm_k_count},
       qkv);
+}
+
+// heads [T, N D] = attention(rope(W_q n), rope(W_k n), W_v n), n = norm(x).
+void RunAttention(Backend& device, const StageLayer& layer,
+                  const LayerActivations& a, DeviceMatrix x,
+                  const NormSpec& before, DeviceMatrix heads) {
+  const LayerSpec& spec = layer.spec;
+  const LayerWeights& weights = layer.weights;
+  const DeviceMatrix qkv = a.qkv.Packed(weights.qkv->rows);
+  device.Linear(x, before, *weights.qkv, weights.qkv_bias.data(), qkv);
+  HeadNorms of_heads = {NormOf(layer, weights.q_norm),
+                        NormOf(layer, weights.k_norm)};
+  if (spec.norm_heads.head_dim > 0) {
+    NormAllHeads(device, layer, a, qkv);
+    of_heads = HeadNorms();
+  }
+  if (spec.clip_qkv != 0) device.Map({.clip = spec.clip_qkv}, qkv);
+  if (weights.v_norm.data() != nullptr) {
+    const AttentionSpec& attention = spec.attention;
+    const int64_t kv_cols = attention.num_kv_heads * attention.head_dim;
+    device.NormEachHead(qkv.Columns(qkv.cols - kv_cols, kv_cols),
+                        attention.head_dim, NormOf(layer, weights.v_norm));
+  }
+  device.RopeAttention(spec.attention, of_heads, qkv, weights.sinks.data(),
+                       layer.kv, heads);
 }
 
 // Returns act(W_gate n) * W_up n, n = norm(x): of the layer's MLP, or of the
@@ -144,14 +171,13 @@ void RunBlocks(const RankContext& rank, const StageLayer& layer,
   Backend& device = rank.backend;
   const AttentionSpec& attention = layer.spec.attention;
   const LayerWeights& weights = layer.weights;
-  const DeviceMatrix qkv = a.qkv.Packed(weights.qkv->rows);
   const DeviceMatrix heads = a.attention.Packed(weights.o->cols);
   const auto norm = [&layer](const DeviceVector& weight) {
     return NormOf(layer, weight);
   };
   const LayerSpec& spec = layer.spec;
 
-  // x += W_o attention(rope(W_q n), rope(W_k n), W_v n), n = norm(x)
+  // x += W_o attention(n), n = norm(x)
   NormSpec before =
       NormOf(layer, weights.attention_norm, weights.attention_norm_bias);
   DeviceMatrix n = x;
@@ -160,20 +186,11 @@ void RunBlocks(const RankContext& rank, const StageLayer& layer,
     n = a.normed;
     before = NormSpec();
   }
-  device.Linear(n, before, *weights.qkv, weights.qkv_bias.data(), qkv);
-  HeadNorms of_heads = {norm(weights.q_norm), norm(weights.k_norm)};
-  if (spec.norm_heads.head_dim > 0) {
-    NormAllHeads(device, layer, a, qkv);
-    of_heads = HeadNorms();
+  if (attention.latent.kv_rank > 0) {
+    RunLatentAttention(device, layer, a, n, before, heads);
+  } else {
+    RunAttention(device, layer, a, n, before, heads);
   }
-  if (spec.clip_qkv != 0) device.Map({.clip = spec.clip_qkv}, qkv);
-  if (weights.v_norm.data() != nullptr) {
-    const int64_t kv_cols = attention.num_kv_heads * attention.head_dim;
-    device.NormEachHead(qkv.Columns(qkv.cols - kv_cols, kv_cols),
-                        attention.head_dim, norm(weights.v_norm));
-  }
-  device.RopeAttention(attention, of_heads, qkv, weights.sinks.data(), layer.kv,
-                       heads);
   const RowShards& o_shards = layer.share.attention;
   device.AddRowParallel(
       heads, *weights.o, o_shards, SumsOf(o_shards, a),

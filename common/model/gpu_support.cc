@@ -18,6 +18,8 @@ struct Mechanism {
 };
 
 constexpr Mechanism kMissing[] = {
+    {"latent attention",
+     [](const LayerConfig& l) { return l.attention.is_latent(); }},
     {"LayerNorm", [](const LayerConfig& l) { return l.norm.layer_norm; }},
     {"norms of q and k over all heads",
      [](const LayerConfig& l) {

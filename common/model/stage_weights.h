@@ -51,11 +51,27 @@ struct MoeWeights {
   std::vector<ExpertWeights> experts;   // runs of this rank, rising
 };
 
+// Latent attention. Of both weights of heads each part is a head of this rank.
+struct LatentWeights {
+  DeviceVector q_norm;  // [l], or none
+  // [N (p + r), l], and the indexer's [h d, l]; or null.
+  std::unique_ptr<Weight> q_heads;
+  DeviceVector norm;               // [c]
+  std::unique_ptr<Weight> keys;    // [N c, p]
+  std::unique_ptr<Weight> values;  // [N w, c]
+  DeviceVector index_norm;         // [d] of an indexer, or none
+  DeviceVector index_norm_bias;    // [d]
+};
+
 // One decoder layer of one rank. Vectors that a model does not have are null.
 struct LayerWeights {
   DeviceVector attention_norm;       // [H]
   DeviceVector attention_norm_bias;  // [H]
-  std::unique_ptr<Weight> qkv;       // [(N + 2K) D, H]: q rows, k rows, v rows
+  // [(N + 2K) D, H]: q rows, k rows, v rows. Of latent attention the rows of
+  // q's latent row [l], or of q, those of the cache's row [r + c], and those
+  // of an indexer's key [d] and weights [h].
+  std::unique_ptr<Weight> qkv;
+  LatentWeights latent;
   DeviceVector qkv_bias;             // [(N + 2K) D]
   DeviceVector q_norm;               // [D], or of all heads: this rank's [N D]
   DeviceVector k_norm;               // [D], or [K D]
@@ -141,12 +157,17 @@ class WeightLoader {
     int32_t layer = -1;  // of the model; -1: outside of layers
     WeightPlace place = WeightPlace::kEmbedding;
     bool is_vector = false;
+    bool is_apart = false;       // each piece is a part
+    bool is_transposed = false;  // part by part
     std::vector<Piece> pieces;
   };
 
   std::vector<Read> Reads(const StageRange& range, const RankPlan& plan) const;
   Read ReadOf(int32_t layer, const WeightRows& weight,
               const RankPlan& plan) const;
+  // The same of a weight that has a part for each head.
+  Read ReadHeads(int32_t layer, const WeightRows& weight,
+                 const RankPlan& plan) const;
   // Returns the output head's rows, for a head that is the embedding.
   Read TiedHead(const RankPlan& plan) const;
   uint64_t StoredBytes(const Piece& piece) const;

@@ -37,7 +37,9 @@ enum class WeightPlace : uint8_t {
   kRouterNorm, kRouter, kRouterBias, kCorrection, kExpertScale,
   kSharedGate, kSharedGateUp, kSharedDown, kSharedPostNorm,
   kExpertNorm, kExpertPostNorm,
-  kExpertGateUp, kExpertDown, kExpertGateUpBias, kExpertDownBias
+  kExpertGateUp, kExpertDown, kExpertGateUpBias, kExpertDownBias,
+  kQueryLatentNorm, kQueryHeads, kLatentNorm, kHeadKeys, kHeadValues,
+  kIndexNorm, kIndexNormBias
 };
 // clang-format on
 
@@ -54,13 +56,24 @@ enum class StoredAs : uint8_t {
   kF32,     // any readable type; becomes F32
 };
 
+// The rows that a weight takes of a tensor, and their order.
+enum class RowsTaken : uint8_t {
+  kAll,
+  kLastRunFirst,  // all, the last run of the first dimension first
+  kHeadKeys,      // of every head the first p rows, transposed
+  kHeadValues,    // of every head the last w rows, where another row takes p
+};
+
 // One kind of tensor. Its shape is written slowest dimension first, "2F H": V
 // vocabulary, H hidden, Q and K columns of q and k (heads times head_dim), N
 // heads, D head_dim, F, X and S intermediate sizes of a dense MLP, an expert
 // and the shared expert, E experts, P elements of a layer's own input, W these
 // of all layers, U 1; "2F" is twice F, "Q+2K" the rows of q,
-// of k and of v. A vector has one dimension, or a first one of "1". A tensor
-// with an empty dimension is absent.
+// of k and of v. Of latent attention: l and c the ranks of q's latent row and
+// of the keys' and values', r and p a head's dimensions with and without RoPE,
+// w those of its values, and of all heads a = N (p + r), b = N (p + w) and o =
+// N w; of its indexer h heads, d their dimension, e = h d. A vector has one
+// dimension, or a first one of "1". A tensor with an empty dimension is absent.
 struct TensorRow {
   std::string_view name;  // within its layer; {}: an expert's number
   std::string_view gguf;  // the GGUF tensor's name; empty: a GGUF has none
@@ -71,6 +84,7 @@ struct TensorRow {
   bool (*only)(const LayerConfig& layer) = nullptr;
   StoredAs stored = StoredAs::kWeight;
   bool again = false;  // another row's tensor, once more
+  RowsTaken taken = RowsTaken::kAll;
 
   bool is_vector() const {
     return shape.starts_with("1 ") || shape.find(' ') == std::string_view::npos;
@@ -96,7 +110,7 @@ extern const TensorTable kLlamaTensors, kSeedOssTensors, kPhi3Tensors,
     kGemmaTensors, kGemma4Tensors, kHunyuanTensors, kApertusTensors,
     kUngatedTensors, kQwen3MoeTensors, kQwen2MoeTensors, kMixtralTensors,
     kGraniteMoeTensors, kErnieMoeTensors, kHunyuanMoeTensors, kDots1Tensors,
-    kGlm4MoeTensors, kGptOssTensors;
+    kGlm4MoeTensors, kGptOssTensors, kDeepseekTensors;
 
 // How a checkpoint stores the experts of its sparse layers.
 enum class ExpertStorage {
@@ -146,6 +160,9 @@ struct Dimension {
 };
 std::vector<Dimension> DimensionsOf(const TensorRow& row,
                                     const ModelConfig& config, int32_t layer);
+// Returns the row's part of `amount` of its tensor, in elements or bytes.
+uint64_t TakenOf(const TensorRow& row, const LayerConfig& layer,
+                 uint64_t amount);
 
 // What the rows of a weight are computed with, by its tensors: F32 where the
 // table says so, else what `mode` makes of the types in which `model` has them.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -77,6 +78,12 @@ Status CheckOptions(const StageOptions& options) {
                     options.all_ranks - options.ranks);
 }
 
+// Returns the dimension of the index keys that the layer's cache keeps.
+int64_t IndexDimOf(const AttentionConfig& attention) {
+  const IndexerConfig& indexer = attention.latent.indexer;
+  return indexer.own ? indexer.head_dim : 0;
+}
+
 // Returns the bytes of one block in all layers of a KV group and all ranks.
 uint64_t BytesPerBlock(const StageRange& range, const ModelConfig& config,
                        const std::vector<RankPlan>& plans, ElementType type) {
@@ -88,7 +95,9 @@ uint64_t BytesPerBlock(const StageRange& range, const ModelConfig& config,
     for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
       const int32_t group = groups[i - range.first_layer];
       const KvCache::Layer layer = {group, plan.layers[i].num_kv_heads(),
-                                    config.layers[i].attention.head_dim};
+                                    config.layers[i].attention.head_dim,
+                                    !config.layers[i].attention.is_latent(),
+                                    IndexDimOf(config.layers[i].attention)};
       layers.push_back({group, layer.block_bytes(type)});
     }
     bytes += KvBytes(layers);
@@ -120,8 +129,9 @@ kernels::HeadRuns HeadRunsOf(const AttentionConfig& attention,
 
 // Returns a layer's spec on the rank with `share` of it.
 LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
-                 RopeHandle rope) {
+                 std::span<const RopeHandle> ropes) {
   const AttentionConfig& attention = layer.attention;
+  const IndexerConfig& indexer = attention.latent.indexer;
   const MoeConfig& moe = layer.moe;
   LayerSpec spec;
   spec.norm_eps = static_cast<float>(layer.norm.eps);
@@ -141,11 +151,19 @@ LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
       share.kv_heads,
       static_cast<float>(attention.scale),
       attention.window,
-      rope,
+      ropes[attention.rope],
       attention.kv_layer >= 0,
       attention.qk_norm == QkNorm::kHeadsAfterRope,
       static_cast<float>(attention.soft_cap),
-      {static_cast<float>(attention.growth.beta), attention.growth.original}};
+      {static_cast<float>(attention.growth.beta), attention.growth.original},
+      {attention.latent.kv_rank,
+       attention.latent.nope_dim,
+       attention.latent.rope_dim,
+       {indexer.top_k, indexer.num_heads, indexer.head_dim,
+        ropes[indexer.rope]}}};
+  spec.has_indexer = indexer.own;
+  spec.index_norm_eps = static_cast<float>(indexer.norm_eps);
+  spec.latent_norm_eps = static_cast<float>(attention.latent.norm_eps);
   spec.activation = layer.is_sparse() ? moe.activation : layer.mlp.activation;
   spec.router = {moe.score,
                  moe.num_experts,
@@ -153,7 +171,8 @@ LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
                  moe.num_groups,
                  moe.groups_per_token,
                  moe.normalise,
-                 static_cast<float>(moe.scale)};
+                 static_cast<float>(moe.scale),
+                 moe.group_best};
   return spec;
 }
 
@@ -501,8 +520,7 @@ class StageLoader {
     }
     for (int32_t i = range_.first_layer; i < range_.last_layer; ++i) {
       const LayerConfig& layer = config_.layers[i];
-      shape.layers.push_back(
-          SpecOf(layer, plan.layers[i], ropes[layer.attention.rope]));
+      shape.layers.push_back(SpecOf(layer, plan.layers[i], ropes));
       const int32_t source = layer.attention.kv_layer;
       shape.layers.back().kv_layer =
           (source < 0 ? i : source) - range_.first_layer;
