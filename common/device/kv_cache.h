@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -27,11 +28,19 @@ class KvCache {
     int32_t group = 0;
     int64_t num_kv_heads = 0;
     int64_t head_dim = 0;
-    int64_t state_floats =
-        0;  // of a block of the layer's state; 0: it has none
+    bool has_values = true;    // else they are parts of the keys
+    int64_t index_dim = 0;     // of index keys; 0: none
+    int64_t state_floats = 0;  // of a block of the layer's state; 0: none
+    // Of the keys of one block.
+    uint64_t key_bytes(ElementType type) const {
+      return KvBytesOf(type, kBlockTokens * num_kv_heads * head_dim);
+    }
     // Of the keys and values of one block together.
     uint64_t block_bytes(ElementType type) const {
-      return 2 * KvBytesOf(type, kBlockTokens * num_kv_heads * head_dim);
+      return (has_values ? 2 : 1) * key_bytes(type) + index_bytes(type);
+    }
+    uint64_t index_bytes(ElementType type) const {
+      return KvBytesOf(type, kBlockTokens * index_dim);
     }
   };
 
@@ -47,17 +56,25 @@ class KvCache {
           const States& states)
       : num_blocks_(num_blocks) {
     const ElementType type = backend.info().kv_type;
-    std::map<std::pair<int32_t, uint64_t>, size_t> seen;  // by group and size
-    std::map<std::pair<uint64_t, size_t>, Slab> slabs;    // by size and number
+    using Parts = std::tuple<uint64_t, uint64_t, bool>;
+    std::map<std::pair<int32_t, Parts>, size_t> seen;  // by group and parts
+    std::map<std::pair<Parts, size_t>, Slab> slabs;    // by parts and number
     for (const Layer& layer : layers) {
-      const uint64_t size = layer.block_bytes(type);
-      const size_t bytes = size / 2 * num_blocks;
-      Slab& slab = slabs[{size, seen[{layer.group, size}]++}];
-      if (slab.keys.data() == nullptr) {
-        slab = {backend.Allocate(bytes), backend.Allocate(bytes)};
+      const size_t bytes = layer.key_bytes(type) * num_blocks;
+      // Only layers with the same parts share memory.
+      const Parts parts = {layer.key_bytes(type), layer.index_bytes(type),
+                           layer.has_values};
+      Slab& slab = slabs[{parts, seen[{layer.group, parts}]++}];
+      if (slab.keys.data() == nullptr) slab.keys = backend.Allocate(bytes);
+      if (layer.has_values && slab.values.data() == nullptr) {
+        slab.values = backend.Allocate(bytes);
+      }
+      if (layer.index_dim > 0 && slab.index_keys.data() == nullptr) {
+        slab.index_keys =
+            backend.Allocate(layer.index_bytes(type) * num_blocks);
       }
       layers_.push_back({slab.keys.data(), slab.values.data(), type, num_blocks,
-                         layer.group});
+                         layer.group, slab.index_keys.data()});
     }
     for (auto& [place, slab] : slabs) slabs_.push_back(std::move(slab));
     for (const Layer& layer : layers) {
@@ -74,7 +91,9 @@ class KvCache {
   // Gives the memory of these blocks back; they hold nothing.
   void GiveBack(Backend& backend, const BlockRange& range) {
     for (const Slab& slab : slabs_) {
-      for (const DeviceMemory* memory : {&slab.keys, &slab.values}) {
+      for (const DeviceMemory* memory :
+           {&slab.keys, &slab.values, &slab.index_keys}) {
+        if (memory->data() == nullptr) continue;
         const size_t block = memory->bytes() / static_cast<size_t>(num_blocks_);
         auto* const data = static_cast<std::byte*>(memory->data());
         backend.GiveBack(data + block * static_cast<size_t>(range.begin),
@@ -90,6 +109,7 @@ class KvCache {
   struct Slab {
     DeviceMemory keys;
     DeviceMemory values;
+    DeviceMemory index_keys;
   };
   const int64_t num_blocks_;
   std::vector<Slab> slabs_;

@@ -3,6 +3,7 @@
 #include <span>
 #include <utility>
 
+#include "common/model/latent_attention.h"
 #include "common/model/state_layer.h"
 
 namespace sluice {
@@ -37,6 +38,35 @@ void NormAllHeads(Backend& device, const StageLayer& layer,
        spec.attention.num_kv_heads * spec.attention.head_dim, spec.norm_q_count,
        spec.norm_k_count},
       qkv);
+}
+
+// heads [T, N D] = attention(rope(W_q n), rope(W_k n), W_v n), n = norm(x).
+void RunAttention(Backend& device, const StageLayer& layer,
+                  const LayerActivations& a, DeviceMatrix x,
+                  const NormSpec& before, DeviceMatrix heads) {
+  const LayerSpec& spec = layer.spec;
+  const LayerWeights& weights = layer.weights;
+  const DeviceMatrix qkv = a.qkv.Packed(weights.qkv->rows);
+  device.Linear(x, before, *weights.qkv, weights.qkv_bias.data(), qkv);
+  HeadNorms of_heads = {NormOf(layer, weights.q_norm),
+                        NormOf(layer, weights.k_norm)};
+  if (spec.norm_heads.head_dim > 0) {
+    NormAllHeads(device, layer, a, qkv);
+    of_heads = HeadNorms();
+  }
+  if (spec.clip_qkv != 0) device.Map({.clip = spec.clip_qkv}, qkv);
+  const AttentionSpec& attention = spec.attention;
+  const int64_t kv_cols = attention.num_kv_heads * attention.head_dim;
+  if (weights.v_norm.data() != nullptr) {
+    device.NormEachHead(qkv.Columns(heads.cols + kv_cols, kv_cols),
+                        attention.head_dim, NormOf(layer, weights.v_norm));
+  }
+  device.RopeAttention(attention, of_heads, qkv, weights.sinks.data(), layer.kv,
+                       heads);
+  if (!spec.gates_heads) return;
+  // A gate's rows are behind those of v.
+  const int64_t gate = heads.cols + 2 * kv_cols;
+  device.SigmoidGate(qkv.Columns(gate, heads.cols), heads);
 }
 
 // Returns act(W_gate n) * W_up n, n = norm(x): of the layer's MLP, or of the
@@ -154,27 +184,11 @@ void AddAttention(Backend& device, const StageLayer& layer,
   const AttentionSpec& attention = layer.spec.attention;
   const LayerWeights& weights = layer.weights;
   const LayerSpec& spec = layer.spec;
-  const DeviceMatrix qkv = a.qkv.Packed(weights.qkv->rows);
   const DeviceMatrix heads = a.attention.Packed(weights.o->cols);
-  device.Linear(n, before, *weights.qkv, weights.qkv_bias.data(), qkv);
-  HeadNorms of_heads = {NormOf(layer, weights.q_norm),
-                        NormOf(layer, weights.k_norm)};
-  if (spec.norm_heads.head_dim > 0) {
-    NormAllHeads(device, layer, a, qkv);
-    of_heads = HeadNorms();
-  }
-  if (spec.clip_qkv != 0) device.Map({.clip = spec.clip_qkv}, qkv);
-  const int64_t kv_cols = attention.num_kv_heads * attention.head_dim;
-  if (weights.v_norm.data() != nullptr) {
-    device.NormEachHead(qkv.Columns(heads.cols + kv_cols, kv_cols),
-                        attention.head_dim, NormOf(layer, weights.v_norm));
-  }
-  device.RopeAttention(attention, of_heads, qkv, weights.sinks.data(), layer.kv,
-                       heads);
-  // A gate's rows are behind those of v.
-  const int64_t gate = heads.cols + 2 * kv_cols;
-  if (spec.gates_heads) {
-    device.SigmoidGate(qkv.Columns(gate, heads.cols), heads);
+  if (attention.latent.kv_rank > 0) {
+    RunLatentAttention(device, layer, a, n, before, heads);
+  } else {
+    RunAttention(device, layer, a, n, before, heads);
   }
   const RowShards& o_shards = layer.share.attention;
   device.AddRowParallel(

@@ -23,6 +23,9 @@ struct LayerSpec {
   float clip_qkv = 0;        // 0: none
   bool gates_heads = false;  // heads times the sigmoid of a gate
   float norm_eps = 0;
+  float latent_norm_eps = 0;
+  float index_norm_eps = 0;
+  bool has_indexer = false;  // of its own
   bool layer_norm = false;   // else RMS norms
   bool parallel = false;     // attention and MLP read the same norm's rows
   bool norms_once = false;   // attention and state do
@@ -51,11 +54,22 @@ struct ExpertJoin {
   std::vector<DeviceMatrix> sums;        // of `nodes`, [T, H] each
 };
 
+// Values inside latent attention.
+struct LatentActivations {
+  DeviceMatrix q;         // [T, N (p + r)], if q has a latent row
+  DeviceMatrix queries;   // [T, N (r + c)]
+  DeviceMatrix weighted;  // [T, N c]: weighted sums of rows of the cache
+  // [T, top_k]: the positions that an indexer chose, for the layers behind,
+  // too.
+  DeviceMatrix chosen;
+};
+
 // Values inside a layer, one set per rank, which all layers use in turn: as
 // large as the largest layer needs (DeviceMatrix::Packed).
 struct LayerActivations {
-  DeviceMatrix qkv;                // [T, (N + 2K) D]
-  DeviceMatrix attention;          // [T, N D]
+  DeviceMatrix qkv;        // [T, rows of LayerWeights::qkv]
+  DeviceMatrix attention;  // [T, N D], of latent attention [T, N w]
+  LatentActivations latent;
   DeviceMatrix gate_up;            // [T, 2F], also of the shared expert
   DeviceMatrix mlp;                // [T, F], also of the shared expert
   std::vector<DeviceMatrix> sums;  // [T, H] per node that the rank finishes

@@ -23,6 +23,8 @@ constexpr Mechanism kMissing[] = {
      [](const LayerConfig& l) { return l.state.present(); }},
     {"a gate of attention",
      [](const LayerConfig& l) { return l.attention.gate; }},
+    {"latent attention",
+     [](const LayerConfig& l) { return l.attention.is_latent(); }},
     {"LayerNorm", [](const LayerConfig& l) { return l.norm.layer_norm; }},
     {"norms of q and k over all heads",
      [](const LayerConfig& l) {

@@ -37,7 +37,8 @@ std::vector<KvCache::Layer> KvLayersOf(const StageModelShape& shape,
     const AttentionSpec& attention = shape.layers[i].attention;
     layers.push_back(
         {shape.kv_groups[i], attention.shares_kv ? 0 : attention.num_kv_heads,
-         attention.head_dim,
+         attention.head_dim, attention.latent.kv_rank == 0,
+         shape.layers[i].has_indexer ? attention.latent.index.head_dim : 0,
          plan.layers[shape.range.first_layer + i].mixer.shape.block_floats(
              kBlockTokens)});
   }
@@ -81,6 +82,10 @@ void StageModel::AllocateLayers() {
   int64_t qkv = 0;
   int64_t heads = 0;
   int64_t mlp = 0;
+  int64_t q_heads = 0;
+  int64_t queries = 0;
+  int64_t weighted = 0;
+  int64_t chosen = 0;
   size_t sums = 0;
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     const LayerWeights& layer = weights_.layers[i];
@@ -91,6 +96,15 @@ void StageModel::AllocateLayers() {
       heads = std::max(heads, layer.o->cols);
     }
     mlp = std::max(mlp, of_mlp.cols());
+    const AttentionSpec& attention = shape_.layers[i].attention;
+    if (attention.latent.kv_rank > 0) {
+      queries = std::max(queries, attention.num_heads * attention.head_dim);
+      weighted =
+          std::max(weighted, attention.num_heads * attention.value_dim());
+      chosen = std::max(chosen, attention.latent.index.top_k);
+      const Weight* of_q = layer.latent.q_heads.get();
+      if (of_q != nullptr) q_heads = std::max(q_heads, of_q->rows);
+    }
     sums = std::max({sums, share.attention.nodes.size(), of_mlp.nodes.size(),
                      share.state.nodes.size()});
   }
@@ -109,6 +123,9 @@ void StageModel::AllocateLayers() {
   if (is_parallel) a.normed = AllocateMatrix(tokens, shape_.hidden_size);
   a.qkv = AllocateMatrix(tokens, qkv);
   a.attention = AllocateMatrix(tokens, heads);
+  a.latent = {AllocateMatrix(tokens, q_heads), AllocateMatrix(tokens, queries),
+              AllocateMatrix(tokens, weighted),
+              AllocateMatrix(tokens, chosen, ElementType::kInt32)};
   a.gate_up = AllocateMatrix(tokens, 2 * mlp);
   a.mlp = AllocateMatrix(tokens, mlp);
   while (a.sums.size() < sums) {
@@ -217,7 +234,8 @@ DeviceMatrix StageModel::AllocateMatrix(int64_t rows, int64_t cols,
 void StageModel::SetRows(int32_t num_tokens) {
   LayerActivations& a = activations_;
   for (DeviceMatrix* matrix :
-       {&hidden_, &a.qkv, &a.attention, &a.gate_up, &a.mlp, &a.normed,
+       {&hidden_, &a.qkv, &a.attention, &a.latent.q, &a.latent.queries,
+        &a.latent.weighted, &a.latent.chosen, &a.gate_up, &a.mlp, &a.normed,
         &a.shared_gate, &a.router_logits, &a.routing.ids, &a.routing.weights,
         &a.mixed, &a.state_in, &a.state_scratch, &a.state_out}) {
     matrix->rows = num_tokens;

@@ -1,4 +1,4 @@
-// Size: what each place of a weight is read from.
+// Size: from rows of a table to weights on a device, one step after another.
 #include "common/model/stage_weights.h"
 
 #include <algorithm>
@@ -47,6 +47,9 @@ std::unique_ptr<Weight>* MatrixAt(WeightPlace place, RankWeights& rank,
               {kInputProjection, &layer.input_projection},
               {kSharedGate, &layer.moe.shared_gate},
               {kQkv, &layer.qkv},
+              {kQueryHeads, &layer.latent.q_heads},
+              {kHeadKeys, &layer.latent.keys},
+              {kHeadValues, &layer.latent.values},
               {kO, &layer.o},
               {kGateUp, &layer.mlp.gate_up},
               {kDown, &layer.mlp.down},
@@ -79,6 +82,10 @@ DeviceVector* VectorAt(WeightPlace place, RankWeights& rank,
               {kStateNorm, &layer.state.norm},
               {kQkvBias, &layer.qkv_bias},
               {kOBias, &layer.o_bias},
+              {kQueryLatentNorm, &layer.latent.q_norm},
+              {kLatentNorm, &layer.latent.norm},
+              {kIndexNorm, &layer.latent.index_norm},
+              {kIndexNormBias, &layer.latent.index_norm_bias},
               {kQNorm, &layer.q_norm},
               {kKNorm, &layer.k_norm},
               {kSinks, &layer.sinks},
@@ -127,11 +134,69 @@ void AddOnes(const LayerConfig& layer, Backend& backend, LayerWeights& to) {
   backend.CopyIn(ones.data(), {to.v_norm.data(), 1, count, count});
 }
 
+// Turns a part [rows, cols] of F32 or BF16 into [cols, rows].
+template <typename T>
+void TransposeElements(const HostWeight& from, HostWeight& to) {
+  const T* const elements = from.data.as<T>();
+  T* const out = to.data.as<T>();
+  for (int64_t r = 0; r < from.rows; ++r) {
+    for (int64_t c = 0; c < from.cols; ++c) {
+      out[c * from.rows + r] = elements[r * from.cols + c];
+    }
+  }
+}
+
+void TransposePart(HostWeight& part) {
+  HostWeight to(part.type, part.cols, part.rows);
+  if (part.type == WeightType::kBf16) {
+    TransposeElements<uint16_t>(part, to);
+  } else {
+    SLUICE_CHECK(part.type == WeightType::kF32);
+    TransposeElements<float>(part, to);
+  }
+  part = std::move(to);
+}
+
 }  // namespace
+
+WeightLoader::Read WeightLoader::ReadHeads(int32_t layer,
+                                           const WeightRows& weight,
+                                           const RankPlan& plan) const {
+  const TensorRow& row = weight.first();
+  const AttentionConfig& attention = config_.layers[layer].attention;
+  const LatentConfig& latent = attention.latent;
+  const std::vector<Dimension> shape = DimensionsOf(row, config_, layer);
+  int64_t rows = 1;  // of a head in the tensor
+  for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i].size;
+  rows /= attention.num_heads;
+  int64_t begin = 0;
+  int64_t end = rows;
+  if (row.taken == RowsTaken::kHeadKeys) end = latent.nope_dim;
+  if (row.taken == RowsTaken::kHeadValues) begin = latent.nope_dim;
+  Read read = {layer,
+               weight.place,
+               /*is_vector=*/false,
+               /*is_apart=*/true,
+               row.taken == RowsTaken::kHeadKeys,
+               {}};
+  const LayerShare& share = plan.layers[static_cast<size_t>(layer)];
+  const WeightType type = TypesOf(weight, layer, file_, mode_)[0];
+  for (int64_t head = share.head_begin; head < share.head_end; ++head) {
+    read.pieces.push_back(
+        {NameOf(row, layer),
+         {head * rows + begin, head * rows + end, 0, shape.back().size},
+         type});
+  }
+  return read;
+}
 
 WeightLoader::Read WeightLoader::ReadOf(int32_t layer, const WeightRows& weight,
                                         const RankPlan& plan) const {
-  Read read = {layer, weight.place, weight.first().is_vector(), {}};
+  if (weight.place == WeightPlace::kHeadKeys ||
+      weight.place == WeightPlace::kHeadValues) {
+    return ReadHeads(layer, weight, plan);
+  }
+  Read read = {layer, weight.place, weight.first().is_vector()};
   const auto types = TypesOf(weight, layer, file_, mode_);
   std::vector<Piece> late;
   for (size_t part = 0; part < types.size(); ++part) {
@@ -140,6 +205,14 @@ WeightLoader::Read WeightLoader::ReadOf(int32_t layer, const WeightRows& weight,
     const std::vector<Dimension> shape = DimensionsOf(*row, config_, layer);
     const bool is_row = read.is_vector && row->stored != StoredAs::kTaps;
     Slice slice = {0, is_row ? 1 : shape[0].size, 0, shape.back().size};
+    if (row->taken == RowsTaken::kLastRunFirst) {
+      const int64_t first = shape[0].size - shape[0].runs.back().size;
+      Slice rest = slice;
+      slice.row_begin = rest.row_end = first;
+      read.pieces.push_back({from, slice, types[part]});
+      read.pieces.push_back({from, rest, types[part]});
+      continue;
+    }
     if (row->cut == RankCut::kNone) {
       read.pieces.push_back({from, slice, types[part]});
       continue;
@@ -243,7 +316,7 @@ WeightLoader::Reading WeightLoader::ReadingOf(const Read& read) const {
   Reading reading;
   const Piece* last = nullptr;
   for (const Piece& piece : read.pieces) {
-    if (last == nullptr || last->type != piece.type) {
+    if (last == nullptr || last->type != piece.type || read.is_apart) {
       HostWeight& part = reading.parts.emplace_back();
       part.type = piece.type;
       // A vector is one column.
@@ -327,8 +400,12 @@ StatusOr<PackedWeights::Weights> WeightLoader::Pack(
                                  static_cast<uint64_t>(chunks),
                total_bytes_);
     };
-    ahead.take = [this, &reading, &made, &backend] {
+    const bool is_transposed = reads[aheads.size() - 1]->is_transposed;
+    ahead.take = [this, &reading, &made, &backend, is_transposed] {
       done_bytes_ += reading.stored_bytes;
+      if (is_transposed) {
+        std::ranges::for_each(reading.parts, TransposePart);
+      }
       made.push_back(backend.Pack(std::move(reading.parts)));
       return OkStatus();
     };
@@ -412,7 +489,7 @@ Status WeightLoader::LoadMatrices(const Group& group, Backend& backend,
               FormatOf(piece.type).name, "\n");
       done += StoredBytes(piece);
     }
-    packed.contents += "\n";
+    packed.contents += read.is_transposed ? "transposed\n" : "\n";
   }
   if (reads.empty()) return OkStatus();
   const auto pack = [&] { return Pack(reads, backend, progress); };

@@ -77,6 +77,24 @@ struct ExpertKeys {
 };
 Status ReadExperts(const ConfigReader& reader, const ExpertKeys& keys,
                    int32_t num_layers, MoeConfig& moe);
+// Latent attention (latent_families.cc).
+Status ReadDeepseekV2(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadDeepseekV3(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadGlm4MoeLite(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadGlmMoeDsa(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadDeepseekV32(const ConfigReader& reader, ModelConfig& parsed);
+
+// Reads the sizes of the experts of mixtures with shared experts, and of their
+// groups (sparse_families.cc).
+Status ReadSharedMixture(const ConfigReader& reader, int32_t num_layers,
+                         MoeConfig& moe);
+// Reads DeepSeek V3's mixture: a sigmoid with a correction to choose, groups,
+// shared experts in one MLP.
+Status ReadSigmoidExperts(const ConfigReader& reader, int32_t num_layers,
+                          MoeConfig& moe);
+// Sets the experts of all layers from the first_k_dense_replace-th on.
+Status SetExpertsBehindDense(const ConfigReader& reader, int64_t absent,
+                             const MoeConfig& moe, ModelConfig& parsed);
 
 // Gives experts to every decoder_sparse_step-th layer but those of
 // mlp_only_layers.

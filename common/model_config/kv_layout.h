@@ -21,6 +21,12 @@ inline Status CheckKvType(const ModelConfig& config, kernels::WeightType type) {
   const int64_t block = FormatOf(type).block_elements;
   for (int32_t i = 0; i < config.num_layers(); ++i) {
     const AttentionConfig& attention = config.layers[i].attention;
+    if (attention.is_latent() && block > 1) {
+      return InvalidArgument(
+          "kv type ", FormatOf(type).name, " is not built for latent attention",
+          ": keys and values are one row there; bf16 takes as much memory as ",
+          FormatOf(type).name, " keys and values apart");
+    }
     const int64_t head_dim = attention.head_dim;
     if (head_dim % block == 0 || !attention.present) continue;
     return InvalidArgument("kv type ", FormatOf(type).name,
@@ -31,7 +37,7 @@ inline Status CheckKvType(const ModelConfig& config, kernels::WeightType type) {
 }
 
 // Returns the layers at which no stage may begin: a layer from there on reads
-// keys and values of a layer before.
+// keys and values of a layer before, or sees what an indexer before chose.
 inline std::vector<bool> UncutLayers(const ModelConfig& config) {
   std::vector<bool> uncut(config.layers.size());
   for (int32_t i = 0; i < config.num_layers(); ++i) {
@@ -39,13 +45,22 @@ inline std::vector<bool> UncutLayers(const ModelConfig& config) {
     for (int32_t at = source + 1; source >= 0 && at <= i; ++at) {
       uncut[static_cast<size_t>(at)] = true;
     }
+    const IndexerConfig& indexer = config.layers[i].attention.latent.indexer;
+    if (indexer.top_k > 0 && !indexer.own) uncut[static_cast<size_t>(i)] = true;
   }
   return uncut;
 }
+// INVALID_ARGUMENT, with the layers, for one of these.
 inline Status CheckSharedKv(const ModelConfig& config, int32_t first_layer) {
   const std::vector<bool> uncut = UncutLayers(config);
   const auto at = static_cast<size_t>(first_layer);
   if (at >= uncut.size() || !uncut[at]) return OkStatus();
+  if (config.layers[at].attention.is_latent()) {
+    return InvalidArgument("no stage of this model may begin at layer ",
+                           first_layer,
+                           ": it sees the positions that the indexer of a "
+                           "layer before chooses");
+  }
   const auto begin = std::find(uncut.begin(), uncut.end(), true);
   return InvalidArgument(
       "no stage of this model may begin at layer ", first_layer,

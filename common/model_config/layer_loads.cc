@@ -40,9 +40,11 @@ std::vector<uint64_t> LayerKvBytes(const ModelConfig& config,
                             : KvBlocksOfOne(config, context, step);
   std::vector<uint64_t> bytes;
   for (size_t i = 0; i < kv_heads.size(); ++i) {
+    const AttentionConfig& attention = config.layers[i].attention;
     bytes.push_back(FormatOf(options.kv_type)
-                        .bytes(2 * blocks * kBlockTokens * kv_heads[i] *
-                               config.layers[i].attention.head_dim));
+                        .bytes(blocks * kBlockTokens * kv_heads[i] *
+                               attention.cached_size() /
+                               attention.num_kv_heads));
   }
   return bytes;
 }
@@ -75,7 +77,10 @@ struct WeightCounter {
       const WeightFormat& format = FormatOf(types[i]);
       const TensorInfo* found = model.Find(NameOf(*row, layer, expert));
       if (found == nullptr) continue;
-      bytes += OnAllRanks(*row, layer, format.bytes(found->elements()));
+      const uint64_t all = format.bytes(found->elements());
+      const uint64_t taken =
+          layer < 0 ? all : TakenOf(*row, config.layers[layer], all);
+      bytes += OnAllRanks(*row, layer, taken);
     }
     return bytes;
   }

@@ -9,6 +9,7 @@
 
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
+#include "common/model_config/latent_config.h"
 #include "kernels/elementwise.h"
 #include "kernels/route.h"
 #include "kernels/state_mixer.h"
@@ -76,7 +77,9 @@ struct QueryGrowthConfig {
   bool operator==(const QueryGrowthConfig&) const = default;
 };
 
-// Attention of one layer. A value.
+// Attention of one layer. With latent attention there is one kv head: its key
+// is the row that the cache keeps, its values are the row's latent part. A
+// value.
 struct AttentionConfig {
   // A layer without attention has its heads all the same: they tell how the
   // layer's products are cut (rank_plan.h).
@@ -99,11 +102,21 @@ struct AttentionConfig {
   bool v_norm = false;     // RMS norm of every head of v, without a weight
   bool k_is_v = false;     // v is k_proj's output, before norm and RoPE
   int32_t kv_layer = -1;   // the layer that has this one's keys and values
+  LatentConfig latent;
 
+  bool is_latent() const { return latent.kv_rank > 0; }
   // Columns of q_proj's and k_proj's outputs.
   int64_t q_size() const { return present ? int64_t{num_heads} * head_dim : 0; }
   int64_t kv_size() const {
     return present ? int64_t{num_kv_heads} * head_dim : 0;
+  }
+  // Columns of o_proj's input, and those of one head.
+  int64_t o_dim() const { return is_latent() ? latent.value_dim : head_dim; }
+  int64_t o_size() const { return present ? num_heads * o_dim() : 0; }
+  // Elements of a token that the KV cache keeps.
+  int64_t cached_size() const {
+    if (!is_latent()) return 2 * kv_size();
+    return kv_size() + (latent.indexer.own ? latent.indexer.head_dim : 0);
   }
   bool operator==(const AttentionConfig&) const = default;
 };
@@ -154,6 +167,7 @@ struct MoeConfig {
   kernels::RouterRule::Score score = kernels::RouterRule::Score::kSoftmax;
   int32_t num_groups = 1;
   int32_t groups_per_token = 1;
+  int32_t group_best = 2;  // a group's score is the sum of so many
   bool normalise = false;
   double scale = 1.0;
   double sum_floor = 1e-20;  // normalise divides by the sum and this

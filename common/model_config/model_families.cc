@@ -58,6 +58,12 @@ constexpr std::string_view kQwen35MoeDefaults =
         "moe_intermediate_size": 512})";
 constexpr RenamedKey kLfm2Keys[] = {{"norm_eps", "rms_norm_eps"},
                                     {"tie_embedding", "tie_word_embeddings"}};
+constexpr std::string_view kDeepseekV3Defaults = R"({
+    "head_dim": 64, "q_lora_rank": 1536, "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+    "n_shared_experts": 1, "n_routed_experts": 256, "num_experts_per_tok": 8,
+    "n_group": 8, "topk_group": 4, "moe_intermediate_size": 2048,
+    "routed_scaling_factor": 2.5, "max_position_embeddings": 4096})";
 
 // Defaults as transformers 5.3 has them.
 constexpr Family kFamilies[] = {
@@ -241,6 +247,27 @@ constexpr Family kFamilies[] = {
          "max_position_embeddings": 2048})"},
     {"glm4_moe", ReadGlm4Moe, &kGlm4MoeTensors, {}, {}, "silu", true},
     {"gpt_oss", ReadGptOss, &kGptOssTensors, {}, {}, "silu", true},
+    {"deepseek_v2", ReadDeepseekV2, &kDeepseekTensors,
+     R"({"head_dim": 64, "q_lora_rank": 1536, "kv_lora_rank": 512,
+         "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+         "n_shared_experts": 2, "n_routed_experts": 64,
+         "moe_intermediate_size": 1407})"},
+    {"deepseek_v3", ReadDeepseekV3, &kDeepseekTensors, kDeepseekV3Defaults},
+    {"kimi_k2", ReadDeepseekV3, &kDeepseekTensors, kDeepseekV3Defaults},
+    {"deepseek_v32", ReadDeepseekV32, &kDeepseekTensors, kDeepseekV3Defaults},
+    {"glm_moe_dsa", ReadGlmMoeDsa, &kDeepseekTensors,
+     R"({"head_dim": 64, "rms_norm_eps": 1e-5, "q_lora_rank": 2048,
+         "kv_lora_rank": 512, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64,
+         "v_head_dim": 256, "n_shared_experts": 1, "n_routed_experts": 256,
+         "num_experts_per_tok": 8, "moe_intermediate_size": 2048,
+         "routed_scaling_factor": 2.5, "max_position_embeddings": 202752,
+         "index_topk": 2048, "index_n_heads": 32, "index_head_dim": 128})"},
+    {"glm4_moe_lite", ReadGlm4MoeLite, &kDeepseekTensors,
+     R"({"head_dim": 64, "rms_norm_eps": 1e-5, "q_lora_rank": 768,
+         "kv_lora_rank": 512, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64,
+         "v_head_dim": 256, "n_shared_experts": 1, "n_routed_experts": 64,
+         "num_experts_per_tok": 4, "moe_intermediate_size": 1536,
+         "routed_scaling_factor": 1.8, "max_position_embeddings": 202752})"},
 };
 
 Status ReadLayerTypes(const Json& types, const ConfigReader& reader,

@@ -92,7 +92,7 @@ LayerShare ShareOf(const LayerConfig& layer, const ColumnFormats& formats,
   const auto cut = [&](int64_t columns, int64_t unit) {
     return MakeShards(columns, unit, shards.count, begin, end);
   };
-  share.attention = cut(attention.q_size(), shards.unit * attention.head_dim);
+  share.attention = cut(attention.o_size(), shards.unit * attention.o_dim());
   if (!attention.present) {
     share.head_end = share.head_begin;
     share.kv_head_end = share.kv_head_begin;
@@ -116,7 +116,7 @@ LayerShare ShareOf(const LayerConfig& layer, const ColumnFormats& formats,
 HeadShards::HeadShards(const AttentionConfig& attention, const WeightFormat& o)
     : heads(attention.num_heads),
       unit(o.block_elements /
-           std::gcd<int64_t>(o.block_elements, attention.head_dim)),
+           std::gcd<int64_t>(o.block_elements, attention.o_dim())),
       count(static_cast<int32_t>(
           std::min<int64_t>(kMaxShards, (heads + unit - 1) / unit))) {}
 
@@ -130,9 +130,10 @@ int64_t ShardUnitOf(const LayerConfig& layer, char letter) {
   // How many shards there are is the attention output's to say, which may be
   // in FP8 or not.
   for (const WeightType o : {WeightType::kE4m3, WeightType::kF32}) {
-    if (letter == 'Q' && o != WeightType::kE4m3) continue;
+    const bool is_attention = letter == 'Q' || letter == 'o';
+    if (is_attention && o != WeightType::kE4m3) continue;
     const LayerShare share = ShareOf(layer, {&FormatOf(o)}, 1, 0);
-    const RowShards& shards = letter == 'Q'   ? share.attention
+    const RowShards& shards = is_attention    ? share.attention
                               : letter == 'F' ? share.mlp
                               : letter == 'S' ? share.shared_mlp
                                               : share.state;
@@ -206,10 +207,14 @@ OwnRange OwnRangeOf(const RankPlan& plan, const ModelConfig& config,
   const auto at = static_cast<size_t>(layer);
   const LayerShare& share = plan.layers[at];
   const int64_t dim = config.layers[at].attention.head_dim;
+  const LatentConfig& latent = config.layers[at].attention.latent;
+  const int64_t q_dim = latent.nope_dim + latent.rope_dim;
   const std::pair<char, OwnRange> ranges[] = {
       {'Q', {share.attention.col_begin, share.attention.col_end}},
       {'K', {share.kv_head_begin * dim, share.kv_head_end * dim}},
       {'N', {share.head_begin, share.head_end}},
+      {'o', {share.attention.col_begin, share.attention.col_end}},
+      {'a', {share.head_begin * q_dim, share.head_end * q_dim}},
       {'F', {share.mlp.col_begin, share.mlp.col_end}},
       {'S', {share.shared_mlp.col_begin, share.shared_mlp.col_end}},
       {'C', {share.state.col_begin, share.state.col_end}},

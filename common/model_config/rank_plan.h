@@ -48,7 +48,7 @@ struct HeadShards {
   int64_t HeadAt(int64_t shard) const;
 };
 // Returns a number of columns of which, in a layer of FP8, the ends of all
-// shards of a dimension (Q, F or S of tensor_table.h) are multiples, whether
+// shards of a dimension (Q, o, F or S of tensor_table.h) are multiples, whether
 // its attention output is in FP8 or not.
 int64_t ShardUnitOf(const LayerConfig& layer, char letter);
 // Returns the most ranks that every layer can be cut into. `formats` is per
@@ -105,7 +105,7 @@ struct OwnRange {
   int64_t end = 0;
 };
 // Returns the rank's range of a dimension by its letter (tensor_table.h): Q, K,
-// N, F, S, C, J, Z, T of `layer`, or V.
+// N, F, S, C, J, Z, T, a, o of `layer`, or V.
 OwnRange OwnRangeOf(const RankPlan& plan, const ModelConfig& config,
                     int32_t layer, char letter);
 

@@ -25,29 +25,11 @@ void SetExperts(const MoeConfig& moe, int32_t dense, ModelConfig& parsed) {
   }
 }
 
-// Reads DeepSeek V3's mixture: a sigmoid with a correction to choose, groups,
-// shared experts in one MLP, and dense layers before.
+// ReadSigmoidExperts in all layers but the first dense ones.
 Status ReadSigmoidMixture(const ConfigReader& reader, ModelConfig& parsed) {
   MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(
-      ReadExperts(reader, {"n_routed_experts", "moe_intermediate_size"},
-                  parsed.num_layers(), moe));
-  moe.score = Score::kSigmoid;
-  moe.correction = true;
-  SLUICE_RETURN_IF_ERROR(ReadGroups(reader, moe));
-  SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", true, moe.normalise));
-  SLUICE_RETURN_IF_ERROR(
-      reader.Positive("routed_scaling_factor", 1e6, 1.0, moe.scale));
-  int32_t dense = 0;
-  SLUICE_RETURN_IF_ERROR(
-      reader.Int("first_k_dense_replace", 0, parsed.num_layers(), 1, dense));
-  int32_t shared = 0;
-  SLUICE_RETURN_IF_ERROR(reader.Int("n_shared_experts", 0,
-                                    kMaxExpertSize / moe.intermediate_size, 1,
-                                    shared));
-  moe.shared_intermediate_size = shared * moe.intermediate_size;
-  SetExperts(moe, dense, parsed);
-  return OkStatus();
+  SLUICE_RETURN_IF_ERROR(ReadSigmoidExperts(reader, parsed.num_layers(), moe));
+  return SetExpertsBehindDense(reader, 1, moe, parsed);
 }
 
 // Reads a list of equal numbers, one per layer, or a number.
@@ -128,6 +110,38 @@ Status ReadExperts(const ConfigReader& reader, const ExpertKeys& keys,
       reader.Int(keys.per_token, most, {}, moe.experts_per_token));
   return reader.Int(keys.intermediate, kMaxExpertSize, {},
                     moe.intermediate_size);
+}
+
+Status ReadSharedMixture(const ConfigReader& reader, int32_t num_layers,
+                         MoeConfig& moe) {
+  SLUICE_RETURN_IF_ERROR(ReadExperts(
+      reader, {"n_routed_experts", "moe_intermediate_size"}, num_layers, moe));
+  SLUICE_RETURN_IF_ERROR(ReadGroups(reader, moe));
+  SLUICE_RETURN_IF_ERROR(
+      reader.Positive("routed_scaling_factor", 1e6, 1.0, moe.scale));
+  int32_t shared = 0;
+  SLUICE_RETURN_IF_ERROR(reader.Int("n_shared_experts", 0,
+                                    kMaxExpertSize / moe.intermediate_size, 1,
+                                    shared));
+  moe.shared_intermediate_size = shared * moe.intermediate_size;
+  return OkStatus();
+}
+
+Status ReadSigmoidExperts(const ConfigReader& reader, int32_t num_layers,
+                          MoeConfig& moe) {
+  SLUICE_RETURN_IF_ERROR(ReadSharedMixture(reader, num_layers, moe));
+  moe.score = Score::kSigmoid;
+  moe.correction = true;
+  return reader.Bool("norm_topk_prob", true, moe.normalise);
+}
+
+Status SetExpertsBehindDense(const ConfigReader& reader, int64_t absent,
+                             const MoeConfig& moe, ModelConfig& parsed) {
+  int32_t dense = 0;
+  SLUICE_RETURN_IF_ERROR(reader.Int("first_k_dense_replace", 0,
+                                    parsed.num_layers(), absent, dense));
+  SetExperts(moe, dense, parsed);
+  return OkStatus();
 }
 
 Status ReadMixtral(const ConfigReader& reader, ModelConfig& parsed) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/model_config/latent_tensors.h"
 #include "common/model_config/rank_plan.h"
 
 namespace sluice {
@@ -218,7 +219,7 @@ constexpr TensorRow kGate[] = {
 
 constexpr TensorRow kGateCorrection[] = {
     {"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", "E", kNone,
-     kCorrection},
+     kCorrection, HasCorrection},
 };
 
 constexpr TensorRow kErnieCorrection[] = {
@@ -351,6 +352,8 @@ std::span<const TensorRow> ExpertRowsOf(const TensorTable& table,
 int64_t SizeOf(char letter, const ModelConfig& config, int32_t layer) {
   static const LayerConfig none;
   const LayerConfig& of = layer < 0 ? none : config.layers[layer];
+  const LatentConfig& latent = of.attention.latent;
+  const int64_t heads = of.attention.num_heads;
   const std::pair<char, int64_t> sizes[] = {
       {'V', config.vocab_size},
       {'H', config.hidden_size},
@@ -371,7 +374,18 @@ int64_t SizeOf(char letter, const ModelConfig& config, int32_t layer) {
       {'M', of.state.mixer.shape.value_dim},
       {'P', config.per_layer_input},
       {'W', int64_t{config.num_layers()} * config.per_layer_input},
-      {'U', 1}};
+      {'U', 1},
+      {'l', latent.q_rank},
+      {'c', latent.kv_rank},
+      {'r', latent.rope_dim},
+      {'p', latent.nope_dim},
+      {'w', latent.value_dim},
+      {'a', heads * (latent.nope_dim + latent.rope_dim)},
+      {'b', heads * (latent.nope_dim + latent.value_dim)},
+      {'o', heads * latent.value_dim},
+      {'h', latent.indexer.num_heads},
+      {'d', latent.indexer.head_dim},
+      {'e', int64_t{latent.indexer.num_heads} * latent.indexer.head_dim}};
   for (const auto& [name, size] : sizes) {
     if (name == letter) return size;
   }
@@ -499,6 +513,12 @@ constexpr TensorTable kGlm4MoeTensors = {
     {kMlp},
     {kGate, kGateCorrection, kSharedExpert},
     {}};
+constexpr TensorTable kDeepseekTensors = {
+    {kAttentionNormRow, latent::kLatentAttention, latent::kIndexer,
+     kMlpNormRow},
+    {kMlp},
+    {kGate, kGateCorrection, kSharedExpert},
+    {}};
 constexpr TensorTable kGptOssTensors = {
     {kAttentionNormRow, kAttention, kMlpNormAfter},
     {},
@@ -575,71 +595,6 @@ std::string NameOf(const TensorRow& row, int32_t layer, int32_t expert) {
   const size_t at = name.find("{}");
   if (at != std::string::npos) name.replace(at, 2, std::to_string(expert));
   return layer < 0 ? name : Cat(kLayerPrefix, layer, ".", name);
-}
-
-namespace {
-
-// What the rows of one tensor of `weight` are computed with.
-kernels::WeightType TypeOf(const WeightRows& weight,
-                           const weights::TensorInfo& stored,
-                           WeightsMode mode) {
-  const bool is_outer =
-      IsEmbedding(weight.place) || weight.place == WeightPlace::kHead;
-  const bool makes_blocks = mode >= WeightsMode::kQ8_0;
-  const WeightsMode own = is_outer && makes_blocks ? WeightsMode::kQ8_0 : mode;
-  // Experts may be stored transposed: their rows are columns there.
-  int64_t of_row = stored.cols();
-  if (weight.first().cut == RankCut::kExperts && stored.shape.size() > 2) {
-    of_row = std::gcd(of_row, stored.shape[stored.shape.size() - 2]);
-  }
-  const bool fits = of_row % kernels::kShortBlock == 0;
-  const auto type = ComputedType(
-      makes_blocks && !fits ? WeightsMode::kAuto : own, stored.dtype);
-  const bool cut_within = weight.shard_unit % kernels::kE4m3WideRun != 0;
-  return type == kernels::WeightType::kE4m3Wide && cut_within
-             ? kernels::WeightType::kE4m3
-             : type;
-}
-
-}  // namespace
-
-std::vector<kernels::WeightType> TypesOf(const WeightRows& weight,
-                                         int32_t layer,
-                                         const weights::ModelFile& model,
-                                         WeightsMode mode, int32_t expert) {
-  std::vector<kernels::WeightType> types(weight.rows.size(),
-                                         kernels::WeightType::kF32);
-  if (weight.first().is_f32()) return types;
-  for (size_t i = 0; i < types.size(); ++i) {
-    const auto* found = model.Find(NameOf(*weight.rows[i], layer, expert));
-    if (found != nullptr) types[i] = TypeOf(weight, *found, mode);
-  }
-  const bool differ = std::count(types.begin(), types.end(), types[0]) !=
-                      static_cast<std::ptrdiff_t>(types.size());
-  if (weight.first().cut == RankCut::kExperts && differ) {
-    types.assign(types.size(), kernels::WeightType::kF32);
-  }
-  return types;
-}
-
-WeightFormatSet FormatsOf(const ModelConfig& config,
-                          const weights::ModelFile& model, WeightsMode mode) {
-  WeightFormatSet formats;
-  const ExpertStorage storage = ExpertStorageOf(config, model);
-  for (int32_t layer = -1; layer < config.num_layers(); ++layer) {
-    for (const WeightRows& weight : WeightsOf(config, layer, storage)) {
-      if (weight.first().is_f32()) continue;
-      const int32_t copies = weight.first().per_expert()
-                                 ? config.layers[layer].moe.num_experts
-                                 : 1;
-      for (int32_t expert = 0; expert < copies; ++expert) {
-        for (const auto type : TypesOf(weight, layer, model, mode, expert)) {
-          formats.Add(type);
-        }
-      }
-    }
-  }
-  return formats;
 }
 
 GgufTensorPlace PlaceOfGguf(const TensorTable& table, std::string_view name) {

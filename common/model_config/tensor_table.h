@@ -39,7 +39,9 @@ enum class WeightPlace : uint8_t {
   kExpertNorm, kExpertPostNorm,
   kStateIn, kStateOut, kStateTaps, kStateBias, kStateALog, kStateTimeBias,
   kStateSkip, kStateNorm,
-  kExpertGateUp, kExpertDown, kExpertGateUpBias, kExpertDownBias
+  kExpertGateUp, kExpertDown, kExpertGateUpBias, kExpertDownBias,
+  kQueryLatentNorm, kQueryHeads, kLatentNorm, kHeadKeys, kHeadValues,
+  kIndexNorm, kIndexNormBias
 };
 // clang-format on
 
@@ -60,15 +62,26 @@ enum class StoredAs : uint8_t {
   kTaps,    // as kF32: a vector of columns, one behind the other
 };
 
+// The rows that a weight takes of a tensor, and their order.
+enum class RowsTaken : uint8_t {
+  kAll,
+  kLastRunFirst,  // all, the last run of the first dimension first
+  kHeadKeys,      // of every head the first p rows, transposed
+  kHeadValues,    // of every head the last w rows, where another row takes p
+};
+
 // One kind of tensor. Its shape is written slowest dimension first, "2F H": V
 // vocabulary, H hidden, Q and K columns of q and k (heads times head_dim), N
 // heads, D head_dim, F, X and S intermediate sizes of a dense MLP, an expert
 // and the shared expert, E experts, P elements of a layer's own input, W these
 // of all layers, U 1; "2F" is twice F, "Q+2K" the rows of q, of k and of v. Of
 // a state C channels of a short convolution, L its taps, J columns of keys, Z
-// of values, T heads, M columns of a head's value. A vector has one dimension,
-// or a first one of "1". A tensor
-// with an empty dimension is absent.
+// of values, T heads, M columns of a head's value. Of latent attention: l and c
+// the ranks of q's latent row and of the keys' and values', r and p a head's
+// dimensions with and without RoPE, w those of its values, and of all heads a =
+// N (p + r), b = N (p + w) and o = N w; of its indexer h heads, d their
+// dimension, e = h d. A vector has one dimension, or a first one of "1". A
+// tensor with an empty dimension is absent.
 struct TensorRow {
   std::string_view name;  // within its layer; {}: an expert's number
   std::string_view gguf;  // the GGUF tensor's name; empty: a GGUF has none
@@ -79,6 +92,7 @@ struct TensorRow {
   bool (*only)(const LayerConfig& layer) = nullptr;
   StoredAs stored = StoredAs::kWeight;
   bool again = false;  // another row's tensor, once more
+  RowsTaken taken = RowsTaken::kAll;
 
   bool is_vector() const {
     return shape.starts_with("1 ") || stored == StoredAs::kTaps ||
@@ -108,7 +122,8 @@ extern const TensorTable kLlamaTensors, kSeedOssTensors, kPhi3Tensors,
     kUngatedTensors, kQwen3MoeTensors, kQwen2MoeTensors, kMixtralTensors,
     kGraniteMoeTensors, kErnieMoeTensors, kHunyuanMoeTensors, kDots1Tensors,
     kGlm4MoeTensors, kGptOssTensors, kLfm2Tensors, kQwen3NextTensors,
-    kQwen35Tensors, kGraniteHybridTensors, kNemotronHTensors, kFalconH1Tensors;
+    kQwen35Tensors, kGraniteHybridTensors, kNemotronHTensors, kFalconH1Tensors,
+    kDeepseekTensors;
 
 // How a checkpoint stores the experts of its sparse layers.
 enum class ExpertStorage {
@@ -158,6 +173,9 @@ struct Dimension {
 };
 std::vector<Dimension> DimensionsOf(const TensorRow& row,
                                     const ModelConfig& config, int32_t layer);
+// Returns the row's part of `amount` of its tensor, in elements or bytes.
+uint64_t TakenOf(const TensorRow& row, const LayerConfig& layer,
+                 uint64_t amount);
 
 // What the rows of a weight are computed with, by its tensors: F32 where the
 // table says so, else what `mode` makes of the types in which `model` has them.

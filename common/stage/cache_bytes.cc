@@ -14,8 +14,12 @@ uint64_t BytesPerBlock(const StageRange& range, const ModelConfig& config,
     std::vector<KvLayer> layers;
     for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
       const int32_t group = groups[i - range.first_layer];
-      const KvCache::Layer layer = {group, plan.layers[i].num_kv_heads(),
-                                    config.layers[i].attention.head_dim, 0};
+      const AttentionConfig& attention = config.layers[i].attention;
+      const IndexerConfig& indexer = attention.latent.indexer;
+      const KvCache::Layer layer = {
+          group, attention.kv_layer < 0 ? plan.layers[i].num_kv_heads() : 0,
+          attention.head_dim, !attention.is_latent(),
+          indexer.own ? indexer.head_dim : 0};
       layers.push_back({group, layer.block_bytes(type)});
     }
     bytes += KvBytes(layers);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -102,8 +103,9 @@ kernels::HeadRuns HeadRunsOf(const AttentionConfig& attention,
 
 // Returns a layer's spec on the rank with `share` of it.
 LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
-                 RopeHandle rope) {
+                 std::span<const RopeHandle> ropes) {
   const AttentionConfig& attention = layer.attention;
+  const IndexerConfig& indexer = attention.latent.indexer;
   const MoeConfig& moe = layer.moe;
   LayerSpec spec;
   spec.norm_eps = static_cast<float>(layer.norm.eps);
@@ -132,11 +134,19 @@ LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
       share.kv_heads,
       static_cast<float>(attention.scale),
       attention.window,
-      rope,
+      ropes[attention.rope],
       attention.kv_layer >= 0,
       attention.qk_norm == QkNorm::kHeadsAfterRope,
       static_cast<float>(attention.soft_cap),
-      {static_cast<float>(attention.growth.beta), attention.growth.original}};
+      {static_cast<float>(attention.growth.beta), attention.growth.original},
+      {attention.latent.kv_rank,
+       attention.latent.nope_dim,
+       attention.latent.rope_dim,
+       {indexer.top_k, indexer.num_heads, indexer.head_dim,
+        ropes[indexer.rope]}}};
+  spec.has_indexer = indexer.own;
+  spec.index_norm_eps = static_cast<float>(indexer.norm_eps);
+  spec.latent_norm_eps = static_cast<float>(attention.latent.norm_eps);
   spec.activation = layer.is_sparse() ? moe.activation : layer.mlp.activation;
   spec.router = {moe.score,
                  moe.num_experts,
@@ -145,7 +155,8 @@ LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
                  moe.groups_per_token,
                  moe.normalise,
                  static_cast<float>(moe.scale),
-                 static_cast<float>(moe.sum_floor)};
+                 static_cast<float>(moe.sum_floor),
+                 moe.group_best};
   return spec;
 }
 
@@ -514,8 +525,7 @@ class StageLoader {
     }
     for (int32_t i = range_.first_layer; i < range_.last_layer; ++i) {
       const LayerConfig& layer = config_.layers[i];
-      shape.layers.push_back(
-          SpecOf(layer, plan.layers[i], ropes[layer.attention.rope]));
+      shape.layers.push_back(SpecOf(layer, plan.layers[i], ropes));
       const int32_t source = layer.attention.kv_layer;
       shape.layers.back().kv_layer =
           (source < 0 ? i : source) - range_.first_layer;

@@ -73,7 +73,8 @@ struct AttentionArgs {
   int64_t block_stride;  // elements (Q8_0: bytes) from a block to the next
   const int32_t* table;  // block ids of the sequence
   int64_t block_tokens;  // divides kChunk
-  int64_t head_dim;
+  int64_t head_dim;      // of queries and keys, and from a token's to the next
+  int64_t value_dim;     // of values
   float scale;
   float soft_cap;       // of scores; 0: none
   int32_t num_queries;  // <= kMaxQueries
@@ -88,9 +89,9 @@ struct AttentionArgs {
 
 // Partials of one chunk or of a node of the tree over chunks. seen[q] is 0
 // where query q sees nothing of it and has no partial, otherwise 1. seen, max
-// and sum are [kMaxQueries]; accumulators are [num_queries, head_dim], where
-// lanes are queries [head_dim, kMaxQueries]. `scores` and `packed` are scratch:
-// [kMaxQueries, kChunk] and [num_queries, head_dim rounded up to 16].
+// and sum are [kMaxQueries]; accumulators are [num_queries, value_dim], where
+// lanes are queries [value_dim, kMaxQueries]. `scores` and `packed` are
+// scratch: [kMaxQueries, kChunk] and [num_queries, head_dim rounded up to 16].
 struct AttentionPartials {
   float* seen;
   float* max;

@@ -314,6 +314,29 @@ class CudaBackend final : public Backend {
   void ScaleRouting(const DeviceRouting&, const void*, int32_t) override {
     SLUICE_CHECK(false);
   }
+  void StoreLatent(const AttentionSpec&, const NormSpec&, DeviceMatrix,
+                   const LayerKv&) override {
+    SLUICE_CHECK(false);
+  }
+  void LatentQueries(const AttentionSpec&, DeviceMatrix, const Weight&,
+                     DeviceMatrix) override {
+    SLUICE_CHECK(false);
+  }
+  void StoreIndexKeys(const AttentionSpec&, const NormSpec&, DeviceMatrix,
+                      const LayerKv&) override {
+    SLUICE_CHECK(false);
+  }
+  void ChoosePositions(const AttentionSpec&, DeviceMatrix, DeviceMatrix,
+                       const LayerKv&, DeviceMatrix) override {
+    SLUICE_CHECK(false);
+  }
+  void ChosenAttention(const AttentionSpec&, DeviceMatrix, DeviceMatrix,
+                       const LayerKv&, DeviceMatrix) override {
+    SLUICE_CHECK(false);
+  }
+  void HeadLinear(DeviceMatrix, const Weight&, DeviceMatrix) override {
+    SLUICE_CHECK(false);
+  }
   void Map(const kernels::ElementMap&, DeviceMatrix) override {
     SLUICE_CHECK(false);
   }
