@@ -258,8 +258,8 @@ TEST(ModelConfigTest, AGgufOfAKindThatIsReadFromSafetensorsAloneIsRefused) {
     const std::string message(Message(config.status()));
     EXPECT_THAT(message, HasSubstr(Cat("GGUF architecture '", architecture,
                                        "' is not supported; of GGUF files ")));
-    for (const char* served : {"llama, ", "qwen3moe", "gpt-oss", "minimax-m2",
-                               "gemma3_text"}) {
+    for (const char* served :
+         {"llama, ", "qwen3moe", "gpt-oss", "minimax-m2", "gemma3_text"}) {
       EXPECT_THAT(message, HasSubstr(served));
     }
   }
