@@ -1,3 +1,4 @@
+// Size: all that layers of models may have.
 #ifndef SLUICE_COMMON_MODEL_CONFIG_MODEL_CONFIG_H_
 #define SLUICE_COMMON_MODEL_CONFIG_MODEL_CONFIG_H_
 
