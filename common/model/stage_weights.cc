@@ -460,6 +460,7 @@ Status WeightLoader::LoadVectors(const Group& group, Backend& backend,
     done_bytes_ += reading.stored_bytes;
     if (progress) progress(done_bytes_, total_bytes_);
     HostWeight& elements = reading.parts[0];
+    if (elements.rows == 0) continue;  // a rank without such heads
     if (SetNumber(read.place, elements.data.as<float>()[0], *group.layer)) {
       continue;
     }

@@ -211,10 +211,18 @@ TEST_P(StateSchedulerTest, WhatTheSchedulerDoesChangesNoBit) {
     ExpectSame(run.answers(), twice);
     const EngineCounters& counters = run.counters();
     EXPECT_GT(counters.prefix_hit_tokens, 0u);
-    if (tested.blocks < 20) EXPECT_GT(counters.preemptions, 0u);
-    if (tested.drafts) EXPECT_GT(run.drafts(), 50);
-    if (tested.losses > 0) EXPECT_GT(counters.replayed_tokens, 100u);
-    if (tested.name == "losses") EXPECT_GT(counters.kept_tokens, 100u);
+    if (tested.blocks < 20) {
+      EXPECT_GT(counters.preemptions, 0u);
+    }
+    if (tested.drafts) {
+      EXPECT_GT(run.drafts(), 50);
+    }
+    if (tested.losses > 0) {
+      EXPECT_GT(counters.replayed_tokens, 100u);
+    }
+    if (tested.name == "losses") {
+      EXPECT_GT(counters.kept_tokens, 100u);
+    }
   }
 }
 
