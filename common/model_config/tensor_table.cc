@@ -309,7 +309,8 @@ constexpr TensorRow kApartExperts[] = {
      kExpertDown},
 };
 constexpr TensorRow kStackedExperts[] = {
-    {"mlp.experts.gate_up_proj", "", "E 2X H", kExperts, kExpertGateUp},
+    {"mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight", "E 2X H", kExperts,
+     kExpertGateUp},
     {"mlp.experts.down_proj", "", "E H X", kExperts, kExpertDown},
 };
 constexpr TensorRow kTransposedExperts[] = {
@@ -649,6 +650,7 @@ GgufTensorPlace PlaceOfGguf(const TensorTable& table, std::string_view name) {
     for (const auto& rows : groups) find(rows);
   }
   find(kApartExperts);
+  if (place.row == nullptr && table.stacked.empty()) find(kStackedExperts);
   return place;
 }
 
