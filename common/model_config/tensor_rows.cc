@@ -302,7 +302,8 @@ constexpr TensorRow kApartExperts[] = {
      kExpertDown},
 };
 constexpr TensorRow kStackedExperts[] = {
-    {"mlp.experts.gate_up_proj", "", "E 2X H", kExperts, kExpertGateUp},
+    {"mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight", "E 2X H", kExperts,
+     kExpertGateUp},
     {"mlp.experts.down_proj", "", "E H X", kExperts, kExpertDown},
 };
 constexpr TensorRow kTransposedExperts[] = {

@@ -182,6 +182,9 @@ GgufTensorPlace PlaceOfGguf(const TensorTable& table, std::string_view name) {
     for (const auto& rows : groups) find(rows);
   }
   find(ExpertRowsOf(table, ExpertStorage::kApart));
+  if (place.row == nullptr && table.stacked.empty()) {
+    find(ExpertRowsOf(table, ExpertStorage::kStacked));
+  }
   return place;
 }
 
