@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -96,8 +97,9 @@ class Bench {
     std::printf(
         "%-9s %-5s tokens %3ld %9.3f ms a layer %7.2f GB/s of weights, %3.0f "
         "%% of %5.1f read; %7.1f GFLOP/s\n",
-        shape_.name, FormatOf(type_).name, static_cast<long>(tokens_),
-        seconds * 1e3, rate, rate / read * 100, read,
+        shape_.name, std::string(FormatOf(type_).name).c_str(),
+        static_cast<long>(tokens_), seconds * 1e3, rate, rate / read * 100,
+        read,
         2e-9 *
             static_cast<double>(tokens_ * shape_.heads * shape_.rank *
                                 (shape_.nope_dim + shape_.value_dim)) /
