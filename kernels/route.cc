@@ -103,7 +103,7 @@ class Router {
     if (selected || rule_.normalise) {
       float sum = 0.0f;
       for (int32_t j = 0; j < k; ++j) sum += weights[j];
-      if (!selected) sum += 1e-20f;
+      if (!selected) sum += rule_.sum_floor;
       for (int32_t j = 0; j < k; ++j) weights[j] /= sum;
     }
     for (int32_t j = 0; j < k; ++j) weights[j] *= rule_.scale;

@@ -26,10 +26,11 @@ struct RouterRule {
   // score is the sum of its `group_best` best choices.
   int32_t num_groups = 1;
   int32_t groups_per_token = 1;
-  // Divide the weights by their sum (+ 1e-20), before `scale`. Without
+  // Divide the weights by their sum (+ sum_floor), before `scale`. Without
   // meaning for kSoftmaxOfSelected.
   bool normalise = false;
   float scale = 1.0f;
+  float sum_floor = 1e-20f;
   int32_t group_best = 2;  // or 1
 };
 

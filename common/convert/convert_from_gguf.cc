@@ -17,6 +17,7 @@
 #include "common/text/tokenizer.h"
 #include "common/weights/gguf_file.h"
 #include "common/weights/quantize.h"
+#include "common/weights/widen_blocks.h"
 
 namespace sluice {
 namespace {
@@ -26,7 +27,9 @@ using weights::ModelFile;
 using weights::Slice;
 using weights::TensorInfo;
 
-bool IsPlain(DType type) { return !weights::BlocksOf(type).has_value(); }
+bool IsPlain(DType type) {
+  return !weights::BlocksOf(type).has_value() && !weights::IsRareBlocks(type);
+}
 
 // The key of a GGUF's config that tells of norms' weights with the 1 that
 // config.json's families add.
@@ -172,7 +175,9 @@ class GgufToFolder {
     // Four bits again would lose more than they save.
     const bool is_kept =
         info.dtype == DType::kMxfp4 && !types.RuleOf(name).has_value();
-    return is_kept || !type.has_value() ? info.dtype : *type;
+    if (!is_kept && type.has_value()) return *type;
+    // A folder has no form for these blocks.
+    return weights::IsRareBlocks(info.dtype) ? DType::kF32 : info.dtype;
   }
 
   // Adds the tensors of a weight, which the GGUF has in the rows of `from`.

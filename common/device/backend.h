@@ -21,6 +21,7 @@
 #include "common/tensor/row_shards.h"
 #include "kernels/reduction_tree.h"
 #include "kernels/route.h"
+#include "kernels/state_mixer.h"
 
 namespace sluice {
 
@@ -227,6 +228,14 @@ class Backend {
   virtual void Multiply(DeviceMatrix x, DeviceMatrix y) = 0;
   // y[t, i] *= sigmoid(gate[t]); gate [T, 1].
   virtual void GateRows(DeviceMatrix gate, DeviceMatrix y) = 0;
+  // y[t, i] *= sigmoid(gate[t, i]).
+  virtual void SigmoidGate(DeviceMatrix gate, DeviceMatrix y) = 0;
+  // y = kernels::MixState of x, under the step's tables of the state's group;
+  // scratch [T, mixer.scratch_columns()].
+  virtual void MixState(const kernels::StateMixer& mixer,
+                        const StateVectors& vectors, const LayerState& state,
+                        DeviceMatrix x, DeviceMatrix scratch,
+                        DeviceMatrix y) = 0;
   // Norms every head of `head_dim` columns of x in place, by itself.
   virtual void NormEachHead(DeviceMatrix x, int64_t head_dim,
                             const NormSpec& norm) = 0;

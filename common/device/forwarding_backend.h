@@ -98,6 +98,14 @@ class ForwardingBackend : public Backend {
   void Map(const kernels::ElementMap& map, DeviceMatrix x) override {
     inner_->Map(map, x);
   }
+  void SigmoidGate(DeviceMatrix gate, DeviceMatrix y) override {
+    inner_->SigmoidGate(gate, y);
+  }
+  void MixState(const kernels::StateMixer& mixer, const StateVectors& vectors,
+                const LayerState& state, DeviceMatrix x, DeviceMatrix scratch,
+                DeviceMatrix y) override {
+    inner_->MixState(mixer, vectors, state, x, scratch, y);
+  }
   void Multiply(DeviceMatrix x, DeviceMatrix y) override {
     inner_->Multiply(x, y);
   }

@@ -19,7 +19,8 @@ namespace sluice {
 // kBlockTokens tokens, of the backend's type. The gateway assigns blocks; a
 // block id means the same slot in every layer of a KV group. The n-th layers of
 // all groups share memory where their sizes agree (KvBytes of
-// common/core/kv_groups.h).
+// common/core/kv_groups.h). Blocks of states have ids of their own, and share
+// no memory.
 class KvCache {
  public:
   // One layer's heads on this rank.
@@ -27,8 +28,9 @@ class KvCache {
     int32_t group = 0;
     int64_t num_kv_heads = 0;
     int64_t head_dim = 0;
-    bool has_values = true;  // else they are parts of the keys
-    int64_t index_dim = 0;   // of index keys; 0: none
+    bool has_values = true;    // else they are parts of the keys
+    int64_t index_dim = 0;     // of index keys; 0: none
+    int64_t state_floats = 0;  // of a block of the layer's state; 0: none
     // Of the keys of one block.
     uint64_t key_bytes(ElementType type) const {
       return KvBytesOf(type, kBlockTokens * num_kv_heads * head_dim);
@@ -42,7 +44,16 @@ class KvCache {
     }
   };
 
+  // The blocks of states, and their KV group.
+  struct States {
+    int64_t num_blocks;
+    int32_t group;
+  };
+
   KvCache(Backend& backend, std::span<const Layer> layers, int64_t num_blocks)
+      : KvCache(backend, layers, num_blocks, States{0, 0}) {}
+  KvCache(Backend& backend, std::span<const Layer> layers, int64_t num_blocks,
+          const States& states)
       : num_blocks_(num_blocks) {
     const ElementType type = backend.info().kv_type;
     using Parts = std::tuple<uint64_t, uint64_t, bool>;
@@ -66,6 +77,15 @@ class KvCache {
                          layer.group, slab.index_keys.data()});
     }
     for (auto& [place, slab] : slabs) slabs_.push_back(std::move(slab));
+    for (const Layer& layer : layers) {
+      LayerState& state = states_.emplace_back(
+          LayerState{nullptr, states.num_blocks, states.group});
+      if (layer.state_floats == 0) continue;
+      state_memory_.push_back(backend.Allocate(
+          sizeof(float) *
+          static_cast<size_t>(layer.state_floats * states.num_blocks)));
+      state.data = state_memory_.back().data();
+    }
   }
 
   // Gives the memory of these blocks back; they hold nothing.
@@ -83,6 +103,7 @@ class KvCache {
   }
 
   const LayerKv& layer(int32_t index) const { return layers_[index]; }
+  const LayerState& state(int32_t index) const { return states_[index]; }
 
  private:
   struct Slab {
@@ -93,6 +114,8 @@ class KvCache {
   const int64_t num_blocks_;
   std::vector<Slab> slabs_;
   std::vector<LayerKv> layers_;
+  std::vector<DeviceMemory> state_memory_;
+  std::vector<LayerState> states_;
 };
 
 }  // namespace sluice

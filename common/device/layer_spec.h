@@ -107,6 +107,24 @@ struct LayerKv {
   void* index_keys = nullptr;  // [num_blocks, kBlockTokens, dim], or none
 };
 
+// The blocks of states of one layer (kernels/recurrence.h) on the device, and
+// their KV group.
+struct LayerState {
+  void* data = nullptr;
+  int64_t num_blocks = 0;
+  int32_t group = 0;
+};
+
+// As kernels::StateMixerVectors.
+struct StateVectors {
+  const void* taps = nullptr;
+  const void* conv_bias = nullptr;
+  const void* a_log = nullptr;
+  const void* time_bias = nullptr;
+  const void* skip = nullptr;
+  const void* norm = nullptr;
+};
+
 // The experts of a step's tokens, [T, k] each: ids (INT32), rising within a
 // token, and the router's weights (F32).
 struct DeviceRouting {

@@ -264,19 +264,18 @@ class TaggedCall {
                  Tag(kArgValue));
     }
     const std::string_view quote = markup_.quotes_names ? "\"" : "";
-    std::string behind(quote);
-    std::string told;
-    if (markup_.tells_strings) {
-      behind += " string=\"";
-      told = kind == ValueKind::kText   ? "\"true\" "
-             : kind == ValueKind::kJson ? "\"false\" "
-                                        : "(\"true\" | \"false\") ";
-      told = Cat(LarkLiteral(behind), " ", told);
-      behind = "\"";
+    const std::string_view end = markup_.has_line_feeds ? ">\n" : ">";
+    const std::string begin =
+        Cat(LarkLiteral(Cat(markup_.parameter, quote)), " ", name, " ");
+    if (!markup_.tells_strings) {
+      return Cat(begin, LarkLiteral(Cat(quote, end)));
     }
-    behind += markup_.has_line_feeds ? ">\n" : ">";
-    return Cat(LarkLiteral(Cat(markup_.parameter, quote)), " ", name, " ", told,
-               LarkLiteral(behind));
+    const std::string_view told = kind == ValueKind::kText ? "\"true\" "
+                                  : kind == ValueKind::kJson
+                                      ? "\"false\" "
+                                      : "(\"true\" | \"false\") ";
+    return Cat(begin, LarkLiteral(Cat(quote, " string=\"")), " ", told,
+               LarkLiteral(Cat("\"", end)));
   }
 
   std::string ValueEnd() const {

@@ -18,6 +18,11 @@ struct Mechanism {
 };
 
 constexpr Mechanism kMissing[] = {
+    {"layers with a state (a short convolution, the gated delta rule or Mamba "
+     "2)",
+     [](const LayerConfig& l) { return l.state.present(); }},
+    {"a gate of attention",
+     [](const LayerConfig& l) { return l.attention.gate; }},
     {"latent attention",
      [](const LayerConfig& l) { return l.attention.is_latent(); }},
     {"LayerNorm", [](const LayerConfig& l) { return l.norm.layer_norm; }},

@@ -53,6 +53,8 @@ std::unique_ptr<Weight>* MatrixAt(WeightPlace place, RankWeights& rank,
               {kO, &layer.o},
               {kGateUp, &layer.mlp.gate_up},
               {kDown, &layer.mlp.down},
+              {kStateIn, &layer.state.in},
+              {kStateOut, &layer.state.out},
               {kRouter, &layer.moe.router},
               {kSharedGateUp, &layer.moe.shared.gate_up},
               {kSharedDown, &layer.moe.shared.down}});
@@ -72,6 +74,12 @@ DeviceVector* VectorAt(WeightPlace place, RankWeights& rank,
               {kGateUpBias, &layer.mlp.gate_up_bias},
               {kDownBias, &layer.mlp.down_bias},
               {kAttentionNorm, &layer.attention_norm},
+              {kStateTaps, &layer.state.taps},
+              {kStateBias, &layer.state.conv_bias},
+              {kStateALog, &layer.state.a_log},
+              {kStateTimeBias, &layer.state.time_bias},
+              {kStateSkip, &layer.state.skip},
+              {kStateNorm, &layer.state.norm},
               {kQkvBias, &layer.qkv_bias},
               {kOBias, &layer.o_bias},
               {kQueryLatentNorm, &layer.latent.q_norm},
@@ -190,11 +198,13 @@ WeightLoader::Read WeightLoader::ReadOf(int32_t layer, const WeightRows& weight,
   }
   Read read = {layer, weight.place, weight.first().is_vector()};
   const auto types = TypesOf(weight, layer, file_, mode_);
+  std::vector<Piece> late;
   for (size_t part = 0; part < types.size(); ++part) {
     const TensorRow* row = weight.rows[part];
     const std::string from = NameOf(*row, layer);
     const std::vector<Dimension> shape = DimensionsOf(*row, config_, layer);
-    Slice slice = {0, read.is_vector ? 1 : shape[0].size, 0, shape.back().size};
+    const bool is_row = read.is_vector && row->stored != StoredAs::kTaps;
+    Slice slice = {0, is_row ? 1 : shape[0].size, 0, shape.back().size};
     if (row->taken == RowsTaken::kLastRunFirst) {
       const int64_t first = shape[0].size - shape[0].runs.back().size;
       Slice rest = slice;
@@ -207,7 +217,12 @@ WeightLoader::Read WeightLoader::ReadOf(int32_t layer, const WeightRows& weight,
       read.pieces.push_back({from, slice, types[part]});
       continue;
     }
-    const bool cuts_rows = row->cut == RankCut::kRows && !read.is_vector;
+    if (row->cut == RankCut::kGroups) {
+      AddGroups(*row, layer, plan, {from, slice, types[part]}, read, late);
+      continue;
+    }
+    const bool cuts_rows = row->cut == RankCut::kRows && shape.size() > 1 &&
+                           !row->shape.starts_with("1 ");
     const Dimension& cut = cuts_rows ? shape[0] : shape.back();
     int64_t begin = 0;
     for (const Dimension::Run& run : cut.runs) {
@@ -218,7 +233,38 @@ WeightLoader::Read WeightLoader::ReadOf(int32_t layer, const WeightRows& weight,
       begin += run.size;
     }
   }
+  std::ranges::move(late, std::back_inserter(read.pieces));
   return read;
+}
+
+// Adds the pieces of rows that stand group by group, each with its part of
+// every run: run by run. A gate of attention comes last of its weight.
+void WeightLoader::AddGroups(const TensorRow& row, int32_t layer,
+                             const RankPlan& plan, Piece piece, Read& read,
+                             std::vector<Piece>& late) const {
+  const Dimension all = DimensionsOf(row, config_, layer)[0];
+  const auto at = static_cast<size_t>(layer);
+  const bool is_gate = row.place == WeightPlace::kQkv;
+  const LayerConfig& config = config_.layers[at];
+  const int64_t groups = is_gate ? config.attention.num_heads
+                                 : config.state.mixer.shape.num_key_heads;
+  int64_t begin = 0;
+  for (size_t r = 0; r < all.runs.size(); ++r) {
+    const Dimension::Run& run = all.runs[r];
+    const int64_t rows = run.size / groups;
+    const OwnRange own = OwnRangeOf(plan, config_, layer, run.letter);
+    std::vector<Piece>& to = is_gate && r > 0 ? late : read.pieces;
+    if (own.begin == own.end) {  // a rank without such heads
+      piece.slice.row_begin = piece.slice.row_end = 0;
+      to.push_back(piece);
+    }
+    for (int64_t group = own.begin / rows; group < own.end / rows; ++group) {
+      piece.slice.row_begin = group * (all.size / groups) + begin;
+      piece.slice.row_end = piece.slice.row_begin + rows;
+      to.push_back(piece);
+    }
+    begin += rows;
+  }
 }
 
 WeightLoader::Read WeightLoader::TiedHead(const RankPlan& plan) const {
@@ -370,6 +416,18 @@ StatusOr<PackedWeights::Weights> WeightLoader::Pack(
 
 void WeightLoader::Change(const Read& read, HostWeight& vector) const {
   using enum WeightPlace;
+  if (read.place == kStateTaps && vector.rows > 0) {
+    // Stored channel by channel.
+    const int64_t taps =
+        config_.layers[static_cast<size_t>(read.layer)].state.mixer.shape.taps;
+    const int64_t channels = vector.rows / taps;
+    const float* const stored = vector.data.as<float>();
+    const std::vector<float> copy(stored, stored + vector.rows);
+    for (int64_t i = 0; i < vector.rows; ++i) {
+      vector.data.as<float>()[i % taps * channels + i / taps] =
+          copy[static_cast<size_t>(i)];
+    }
+  }
   const std::span<float> elements(vector.data.as<float>(),
                                   static_cast<size_t>(vector.rows));
   if (IsNormWeight(read.place) && config_.norms_add_one) {
@@ -402,6 +460,7 @@ Status WeightLoader::LoadVectors(const Group& group, Backend& backend,
     done_bytes_ += reading.stored_bytes;
     if (progress) progress(done_bytes_, total_bytes_);
     HostWeight& elements = reading.parts[0];
+    if (elements.rows == 0) continue;  // a rank without such heads
     if (SetNumber(read.place, elements.data.as<float>()[0], *group.layer)) {
       continue;
     }

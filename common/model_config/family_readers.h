@@ -45,6 +45,16 @@ Status ReadGemma2(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadGemma3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadGemma4(const ConfigReader& reader, ModelConfig& parsed);
 
+// Models with states (state_families.cc).
+Status ReadLfm2(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadLfm2Moe(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadQwen3Next(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadQwen35(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadQwen35Moe(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadGraniteHybrid(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadNemotronH(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadFalconH1(const ConfigReader& reader, ModelConfig& parsed);
+
 // Mixtures of experts (sparse_families.cc).
 Status ReadMixtral(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadQwen2Moe(const ConfigReader& reader, ModelConfig& parsed);
@@ -85,6 +95,13 @@ Status ReadSigmoidExperts(const ConfigReader& reader, int32_t num_layers,
 // Sets the experts of all layers from the first_k_dense_replace-th on.
 Status SetExpertsBehindDense(const ConfigReader& reader, int64_t absent,
                              const MoeConfig& moe, ModelConfig& parsed);
+
+// Gives experts to every decoder_sparse_step-th layer but those of
+// mlp_only_layers.
+Status ReadSparseLayers(const ConfigReader& reader, const MoeConfig& moe,
+                        ModelConfig& parsed);
+// Reads the groups of experts that a router chooses first.
+Status ReadGroups(const ConfigReader& reader, MoeConfig& moe);
 
 // Reads attention_bias: biases of q, k and v, and for most families of o.
 Status ReadBias(const ConfigReader& reader, bool on_o, bool absent,

@@ -14,7 +14,7 @@ namespace {
 
 // Far above released models.
 constexpr int64_t kMaxRank = 1 << 16;
-constexpr int64_t kMaxDim = 1024;
+constexpr int64_t kMaxHeadPart = 1024;
 // The RoPE behind a latent row's rotated part, and the latent part, are one
 // head of the KV cache.
 constexpr int64_t kMaxRow = 1 << 12;
@@ -24,19 +24,19 @@ constexpr int64_t kMaxIndexed = 1 << 24;
 
 Status ReadLatentSizes(const ConfigReader& reader, LatentConfig& latent) {
   SLUICE_RETURN_IF_ERROR(
-      reader.Int("kv_lora_rank", kMaxRow - kMaxDim, {}, latent.kv_rank));
+      reader.Int("kv_lora_rank", kMaxRow - kMaxHeadPart, {}, latent.kv_rank));
   // A null is a product without a latent row.
   SLUICE_RETURN_IF_ERROR(
       reader.Int("q_lora_rank", 0, kMaxRank, 0, latent.q_rank));
   SLUICE_RETURN_IF_ERROR(
-      reader.Int("qk_nope_head_dim", kMaxDim, {}, latent.nope_dim));
+      reader.Int("qk_nope_head_dim", kMaxHeadPart, {}, latent.nope_dim));
   SLUICE_RETURN_IF_ERROR(
-      reader.Int("qk_rope_head_dim", 2, kMaxDim, {}, latent.rope_dim));
+      reader.Int("qk_rope_head_dim", 2, kMaxHeadPart, {}, latent.rope_dim));
   if (latent.rope_dim % 2 != 0) {
     return InvalidArgument("qk_rope_head_dim ", latent.rope_dim, " is odd");
   }
   SLUICE_RETURN_IF_ERROR(
-      reader.Int("v_head_dim", kMaxDim, {}, latent.value_dim));
+      reader.Int("v_head_dim", kMaxHeadPart, {}, latent.value_dim));
   SLUICE_RETURN_IF_ERROR(
       reader.Bool("kv_b_split", false, latent.split));  // of a GGUF
   // transformers' norms of both latent rows have it, whatever rms_norm_eps is.
@@ -122,8 +122,8 @@ Status ReadIndexer(const ConfigReader& reader, bool interleaved,
       reader.Int("index_topk", kMaxIndexed, {}, indexer.top_k));
   SLUICE_RETURN_IF_ERROR(
       reader.Int("index_n_heads", kMaxIndexHeads, {}, indexer.num_heads));
-  SLUICE_RETURN_IF_ERROR(reader.Int("index_head_dim", latent.rope_dim, kMaxDim,
-                                    {}, indexer.head_dim));
+  SLUICE_RETURN_IF_ERROR(reader.Int("index_head_dim", latent.rope_dim,
+                                    kMaxHeadPart, {}, indexer.head_dim));
   indexer.norm_eps = 1e-6;  // whatever rms_norm_eps is
   RopeConfig rope = parsed.ropes[0];
   SLUICE_RETURN_IF_ERROR(

@@ -102,10 +102,11 @@ StageBytes LayerLoads::Of(const LayerRange& range) const {
   std::vector<KvLayer> kept;
   for (int32_t i = range.first; i < range.last; ++i) {
     bytes.weights += layers[i];
+    if (!states.empty()) bytes.state += states[i];
     if (kv.empty()) continue;
     kept.push_back({kv_groups.empty() ? 0 : kv_groups[i], kv[i]});
   }
-  bytes.kv = KvBytes(kept);
+  bytes.kv = KvBytes(kept) + kLeastStateBlocks * bytes.state;
   const bool is_first = range.first == 0;
   if (is_first) bytes.weights += embedding + first;
   if (is_first && range.last == num_layers()) bytes.weights += tied_again;
@@ -132,6 +133,17 @@ LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
   loads.layers.resize(num_layers);
   loads.kv = LayerKvBytes(config, options, kv_heads);
   loads.kv_groups = KvGroups(config, 0, config.num_layers());
+  if (StateGroup(config) > 0) {
+    for (const LayerConfig& layer : config.layers) {
+      // The ranks together have the heads once.
+      loads.states.push_back(
+          layer.state.present()
+              ? sizeof(float) *
+                    static_cast<uint64_t>(
+                        layer.state.mixer.shape.block_floats(kBlockTokens))
+              : 0);
+    }
+  }
   loads.uncut = UncutLayers(config);
   loads.tied = config.tie_word_embeddings;
   const WeightCounter counter = {config, model, options.weights,

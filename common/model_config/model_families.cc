@@ -1,5 +1,6 @@
 #include "common/model_config/model_families.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "common/core/kv_groups.h"
@@ -45,6 +46,18 @@ constexpr std::string_view kGemma4Defaults =
 constexpr std::string_view kQwen2Defaults =
     R"({"num_key_value_heads": 32, "max_position_embeddings": 32768,
         "sliding_window": 4096})";
+constexpr std::string_view kQwen35Defaults =
+    R"({"num_key_value_heads": 4, "head_dim": 256,
+        "max_position_embeddings": 32768, "partial_rotary_factor": 0.25,
+        "rope_theta": 10000000.0})";
+constexpr std::string_view kQwen35MoeDefaults =
+    R"({"num_key_value_heads": 2, "head_dim": 256,
+        "max_position_embeddings": 32768, "partial_rotary_factor": 0.25,
+        "rope_theta": 10000000.0, "intermediate_size": 512,
+        "num_experts": 256, "num_experts_per_tok": 8,
+        "moe_intermediate_size": 512})";
+constexpr RenamedKey kLfm2Keys[] = {{"norm_eps", "rms_norm_eps"},
+                                    {"tie_embedding", "tie_word_embeddings"}};
 constexpr std::string_view kDeepseekV3Defaults = R"({
     "head_dim": 64, "q_lora_rank": 1536, "kv_lora_rank": 512,
     "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
@@ -172,6 +185,35 @@ constexpr Family kFamilies[] = {
     {"gemma3_text", ReadGemma3, &kGemmaTensors, kGemma3Defaults, kGemma3Keys,
      kGelu},
     {"gemma4_text", ReadGemma4, &kGemma4Tensors, kGemma4Defaults, {}, kGelu},
+    {"lfm2", ReadLfm2, &kLfm2Tensors,
+     R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+         "rope_theta": 1000000.0, "max_position_embeddings": 128000,
+         "tie_word_embeddings": true, "intermediate_size": 12288})",
+     kLfm2Keys},
+    {"lfm2_moe", ReadLfm2Moe, &kLfm2Tensors,
+     R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+         "rope_theta": 1000000.0, "max_position_embeddings": 128000,
+         "tie_word_embeddings": true, "num_experts": 32,
+         "num_experts_per_tok": 4, "moe_intermediate_size": 1792})",
+     kLfm2Keys},
+    {"qwen3_next", ReadQwen3Next, &kQwen3NextTensors,
+     R"({"num_key_value_heads": 2, "head_dim": 256,
+         "max_position_embeddings": 32768, "partial_rotary_factor": 0.25,
+         "intermediate_size": 5632, "num_experts": 512,
+         "num_experts_per_tok": 10, "moe_intermediate_size": 512})"},
+    {"qwen3_5", ReadQwen35, &kQwen35Tensors, kQwen35Defaults},
+    {"qwen3_5_text", ReadQwen35, &kQwen35Tensors, kQwen35Defaults},
+    {"qwen3_5_moe", ReadQwen35Moe, &kQwen35Tensors, kQwen35MoeDefaults},
+    {"qwen3_5_moe_text", ReadQwen35Moe, &kQwen35Tensors, kQwen35MoeDefaults},
+    {"granitemoehybrid", ReadGraniteHybrid, &kGraniteHybridTensors,
+     R"({"intermediate_size": 1024, "num_experts_per_tok": 2})"},
+    {"nemotron_h", ReadNemotronH, &kNemotronHTensors,
+     R"({"num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-5,
+         "max_position_embeddings": 4096, "intermediate_size": 21504})",
+     kHunyuanKeys},
+    {"falcon_h1", ReadFalconH1, &kFalconH1Tensors,
+     R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+         "rope_theta": 100000.0, "max_position_embeddings": 8192})"},
     {"mixtral", ReadMixtral, &kMixtralTensors,
      R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5,
          "rope_theta": 1000000.0, "num_local_experts": 8,
@@ -294,7 +336,12 @@ StatusOr<const Family*> FindFamily(const ConfigReader& reader) {
 }
 
 Status ReadWindows(const ConfigReader& reader, ModelConfig& parsed) {
-  if (const Json* types = reader.Find("layer_types"); types != nullptr) {
+  // The readers of such families have read the types.
+  const bool has_states =
+      std::any_of(parsed.layers.begin(), parsed.layers.end(),
+                  [](const LayerConfig& l) { return l.state.present(); });
+  if (const Json* types = reader.Find("layer_types");
+      types != nullptr && !has_states) {
     SLUICE_RETURN_IF_ERROR(ReadLayerTypes(*types, reader, parsed));
   }
   // A window beyond the last position is none: its blocks would never be freed.

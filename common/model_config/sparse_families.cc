@@ -18,6 +18,40 @@ constexpr int64_t kMaxAllExperts = 1 << 17;
 constexpr int64_t kMaxExpertSize = 1 << 20;
 constexpr int64_t kMaxSparseStep = 1 << 20;
 
+// Sets the experts of all layers from `dense` on.
+void SetExperts(const MoeConfig& moe, int32_t dense, ModelConfig& parsed) {
+  for (int32_t i = dense; i < parsed.num_layers(); ++i) {
+    parsed.layers[static_cast<size_t>(i)].moe = moe;
+  }
+}
+
+// ReadSigmoidExperts in all layers but the first dense ones.
+Status ReadSigmoidMixture(const ConfigReader& reader, ModelConfig& parsed) {
+  MoeConfig moe;
+  SLUICE_RETURN_IF_ERROR(ReadSigmoidExperts(reader, parsed.num_layers(), moe));
+  return SetExpertsBehindDense(reader, 1, moe, parsed);
+}
+
+// Reads a list of equal numbers, one per layer, or a number.
+Status ReadOfLayers(const ConfigReader& reader, const char* key, int64_t max,
+                    int32_t& out) {
+  const Json* found = reader.Find(key);
+  if (found == nullptr || !found->is_array()) {
+    return reader.Int(key, max, out, out);
+  }
+  for (const Json& number : *found) {
+    if (number != found->front()) {
+      return InvalidArgument(key, " ", DumpJson(*found).substr(0, 200),
+                             " differs from layer to layer, which is not "
+                             "supported");
+    }
+  }
+  if (found->empty()) return InvalidArgument(key, " is an empty list");
+  return ConfigReader(Json{{key, found->front()}}).Int(key, max, {}, out);
+}
+
+}  // namespace
+
 // Every decoder_sparse_step-th layer has experts, from layer
 // decoder_sparse_step - 1 on; layers of mlp_only_layers have none.
 Status ReadSparseLayers(const ConfigReader& reader, const MoeConfig& moe,
@@ -47,13 +81,6 @@ Status ReadSparseLayers(const ConfigReader& reader, const MoeConfig& moe,
   return OkStatus();
 }
 
-// Sets the experts of all layers from `dense` on.
-void SetExperts(const MoeConfig& moe, int32_t dense, ModelConfig& parsed) {
-  for (int32_t i = dense; i < parsed.num_layers(); ++i) {
-    parsed.layers[static_cast<size_t>(i)].moe = moe;
-  }
-}
-
 Status ReadGroups(const ConfigReader& reader, MoeConfig& moe) {
   SLUICE_RETURN_IF_ERROR(
       reader.Int("n_group", moe.num_experts, 1, moe.num_groups));
@@ -68,33 +95,6 @@ Status ReadGroups(const ConfigReader& reader, MoeConfig& moe) {
                          moe.num_experts,
                          " experts into groups of equal size, two at least");
 }
-
-// ReadSigmoidExperts in all layers but the first dense ones.
-Status ReadSigmoidMixture(const ConfigReader& reader, ModelConfig& parsed) {
-  MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadSigmoidExperts(reader, parsed.num_layers(), moe));
-  return SetExpertsBehindDense(reader, 1, moe, parsed);
-}
-
-// Reads a list of equal numbers, one per layer, or a number.
-Status ReadOfLayers(const ConfigReader& reader, const char* key, int64_t max,
-                    int32_t& out) {
-  const Json* found = reader.Find(key);
-  if (found == nullptr || !found->is_array()) {
-    return reader.Int(key, max, out, out);
-  }
-  for (const Json& number : *found) {
-    if (number != found->front()) {
-      return InvalidArgument(key, " ", DumpJson(*found).substr(0, 200),
-                             " differs from layer to layer, which is not "
-                             "supported");
-    }
-  }
-  if (found->empty()) return InvalidArgument(key, " is an empty list");
-  return ConfigReader(Json{{key, found->front()}}).Int(key, max, {}, out);
-}
-
-}  // namespace
 
 Status ReadExperts(const ConfigReader& reader, const ExpertKeys& keys,
                    int32_t num_layers, MoeConfig& moe) {

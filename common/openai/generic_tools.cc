@@ -52,13 +52,6 @@ void Append(const std::string& text, Json& message) {
   message["content"] = before.empty() ? text : Cat(before, "\n\n", text);
 }
 
-// Returns arguments that are JSON text as what they are.
-Json AsObject(const Json& arguments) {
-  if (!arguments.is_string()) return arguments;
-  auto parsed = ParseJson(arguments.get_ref<const std::string&>());
-  return parsed.ok() ? *std::move(parsed) : arguments;
-}
-
 // Takes the system message from the front, or makes one.
 Json TakeSystem(Json& messages) {
   const bool is_there =

@@ -113,6 +113,40 @@ struct ChosenLogits {
   int32_t* ids;
 };
 
+// A causal convolution's row: y[i] = bias[i] + sum over j of taps[j * stride +
+// i] * rows[j][i], fused, by rising j; then Silu of that. A null row is zero.
+struct ConvolutionArgs {
+  const float* const* rows;  // [num_taps], the token's own last
+  const float* taps;
+  int64_t stride;
+  int32_t num_taps;
+  const float* bias;  // null: zero
+  bool silu;
+  float* y;
+  int64_t n;
+};
+
+// One token of a recurrence; see recurrence.h. Without a query there is no out.
+struct RecurrenceToken {
+  const float* key;
+  const float* query;
+  const float* value;
+  float* out;
+  float decay;
+  float beta;
+};
+
+// `state` is [key_dim, state_columns] of Ops; columns from `columns` on are
+// zero.
+struct RecurrenceArgs {
+  float* state;
+  int64_t key_dim;
+  int64_t columns;
+  bool delta;
+  const RecurrenceToken* tokens;
+  int64_t num_tokens;
+};
+
 // What is done with weights of one type.
 struct WeightOps {
   void (*matmul)(const MatMulArgs& args);
@@ -183,6 +217,10 @@ struct Ops {
                      const AttentionPartials& right);
   // a[i] = fma(b[i], eb, a[i] * ea)
   void (*join_scaled)(float* a, float ea, const float* b, float eb, int64_t n);
+  void (*convolve)(const ConvolutionArgs& args);
+  // Columns of a state that one call of `recur` takes.
+  int64_t state_columns;
+  void (*recur)(const RecurrenceArgs& args);
 };
 
 // Plain floats, Isa::kPortable but on x86-64, where only tests use it.

@@ -31,7 +31,7 @@ std::string Ranges(const std::vector<int32_t>& numbers) {
   return text;
 }
 
-std::string Line(std::string_view name, const std::string& value) {
+std::string FactLine(std::string_view name, const std::string& value) {
   std::string line(name);
   line.resize(std::max<size_t>(line.size() + 1, 25), ' ');
   return Cat(line, value, "\n");
@@ -54,8 +54,8 @@ std::string Lines(std::string_view name, const ModelConfig& config,
   std::string text;
   for (const auto& [value, layers] : values) {
     const bool all = static_cast<int32_t>(layers.size()) == config.num_layers();
-    text +=
-        Line(name, all ? value : Cat(value, " (layers ", Ranges(layers), ")"));
+    text += FactLine(
+        name, all ? value : Cat(value, " (layers ", Ranges(layers), ")"));
   }
   return text;
 }
@@ -216,13 +216,13 @@ std::string ModelFacts(const ModelConfig& config) {
     return layer.residual_scale == 1.0 ? "" : Short(layer.residual_scale);
   });
   if (config.embedding_scale != 1.0) {
-    text += Line("embedding's scale", Short(config.embedding_scale));
+    text += FactLine("embedding's scale", Short(config.embedding_scale));
   }
   if (config.logit_scale != 1.0) {
-    text += Line("logits' scale", Short(config.logit_scale));
+    text += FactLine("logits' scale", Short(config.logit_scale));
   }
   if (config.logit_soft_cap != 0.0) {
-    text += Line("logits' soft cap", Short(config.logit_soft_cap));
+    text += FactLine("logits' soft cap", Short(config.logit_soft_cap));
   }
   return text;
 }

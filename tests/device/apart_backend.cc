@@ -209,6 +209,30 @@ class ApartBackend final : public Backend {
   void GateRows(DeviceMatrix gate, DeviceMatrix y) override {
     Later([=, this] { cpu_->GateRows(Behind(gate), Behind(y)); });
   }
+  void SigmoidGate(DeviceMatrix gate, DeviceMatrix y) override {
+    Later([=, this] { cpu_->SigmoidGate(Behind(gate), Behind(y)); });
+  }
+  void MixState(const kernels::StateMixer& mixer, const StateVectors& vectors,
+                const LayerState& state, DeviceMatrix x, DeviceMatrix scratch,
+                DeviceMatrix y) override {
+    Later([=, this] {
+      const kernels::StateShape& s = mixer.shape;
+      LayerState behind = state;
+      behind.data = memory_.Behind(
+          state.data,
+          sizeof(float) * static_cast<size_t>(state.num_blocks *
+                                              s.block_floats(kBlockTokens)));
+      const bool is_mamba = mixer.kind == kernels::StateMixer::Kind::kMamba2;
+      cpu_->MixState(mixer,
+                     {Vector(vectors.taps, s.taps * s.channels),
+                      Vector(vectors.conv_bias, s.channels),
+                      Vector(vectors.a_log, s.num_heads),
+                      Vector(vectors.time_bias, s.num_heads),
+                      Vector(vectors.skip, s.num_heads),
+                      Vector(vectors.norm, is_mamba ? y.cols : s.value_dim)},
+                     behind, Behind(x), Behind(scratch), Behind(y));
+    });
+  }
   void NormEachHead(DeviceMatrix x, int64_t head_dim,
                     const NormSpec& norm) override {
     Later([=, this] {

@@ -15,6 +15,7 @@
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
 #include "common/weights/model_file.h"
+#include "tests/model/gguf_cases.h"
 #include "tests/model/pipeline.h"
 #include "tests/testing/golden_model.h"
 #include "tests/weights/model_files.h"
@@ -67,24 +68,9 @@ const Names kNames = {{"input_layernorm", "attn_norm"},
                       {"shared_head.head", "nextn.shared_head_head"},
                       {"shared_head.norm", "nextn.shared_head_norm"}};
 
-struct Family {
-  const char* golden;
-  const char* architecture;
-  // Of post_attention_layernorm, the norm in front of the MLP.
-  const char* mlp_norm;
-  std::vector<std::pair<const char*, const char*>> keys;  // beyond common ones
-  std::vector<std::pair<const char*, Json>> more = {};    // with their values
-  bool permuted = false;   // rows of q and k alternate between halves
-  bool fused_qkv = false;  // q, k and v in one tensor
-};
-
-std::ostream& operator<<(std::ostream& out, const Family& family) {
-  return out << family.golden;
-}
-
 class Converter {
  public:
-  Converter(const weights::ModelFile& from, const Family& family)
+  Converter(const weights::ModelFile& from, const GgufCase& family)
       : from_(from), family_(family) {}
 
   std::string Convert() {
@@ -96,7 +82,7 @@ class Converter {
     }
     for (const weights::TensorInfo& info : from_.tensors()) {
       const size_t expert = info.name.find("experts.0.");
-      if (family_.fused_qkv && WriteFused(info)) continue;
+      if (family_.layout == kFusedQkv && WriteFused(info)) continue;
       if (info.name.ends_with("input_linear.weight")) {
         WriteHalves(info);
       } else if (info.name.ends_with("output_linear.weight")) {
@@ -194,7 +180,7 @@ class Converter {
     const std::vector<float> values = Values(info.name);
     const bool is_q = info.name.find("q_proj.") != std::string::npos;
     const bool is_k = info.name.find("k_proj.") != std::string::npos;
-    if (!family_.permuted || (!is_q && !is_k)) return values;
+    if (family_.layout != kPermuted || (!is_q && !is_k)) return values;
     const int64_t heads =
         from_.config()[is_q ? "num_attention_heads" : "num_key_value_heads"];
     const int64_t rows = info.shape[0];
@@ -370,10 +356,17 @@ class Converter {
   void Stack(const weights::TensorInfo& first, size_t at, int64_t experts) {
     std::vector<float> all;
     const std::string rest = first.name.substr(at + 10);
-    for (int64_t e = 0; e < experts; ++e) {
-      const auto values =
-          Values(Cat(first.name.substr(0, at), "experts.", e, ".", rest));
+    const bool is_fused =
+        family_.layout == kFusedExperts && !rest.starts_with("down");
+    if (is_fused && rest.starts_with("gate")) return;  // written beside up
+    const auto add = [&](int64_t expert, const std::string& matrix) {
+      const auto values = Values(
+          Cat(first.name.substr(0, at), "experts.", expert, ".", matrix));
       all.insert(all.end(), values.begin(), values.end());
+    };
+    for (int64_t e = 0; e < experts; ++e) {
+      if (is_fused) add(e, "gate_proj.weight");
+      add(e, rest);
     }
     const size_t layer = std::string("model.layers.").size();
     const std::string number =
@@ -383,8 +376,9 @@ class Converter {
                              : own == "w3" ? "up"
                              : own == "w2" ? "down"
                                            : own;
-    Write(Cat("blk.", number, ".ffn_", kind, "_exps.weight"),
-          {experts, first.shape[0], first.shape[1]}, all);
+    Write(Cat("blk.", number, ".ffn_", is_fused ? "gate_up" : kind,
+              "_exps.weight"),
+          {experts, first.shape[0] * (is_fused ? 2 : 1), first.shape[1]}, all);
   }
 
   void Write(const std::string& name, std::vector<int64_t> shape,
@@ -394,7 +388,7 @@ class Converter {
   }
 
   const weights::ModelFile& from_;
-  const Family& family_;
+  const GgufCase& family_;
   GgufBuilder gguf_;
 };
 
@@ -424,24 +418,7 @@ std::vector<float> Logits(const std::string& path, int32_t stages,
   return answers[0].logits;
 }
 
-Family Oss(const char* golden) {
-  return {golden,
-          "gpt-oss",
-          "post_attention_norm",
-          {{"expert_count", "num_local_experts"},
-           {"expert_used_count", "num_experts_per_tok"},
-           {"expert_feed_forward_length", "intermediate_size"},
-           {"attention.sliding_window", "sliding_window"}}};
-}
-
-std::vector<std::pair<const char*, const char*>> Granite() {
-  return {{"attention.scale", "attention_multiplier"},
-          {"embedding_scale", "embedding_multiplier"},
-          {"residual_scale", "residual_multiplier"},
-          {"logit_scale", "logits_scaling"}};
-}
-
-class GgufFamiliesTest : public ::testing::TestWithParam<Family> {};
+class GgufFamiliesTest : public ::testing::TestWithParam<GgufCase> {};
 
 TEST_P(GgufFamiliesTest, AGgufIsTheModelThatItWasMadeFrom) {
   const std::string path = GoldenModel(GetParam().golden);
@@ -468,128 +445,13 @@ TEST_P(GgufFamiliesTest, AGgufIsTheModelThatItWasMadeFrom) {
             Logits(path, 1, 1, WeightsMode::kAuto));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Goldens, GgufFamiliesTest,
-    ::testing::Values(
-        Family{"qwen3", "qwen3", "ffn_norm", {}},
-        Family{"qwen3_moe",
-               "qwen3moe",
-               "ffn_norm",
-               {{"expert_count", "num_experts"},
-                {"expert_used_count", "num_experts_per_tok"},
-                {"expert_feed_forward_length", "moe_intermediate_size"}}},
-        Family{"glm4", "glm4", "ffn_norm", {}},
-        Family{"glm4_moe-air",
-               "glm4moe",
-               "post_attention_norm",
-               {{"expert_count", "n_routed_experts"},
-                {"expert_used_count", "num_experts_per_tok"},
-                {"expert_feed_forward_length", "moe_intermediate_size"},
-                {"expert_shared_count", "n_shared_experts"},
-                {"leading_dense_block_count", "first_k_dense_replace"},
-                {"expert_weights_scale", "routed_scaling_factor"},
-                {"expert_weights_norm", "norm_topk_prob"},
-                {"expert_group_count", "n_group"},
-                {"expert_group_used_count", "topk_group"},
-                {"nextn_predict_layers", "num_nextn_predict_layers"}}},
-        Oss("gpt_oss"), Oss("gpt_oss-mxfp4"),
-        Family{"mistral", "llama", "ffn_norm", {}, {}, true},
-        Family{"mixtral",
-               "llama",
-               "ffn_norm",
-               {{"expert_count", "num_local_experts"},
-                {"expert_used_count", "num_experts_per_tok"}},
-               {},
-               true},
-        Family{"ministral3",
-               "mistral3",
-               "ffn_norm",
-               {},
-               {{"attention.temperature_scale", 0.1},
-                {"rope.scaling.yarn_log_multiplier", 1.0}},
-               true},
-        Family{"qwen2", "qwen2", "ffn_norm", {}},
-        Family{"qwen2_moe",
-               "qwen2moe",
-               "ffn_norm",
-               {{"expert_count", "num_experts"},
-                {"expert_used_count", "num_experts_per_tok"}}},
-        Family{"seed_oss", "seed_oss", "post_attention_norm", {}},
-        Family{"granite", "granite", "ffn_norm", Granite(), {}, true},
-        Family{"granitemoe",
-               "granitemoe",
-               "ffn_norm",
-               Granite(),
-               {{"expert_count", 8}, {"expert_used_count", 2}},
-               true},
-        Family{"ernie4_5", "ernie4_5", "ffn_norm", {}},
-        Family{"ernie4_5_moe",
-               "ernie4_5-moe",
-               "ffn_norm",
-               {{"expert_count", "moe_num_experts"},
-                {"expert_used_count", "moe_k"},
-                {"expert_feed_forward_length", "moe_intermediate_size"},
-                {"expert_shared_count", "moe_num_shared_experts"},
-                {"leading_dense_block_count", "moe_layer_start_index"},
-                {"interleave_moe_layer_step", "moe_layer_interval"}},
-               // The converter's, whatever the tensors have.
-               {{"expert_shared_feed_forward_length", 48}}},
-        Family{"glm", "chatglm", "ffn_norm", {}, {}, false, true},
-        Family{"phi3",
-               "phi3",
-               "ffn_norm",
-               {{"attention.sliding_window", "sliding_window"},
-                {"rope.scaling.original_context_length",
-                 "original_max_position_embeddings"}},
-               {{"rope.scaling.attn_factor", 1.2711803}}},
-        Family{"phi3-window",
-               "phi3",
-               "ffn_norm",
-               {{"attention.sliding_window", "sliding_window"}}},
-        Family{"cohere2",
-               "cohere2",
-               "",
-               {{"attention.layer_norm_epsilon", "layer_norm_eps"},
-                {"attention.sliding_window", "sliding_window"},
-                {"logit_scale", "logit_scale"}},
-               {{"attention.sliding_window_pattern",
-                 Json::array({true, true, false, true, true, false})}}},
-        Family{"olmo2", "olmo2", "post_attention_norm", {}},
-        Family{"olmo3",
-               "olmo2",
-               "post_attention_norm",
-               {{"attention.sliding_window", "sliding_window"}},
-               {{"rope.scaling.yarn_attn_factor", 1.2079441541679836},
-                {"attention.sliding_window_pattern",
-                 Json::array({true, true, false, true, true, false})}}},
-        Family{"olmoe",
-               "olmoe",
-               "ffn_norm",
-               {{"expert_count", "num_experts"},
-                {"expert_used_count", "num_experts_per_tok"}}},
-        Family{"minimax_m2",
-               "minimax-m2",
-               "ffn_norm",
-               {{"expert_count", "num_local_experts"},
-                {"expert_used_count", "num_experts_per_tok"},
-                {"expert_feed_forward_length", "intermediate_size"}},
-               {{"expert_gating_func", 2}}},
-        Family{"dots1",
-               "dots1",
-               "ffn_norm",
-               {{"expert_count", "n_routed_experts"},
-                {"expert_used_count", "num_experts_per_tok"},
-                {"expert_feed_forward_length", "moe_intermediate_size"},
-                {"expert_shared_count", "n_shared_experts"},
-                {"leading_dense_block_count", "first_k_dense_replace"},
-                {"expert_weights_scale", "routed_scaling_factor"},
-                {"expert_weights_norm", "norm_topk_prob"}},
-               {{"expert_gating_func", 2}}}),
-    [](const auto& tested) {
-      std::string name = tested.param.golden;
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Goldens, GgufFamiliesTest,
+                         ::testing::ValuesIn(GgufCases()),
+                         [](const auto& tested) {
+                           std::string name = tested.param.golden;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace sluice::testing

@@ -142,7 +142,7 @@ TEST(GatewayHistoryTest, ToolsStandInTheSystemMessageWhereOnlyThatIsShown) {
   EXPECT_EQ(*phi->Render(made, nullptr, {}),
             R"(<|system|><|tool|>[{"name":"first"}]<|/tool|><|user|>Weather?)"
             R"(<|assistant|><|tool_call|>[{"name":"first","arguments":)"
-            R"("{\"x\": 1}"}]<|/tool_call|><|tool|>of b<|tool|>of a)"
+            R"({"x":1}}]<|/tool_call|><|tool|>of b<|tool|>of a)"
             "<|assistant|>Done.<|user|>Thanks.");
   EXPECT_EQ(WithToolsInSystem(messages, nullptr)[0]["role"], "user");
 }

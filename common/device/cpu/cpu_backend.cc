@@ -1,4 +1,4 @@
-// Size: one short function per operation.
+// Size: one method per operation.
 #include "common/device/cpu/cpu_backend.h"
 
 #include <sys/mman.h>
@@ -175,6 +175,7 @@ class CpuBackend final : public Backend {
   void BeginStep(const StepInputs& step) override {
     team_.AdoptCaller();
     step_ = &step;
+    state_runs_.clear();
     sampling_ = TraceSpan();
     joins_ = team_.joins();
     int32_t last = -1;
@@ -329,6 +330,24 @@ class CpuBackend final : public Backend {
     kernels::SigmoidGateRows(context_, View(gate), View(y));
   }
 
+  void SigmoidGate(DeviceMatrix gate, DeviceMatrix y) override {
+    kernels::SigmoidMul(context_, View(gate), View(y));
+  }
+
+  void MixState(const kernels::StateMixer& mixer, const StateVectors& vectors,
+                const LayerState& state, DeviceMatrix x, DeviceMatrix scratch,
+                DeviceMatrix y) override {
+    if (state_runs_.empty()) MakeStateRuns(step_->kv_groups[state.group]);
+    kernels::MixState(
+        context_, mixer,
+        {Floats(vectors.taps), Floats(vectors.conv_bias), Floats(vectors.a_log),
+         Floats(vectors.time_bias), Floats(vectors.skip), Floats(vectors.norm)},
+        state_runs_,
+        {static_cast<float*>(state.data), state.num_blocks, kBlockTokens,
+         mixer.shape},
+        View(x), View(scratch), View(y));
+  }
+
   void NormEachHead(DeviceMatrix x, int64_t head_dim,
                     const NormSpec& norm) override {
     kernels::RmsNormHeads(context_, View(x), head_dim, Floats(norm.weight),
@@ -452,6 +471,21 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  // The step's runs of one sequence's tokens.
+  void MakeStateRuns(const KvGroupInputs& group) {
+    for (int32_t t = 0; t < step_->num_tokens; ++t) {
+      const bool follows =
+          t > 0 && group.table_offsets[t] == group.table_offsets[t - 1] &&
+          step_->positions[t] == step_->positions[t - 1] + 1;
+      if (!follows) {
+        state_runs_.push_back(
+            {t, t, step_->positions[t],
+             group.block_tables.data() + group.table_offsets[t]});
+      }
+      state_runs_.back().end = t + 1;
+    }
+  }
+
   kernels::AttentionQueries QueriesOf(const AttentionSpec& spec, DeviceMatrix q,
                                       const LayerKv& kv) const {
     const KvGroupInputs& group = step_->kv_groups[kv.group];
@@ -538,6 +572,7 @@ class CpuBackend final : public Backend {
   RopeTables ropes_;
   Buffer scratch_;
   const StepInputs* step_ = nullptr;
+  std::vector<kernels::StateRun> state_runs_;  // of the step
   TraceSpan sampling_;
   uint32_t joins_ = 0;  // of the team when the step began
   // Views of an operation's arguments, in memory that is kept.

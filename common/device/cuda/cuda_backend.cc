@@ -342,6 +342,12 @@ class CudaBackend final : public Backend {
   }
   void Multiply(DeviceMatrix, DeviceMatrix) override { SLUICE_CHECK(false); }
   void GateRows(DeviceMatrix, DeviceMatrix) override { SLUICE_CHECK(false); }
+  void SigmoidGate(DeviceMatrix, DeviceMatrix) override { SLUICE_CHECK(false); }
+  void MixState(const kernels::StateMixer&, const StateVectors&,
+                const LayerState&, DeviceMatrix, DeviceMatrix,
+                DeviceMatrix) override {
+    SLUICE_CHECK(false);
+  }
   void HeadSquares(const kernels::HeadRuns&, DeviceMatrix,
                    std::span<const kernels::TreeNode>,
                    std::span<const DeviceMatrix>) override {

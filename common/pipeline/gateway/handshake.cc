@@ -59,6 +59,7 @@ void TakeLeast(const PipelineLimits& other, PipelineLimits* limits) {
   least(limits->plan.max_sequences, other.plan.max_sequences);
   least(limits->plan.max_context, other.plan.max_context);
   least(limits->plan.num_blocks, other.plan.num_blocks);
+  least(limits->plan.num_state_blocks, other.plan.num_state_blocks);
   least(limits->max_steps_in_flight, other.max_steps_in_flight);
 }
 

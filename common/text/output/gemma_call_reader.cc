@@ -7,7 +7,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view kCall = "call:";
+constexpr std::string_view kCallMark = "call:";
 constexpr size_t kMaxBrackets = 256;
 
 // call:NAME{K:V, ..}: JSON whose names have no quotes and whose strings stand
@@ -59,10 +59,10 @@ class GemmaCallReader : public CallReader {
     const std::string_view text = input.text();
     size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
     if (begin > kMaxCallHead) return Result::kNoCall;
-    const Match call = input.Find(kCall, begin);
+    const Match call = input.Find(kCallMark, begin);
     if (call == Match::kMaybe) return Result::kMore;
     if (call == Match::kNo) return Result::kNoCall;
-    begin += kCall.size();
+    begin += kCallMark.size();
     size_t end = begin;
     while (end < text.size() && IsCallName(text.substr(end, 1))) ++end;
     if (end > kMaxCallHead) return Result::kNoCall;
