@@ -210,6 +210,32 @@ constexpr GgufKey kDots1[] = {NumExperts("n_routed_experts"),
                               DenseLayers("first_k_dense_replace", Zero),
                               kRoutedScale};
 
+// Sizes of heads are ReadLatentGguf's to read.
+constexpr GgufKey kLatent[] = {
+    {".attention.q_lora_rank", "q_lora_rank", kInt,
+     [](const ModelConfig& c) -> Json {
+       const int32_t rank = First(c).attention.latent.q_rank;
+       return rank > 0 ? Json(rank) : Json();
+     },
+     Null},
+    {".attention.kv_lora_rank", "kv_lora_rank", kInt,
+     [](const ModelConfig& c) -> Json {
+       return First(c).attention.latent.kv_rank;
+     }},
+    {".rope.dimension_count", "qk_rope_head_dim", kInt,
+     [](const ModelConfig& c) -> Json {
+       return First(c).attention.latent.rope_dim;
+     }},
+    NumExperts("n_routed_experts"),
+    kExpertsUsed,
+    kExpertSize,
+    Normalised(No),
+    kGroups,
+    kGroupsUsed,
+    SharedCount("n_shared_experts", Zero),
+    DenseLayers("first_k_dense_replace", Zero),
+    kRoutedScale};
+
 constexpr GgufKey kErnieMoe[] = {
     NumExperts("moe_num_experts"),
     ExpertsUsed("moe_k"),
@@ -332,6 +358,11 @@ bool IsAboveZero(const GgufMetadata& metadata) {
   return value.ok() && *value > 0;
 }
 constexpr const char* kExpertCount = ".expert_count";
+// Tells DeepSeek V3's router from V2's.
+bool HasSigmoid(const GgufMetadata& metadata) {
+  const auto gating = metadata.Int("deepseek2.expert_gating_func");
+  return gating.ok() && *gating == static_cast<int64_t>(GgufGating::kSigmoid);
+}
 constexpr const char* kSlidingWindow = ".attention.sliding_window";
 
 constexpr std::string_view kGelu = "gelu_pytorch_tanh";
@@ -390,6 +421,21 @@ constexpr GgufFamily kGgufFamilies[] = {
      .hugging_face = "Glm4MoeForCausalLM",
      .keys = kGlm4Moe,
      .gating = GgufGating::kSigmoid},
+    {.architecture = "deepseek2",
+     .model_type = "deepseek_v3",
+     .hugging_face = "DeepseekV3ForCausalLM",
+     .keys = kLatent,
+     .gating = GgufGating::kSigmoid,
+     .has = HasSigmoid,
+     .read = ReadLatentGguf,
+     .latent = true},
+    {.architecture = "deepseek2",
+     .model_type = "deepseek_v2",
+     .hugging_face = "DeepseekV2ForCausalLM",
+     .keys = kLatent,
+     .gating = GgufGating::kSoftmax,
+     .read = ReadLatentGguf,
+     .latent = true},
     {.architecture = "gpt-oss",
      .model_type = "gpt_oss",
      .hugging_face = "GptOssForCausalLM",

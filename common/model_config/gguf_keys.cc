@@ -168,6 +168,10 @@ StatusOr<GgufMetadata> GgufKeysOf(
   if (family == nullptr) {
     return Unimplemented("model_type '", config.model_type, "' has no GGUF");
   }
+  if (family->latent) {
+    return Unimplemented("model_type '", config.model_type,
+                         "': a GGUF of latent attention is not written yet");
+  }
   KeyWriter writer(family->architecture);
   writer.Text("general.architecture", std::string(family->architecture));
   writer.Text("general.type", "model");

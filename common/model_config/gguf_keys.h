@@ -58,6 +58,8 @@ struct GgufFamily {
   // Reads what no key says alone (gguf_readers.cc) into the config, which has
   // all keys' values.
   Status (*read)(const GgufView& gguf, Json& config) = nullptr;
+  // Keys and values of a head have sizes of their own (latent attention).
+  bool latent = false;
 };
 
 // Returns the keys that all families share, in an order in which `absent` may

@@ -388,6 +388,48 @@ Status ReadGemma3Gguf(const GgufView& gguf, Json& config) {
   return SetGemma(gguf, 62, config);
 }
 
+Status ReadLatentGguf(const GgufView& gguf, Json& config) {
+  // Newer files have the sizes of the cache's row in the usual keys.
+  const bool is_new = gguf.Has(".attention.key_length_mla");
+  SLUICE_ASSIGN_OR_RETURN(
+      const int64_t key,
+      gguf.Int(is_new ? ".attention.key_length_mla" : ".attention.key_length"));
+  SLUICE_ASSIGN_OR_RETURN(const int64_t value,
+                          gguf.Int(is_new ? ".attention.value_length_mla"
+                                          : ".attention.value_length"));
+  config["qk_nope_head_dim"] = key - config["qk_rope_head_dim"].get<int64_t>();
+  config["v_head_dim"] = value;
+  config["num_key_value_heads"] = config["num_attention_heads"];
+  config["kv_b_split"] = gguf.FindTensor("blk.0.attn_k_b.weight") != nullptr;
+  // block_count includes the layers behind the last.
+  int64_t behind = 0;
+  if (gguf.Has(".nextn_predict_layers")) {
+    SLUICE_ASSIGN_OR_RETURN(behind, gguf.Int(".nextn_predict_layers"));
+  }
+  const auto layers = config["num_hidden_layers"].get<int64_t>();
+  if (behind < 0 || layers < behind) {
+    return InvalidArgument(gguf.Key(".nextn_predict_layers"), " is ", behind,
+                           " of a block_count of ", layers);
+  }
+  config["num_hidden_layers"] = layers - behind;
+  config["num_nextn_predict_layers"] = behind;
+  if (config["model_type"] == "deepseek_v2" && config["n_group"] != 1) {
+    config["topk_method"] = "group_limited_greedy";
+  }
+  // A tenth of the factor of the scores' logarithm.
+  constexpr std::string_view kMultiplier = ".rope.scaling.yarn_log_multiplier";
+  Json& scaling = config["rope_scaling"];
+  if (!scaling.is_object() || scaling.value("rope_type", "") != "yarn" ||
+      !gguf.Has(kMultiplier)) {
+    return OkStatus();
+  }
+  SLUICE_ASSIGN_OR_RETURN(const double multiplier, gguf.Float(kMultiplier));
+  if (multiplier == 0.0) return OkStatus();
+  scaling["mscale"] = scaling["mscale_all_dim"] =
+      ShortestDouble(multiplier * 10);
+  return OkStatus();
+}
+
 Status ReadMinimaxM2Gguf(const GgufView& gguf, Json& config) {
   SLUICE_RETURN_IF_ERROR(CheckPlainMixture(gguf));
   SLUICE_ASSIGN_OR_RETURN(config["rotary_dim"], RotaryDim(gguf, config));

@@ -16,6 +16,9 @@ Status ReadWholeHeadsGguf(const GgufView& gguf, Json& config);
 // Llama's tensors with a window in every layer.
 Status ReadWindowsGguf(const GgufView& gguf, Json& config);
 
+// deepseek2, and glm-dsa: latent attention.
+Status ReadLatentGguf(const GgufView& gguf, Json& config);
+
 Status ReadLlamaGguf(const GgufView& gguf, Json& config);
 Status ReadMixtralGguf(const GgufView& gguf, Json& config);
 Status ReadMinistral3Gguf(const GgufView& gguf, Json& config);

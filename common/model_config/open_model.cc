@@ -337,7 +337,9 @@ StatusOr<Json> ConfigOf(const ModelContents& contents, const GgufFamily& family,
     return InvalidArgument("tensor 'token_embd.weight' is missing");
   }
   SLUICE_RETURN_IF_ERROR(CheckGating(config, family.gating));
-  SLUICE_RETURN_IF_ERROR(CheckHeadDim(config, ".attention.value_length"));
+  if (!family.latent) {
+    SLUICE_RETURN_IF_ERROR(CheckHeadDim(config, ".attention.value_length"));
+  }
   SLUICE_ASSIGN_OR_RETURN(config["rope_scaling"],
                           RopeScalingOf(config, architecture));
   config["tie_word_embeddings"] =

@@ -16,9 +16,10 @@ SECONDS = 30  # of a recovery, at the most
 
 # A family for every mechanism that crosses processes: rows that bring more than
 # the residual, keys and values of another layer, norms over all ranks' heads,
-# experts of several kinds on hosts of their own.
+# states, latent rows with an indexer, experts of several kinds on hosts of their
+# own.
 CHOSEN = ("gemma4", "cohere2", "olmo2", "qwen2_moe", "gemma4_text-moe",
-          "granitemoe")
+          "granitemoe", "qwen3_5_moe", "glm_moe_dsa")
 
 EXPERT_KEYS = ("num_experts", "num_local_experts", "moe_num_experts",
                "n_routed_experts")

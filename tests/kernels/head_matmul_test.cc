@@ -123,7 +123,8 @@ TEST_P(HeadMatMulTest, EqualsTheProductsOfEachHeadOnAnyTeam) {
           HeadMatMul(
               {executor, GetParam()},
               {executor, &BlockOpsFor(DotIsaFor(GetParam()))},
-              {heads.views(), x.view(), shape.x_step, y.view(), shape.y_step});
+              {heads.views(), HeadOf(std::as_const(x).view(), 0, 0, shape.cols),
+               shape.x_step, HeadOf(y.view(), 0, 0, shape.rows), shape.y_step});
           ASSERT_TRUE(SameBits(y.values(), want))
               << FormatOf(type).name << ", " << shape.heads << " heads of "
               << shape.rows << " x " << shape.cols << ", " << tokens
@@ -144,7 +145,8 @@ TEST_P(HeadMatMulTest, AHeadThatIsNotFiniteFailsAlone) {
   OwnedMatrix y(2, 32);
   HeadMatMul({nullptr, GetParam()},
              {nullptr, &BlockOpsFor(DotIsaFor(GetParam()))},
-             {heads.views(), x.view(), 32, y.view(), 16});
+             {heads.views(), HeadOf(std::as_const(x).view(), 0, 0, 32), 32,
+              HeadOf(y.view(), 0, 0, 16), 16});
   const auto out = y.values();
   for (size_t i = 0; i < out.size(); ++i) {
     EXPECT_EQ(std::isnan(out[i]), i >= 48) << i;

@@ -129,8 +129,8 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"qwen2_moe"}, Family{"olmoe"}, Family{"granitemoe"},
         Family{"ernie4_5_moe"}, Family{"hunyuan_v1_moe"}, Family{"minimax_m2"},
         Family{"dots1"}, Family{"lfm2"}, Family{"lfm2_moe"},
-        Family{"qwen3_5_text"}, Family{"qwen3_next"},
-        Family{"granitemoehybrid"}, Family{"nemotron_h"},
+        Family{"qwen3_5_text"}, Family{"qwen3_5"}, Family{"qwen3_5_moe"},
+        Family{"qwen3_next"}, Family{"granitemoehybrid"}, Family{"nemotron_h"},
         Family{"nemotron_h-moe"}, Family{"falcon_h1"}, Family{"deepseek_v2"},
         Family{"deepseek_v3"}, Family{"glm4_moe_lite"}, Family{"glm_moe_dsa"}),
     [](const auto& tested) {

@@ -136,6 +136,7 @@ TEST(LatentFamiliesTest, KimiIsDeepseekV3) {
   config.update({{"model_type", "kimi_k2"},
                  {"n_routed_experts", 384},
                  {"num_attention_heads", 64},
+                 {"num_key_value_heads", 64},
                  {"n_group", 1},
                  {"topk_group", 1},
                  {"first_k_dense_replace", 1},

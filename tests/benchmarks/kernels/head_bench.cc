@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,9 +27,12 @@ struct Options {
   int rounds = 7;
 };
 
+bool g_cpu_time = false;  // set once in Main
+
+// Seconds of some past moment; of this thread's CPU time if asked for.
 double Seconds() {
   timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
+  clock_gettime(g_cpu_time ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
   return static_cast<double>(time.tv_sec) +
          static_cast<double>(time.tv_nsec) * 1e-9;
 }
@@ -97,9 +99,8 @@ class Bench {
     std::printf(
         "%-9s %-5s tokens %3ld %9.3f ms a layer %7.2f GB/s of weights, %3.0f "
         "%% of %5.1f read; %7.1f GFLOP/s\n",
-        shape_.name, std::string(FormatOf(type_).name).c_str(),
-        static_cast<long>(tokens_), seconds * 1e3, rate, rate / read * 100,
-        read,
+        shape_.name, FormatOf(type_).name.data(), static_cast<long>(tokens_),
+        seconds * 1e3, rate, rate / read * 100, read,
         2e-9 *
             static_cast<double>(tokens_ * shape_.heads * shape_.rank *
                                 (shape_.nope_dim + shape_.value_dim)) /
@@ -162,11 +163,21 @@ class Bench {
 
 int Main(int argc, char** argv) {
   Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
+  for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];
-    const int value = std::max(1, std::atoi(argv[i + 1]));
-    if (flag == "--threads") options.threads = value;
-    if (flag == "--rounds") options.rounds = value;
+    if (flag == "--cpu-time") {
+      g_cpu_time = true;
+      options.threads = 1;
+    } else if (i + 1 < argc && flag == "--threads") {
+      options.threads = std::max(1, std::atoi(argv[++i]));
+    } else if (i + 1 < argc && flag == "--rounds") {
+      options.rounds = std::max(1, std::atoi(argv[++i]));
+    } else {
+      std::fprintf(stderr,
+                   "usage: head_bench [--threads N] [--rounds N] "
+                   "[--cpu-time]\n");
+      return 2;
+    }
   }
   std::printf("%sisa %s, %d threads\n", measure::DescribeCpu().c_str(),
               ToString(DetectIsa()), options.threads);
