@@ -126,7 +126,11 @@ Status ReadQwen2(const ConfigReader& reader, ModelConfig& parsed) {
   for (LayerConfig& layer : parsed.layers) layer.attention.qkv_bias = true;
   bool windows = false;
   SLUICE_RETURN_IF_ERROR(reader.Bool("use_sliding_window", false, windows));
-  if (!windows || reader.Find("layer_types") != nullptr) return OkStatus();
+  // A window that is off is read all the same: it has no effect.
+  const bool is_there = reader.Find("sliding_window") != nullptr;
+  if (!windows || !is_there || reader.Find("layer_types") != nullptr) {
+    return OkStatus();
+  }
   int32_t from = 0;
   SLUICE_RETURN_IF_ERROR(
       reader.Int("max_window_layers", 0, kMaxPattern, 28, from));
@@ -241,7 +245,11 @@ Status ReadErnie(const ConfigReader& reader, ModelConfig& parsed) {
 
 Status ReadHunyuan(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(reader.MustBe("use_cla", false));
-  SetQkNorm(QkNorm::kHeadsAfterRope, parsed);
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("mlp_bias", false));
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("norm_type", "rms"));
+  bool norms = true;
+  SLUICE_RETURN_IF_ERROR(reader.Bool("use_qk_norm", true, norms));
+  if (norms) SetQkNorm(QkNorm::kHeadsAfterRope, parsed);
   return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
 }
 
@@ -321,6 +329,8 @@ Status ReadCohere2(const ConfigReader& reader, ModelConfig& parsed) {
   for (const char* key : {"use_qk_norm", "use_parallel_embedding"}) {
     SLUICE_RETURN_IF_ERROR(reader.MustBe(key, false));
   }
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("position_embedding_type", "rope_gptj"));
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("rotary_pct", 1.0));
   SetNorms({.parallel = true, .layer_norm = true}, parsed);
   parsed.ropes[0].interleaved = true;
   parsed.tie_word_embeddings = true;
@@ -340,7 +350,10 @@ Status ReadCohere2(const ConfigReader& reader, ModelConfig& parsed) {
 Status ReadApertus(const ConfigReader& reader, ModelConfig& parsed) {
   SetQkNorm(QkNorm::kHeads, parsed);
   for (LayerConfig& layer : parsed.layers) layer.mlp.activation.gated = false;
-  SLUICE_RETURN_IF_ERROR(reader.MustBe("mlp_bias", false));
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("qk_norm", true));
+  for (const char* key : {"mlp_bias", "post_norm"}) {
+    SLUICE_RETURN_IF_ERROR(reader.MustBe(key, false));
+  }
   return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
 }
 

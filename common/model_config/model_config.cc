@@ -197,6 +197,7 @@ StatusOr<ModelConfig> ParseAndRecord(const Json& config, ReadKeys& read) {
   Json text = weights::TextPartOf(config);
   ModelConfig parsed;
   SLUICE_ASSIGN_OR_RETURN(const Family* family, FindFamily(ConfigReader(text)));
+  read.emplace("model_type");
   parsed.model_type = family->model_type;
   parsed.tensors = family->tensors;
   if (family->needs_keys) {
