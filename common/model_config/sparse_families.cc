@@ -222,6 +222,7 @@ Status ReadErnieMoe(const ConfigReader& reader, ModelConfig& parsed) {
                                      parsed.num_layers(), moe));
   moe.correction = true;
   moe.normalise = true;
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("moe_gate", "topk"));
   int32_t shared = 0;
   SLUICE_RETURN_IF_ERROR(reader.Int("moe_num_shared_experts", 0,
                                     kMaxExpertSize / moe.intermediate_size, 0,
@@ -255,6 +256,12 @@ Status ReadHunyuanMoe(const ConfigReader& reader, ModelConfig& parsed) {
                            kMaxAllExperts, " in all");
   }
   moe.experts_per_token = 1;
+  int32_t shared = 1;
+  SLUICE_RETURN_IF_ERROR(ReadOfLayers(reader, "num_shared_expert", 1, shared));
+  int32_t size = parsed.layers[0].mlp.intermediate_size;
+  SLUICE_RETURN_IF_ERROR(
+      ReadOfLayers(reader, "moe_intermediate_size", size, size));
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("norm_topk_prob", true));
   SLUICE_RETURN_IF_ERROR(
       ReadOfLayers(reader, "moe_topk",
                    std::min(moe.num_experts, kernels::kMaxExpertsPerToken),
@@ -285,6 +292,17 @@ Status ReadMinimaxM2(const ConfigReader& reader, ModelConfig& parsed) {
   moe.score = Score::kSigmoid;
   moe.normalise = true;
   SLUICE_RETURN_IF_ERROR(reader.Bool("use_routing_bias", true, moe.correction));
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("shared_intermediate_size", 0));
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("qk_norm_type", "per_layer"));
+  if (const Json* types = reader.Find("attn_type_list")) {
+    const bool plain =
+        types->is_array() && std::all_of(types->begin(), types->end(),
+                                         [](const Json& t) { return t == 1; });
+    if (!plain) {
+      return InvalidArgument("attn_type_list ", DumpJson(*types).substr(0, 200),
+                             " is not supported, only a list of 1");
+    }
+  }
   SetExperts(moe, 0, parsed);
   return OkStatus();
 }

@@ -270,6 +270,7 @@ int64_t StateConfig::unit() const {
 }
 
 Status ReadLfm2(const ConfigReader& reader, ModelConfig& parsed) {
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("block_use_swiglu", true));
   SLUICE_RETURN_IF_ERROR(ReadShortConvolutions(reader, parsed));
   int32_t width = parsed.layers[0].mlp.intermediate_size;
   SLUICE_RETURN_IF_ERROR(reader.Int("block_ff_dim", kMaxDim, width, width));
@@ -329,6 +330,7 @@ Status ReadQwen35Moe(const ConfigReader& reader, ModelConfig& parsed) {
 }
 
 Status ReadGraniteHybrid(const ConfigReader& reader, ModelConfig& parsed) {
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("normalization_function", "rmsnorm"));
   SLUICE_RETURN_IF_ERROR(ReadGranite(reader, parsed));
   int32_t expand = 2;
   SLUICE_RETURN_IF_ERROR(reader.Int("mamba_expand", 64, 2, expand));
@@ -419,6 +421,7 @@ Status ReadNemotronH(const ConfigReader& reader, ModelConfig& parsed) {
 }
 
 Status ReadFalconH1(const ConfigReader& reader, ModelConfig& parsed) {
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("mamba_use_mlp", true));
   for (const char* key : {"attention_bias", "mlp_bias", "projectors_bias"}) {
     SLUICE_RETURN_IF_ERROR(reader.MustBe(key, false));
   }
