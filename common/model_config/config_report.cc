@@ -430,7 +430,13 @@ std::vector<std::string> UnreadTensors(const ModelConfig& config,
   std::vector<std::string> unread;
   const std::set<std::string> stored = ComputedTensors(config, model);
   for (const weights::TensorInfo& tensor : model.tensors()) {
-    if (!stored.contains(tensor.name)) unread.push_back(tensor.name);
+    // The config has what a GGUF's vectors tell of RoPE.
+    const bool is_rope = tensor.name == kRopeDivisors ||
+                         tensor.name == kShortRopeDivisors ||
+                         tensor.name == kLongRopeDivisors;
+    if (!is_rope && !stored.contains(tensor.name)) {
+      unread.push_back(tensor.name);
+    }
   }
   return unread;
 }

@@ -380,7 +380,8 @@ TEST(ConvertFromGgufErrorsTest, WhatCannotBeWrittenLeavesNothing) {
                                     .Build());
   EXPECT_THAT(
       Message(Convert(strange, out, std::nullopt).status()),
-      HasSubstr("tokenizer.ggml.model \"bert\"; known are gpt2, llama"));
+      HasSubstr("tokenizer.ggml.model \"bert\"; known are gpt2, gemma4, "
+                "llama"));
   EXPECT_FALSE(fs::exists(out));
   const std::string path = GoldenModel("qwen3");
   EXPECT_THAT(Message(Convert(path, out, std::nullopt).status()),

@@ -235,6 +235,9 @@ TEST(ConvertToGgufGemmaTest, NormsHaveTheOne) {
     EXPECT_THAT(ErrorOf(folder), HasSubstr("cannot tell layer 0's scale of "
                                            "attention"));
     folder.config()["query_pre_attn_scalar"] = 24;
+    // The ids of these words in the tokenizer.
+    folder.config()["bos_token_id"] = 1;
+    folder.config()["eos_token_id"] = 2;
     folder.WriteConfig();
     ExpectSameModel(folder, path);
   }
