@@ -10,6 +10,7 @@
 #include "common/base/json.h"
 #include "common/base/json_member.h"
 #include "common/base/log.h"
+#include "common/model_config/open_model.h"
 #include "common/model_config/tensor_table.h"
 #include "common/weights/composed_tensor.h"
 
