@@ -322,24 +322,21 @@ class ExpertLayer {
   // reads it.
   Operand Activate(Matrix gate_up, const ExpertWeight& down) {
     const int32_t block = BlockOf(down);
-    const int64_t cols = gate_up.cols / 2;
+    const Activation& activation = experts_.activation;
+    const int64_t cols = activation.gated ? gate_up.cols / 2 : gate_up.cols;
     QuantizedRows to;
     if (block != 0) {
       to = s_.middle.Blocks(gate_up.rows, cols, block);
     }
     char* const finite = s_.finite.data();
-    const cpu::Ops& ops = cpu::OpsFor(context_.isa);
-    const float limit = experts_.swiglu_limit;
     const int tasks = cpu::NumTasks(context_, gate_up.rows * cols * 8);
     ParallelFor(context_, tasks, [&](int task) {
       const cpu::Range mine = cpu::PartOf(gate_up.rows, task, tasks, 1);
       for (int64_t i = mine.begin; i < mine.end; ++i) {
         float* row = gate_up.row(i);
-        if (limit > 0.0f) {
-          ops.clamped_swiglu(row, row + cols, limit, row, cols);
-        } else {
-          ops.silu_multiply(row, row + cols, row, cols);
-        }
+        kernels::Activate({nullptr, context_.isa}, activation,
+                          ConstMatrix{row, 1, gate_up.cols, gate_up.cols},
+                          Matrix{row, 1, cols, cols});
         if (block == 0) continue;
         const QuantizedRows one = Slice(to, i, 1);
         finite[i] = dot_.ops->quantize({.x = row,
@@ -371,7 +368,8 @@ void CheckExpertWeights(const ExpertsView& experts, int64_t hidden) {
     const ExpertWeight& gate_up = experts.gate_up[e];
     const ExpertWeight& down = experts.down[e];
     SLUICE_CHECK(gate_up.cols() == hidden && down.rows() == hidden);
-    SLUICE_CHECK(gate_up.rows() == 2 * down.cols());
+    SLUICE_CHECK(gate_up.rows() ==
+                 (experts.activation.gated ? 2 : 1) * down.cols());
   }
 }
 

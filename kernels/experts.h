@@ -6,6 +6,7 @@
 
 #include "kernels/block_matmul.h"
 #include "kernels/context.h"
+#include "kernels/elementwise.h"
 #include "kernels/reduction_tree.h"
 #include "kernels/views.h"
 
@@ -30,12 +31,12 @@ struct ExpertWeight {
 // Experts first .. first + gate_up.size() - 1 of one layer.
 struct ExpertsView {
   int32_t first = 0;
-  std::span<const ExpertWeight> gate_up;  // [2F, H] each: gate rows, up rows
-  std::span<const ExpertWeight> down;     // [H, F] each
-  const float* gate_up_bias = nullptr;    // [n, 2F] or null
-  const float* down_bias = nullptr;       // [n, H] or null
-  // 0: SiluMul; above: ClampedSwiGlu with this limit.
-  float swiglu_limit = 0.0f;
+  // [2F, H] each: gate rows, up rows; without a gate [F, H].
+  std::span<const ExpertWeight> gate_up;
+  std::span<const ExpertWeight> down;   // [H, F] each
+  const float* gate_up_bias = nullptr;  // [n, 2F] or null
+  const float* down_bias = nullptr;     // [n, H] or null
+  Activation activation;
 };
 
 // The rows and their experts: row t of x [T, H] goes to experts ids[t * per_row

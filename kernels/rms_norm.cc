@@ -1,6 +1,7 @@
 #include "kernels/rms_norm.h"
 
 #include <cmath>
+#include <vector>
 
 #include "common/base/check.h"
 #include "kernels/cpu/dispatch.h"
@@ -43,6 +44,73 @@ void RmsNormHeads(const Context& context, Matrix x, int64_t head_dim,
         float* head = x.row(t) + at;
         NormRow(ops, head, head_dim, weight, eps, head);
       }
+    }
+  });
+}
+
+void LayerNorm(const Context& context, ConstMatrix x, const float* weight,
+               const float* bias, float eps, Matrix y) {
+  SLUICE_CHECK(x.rows == y.rows && x.cols == y.cols);
+  const cpu::Ops& ops = cpu::OpsFor(context.isa);
+  const std::vector<float> ones(static_cast<size_t>(x.cols), 1.0f);
+  const auto cols = static_cast<float>(x.cols);
+  const int tasks = cpu::NumTasks(context, x.rows * x.cols);
+  ParallelFor(context, tasks, [&](int task) {
+    const cpu::Range tokens = cpu::PartOf(x.rows, task, tasks, 1);
+    for (int64_t t = tokens.begin; t < tokens.end; ++t) {
+      const float* from = x.row(t);
+      float* to = y.row(t);
+      const float mean = ops.dot(from, ones.data(), x.cols) / cols;
+      for (int64_t i = 0; i < x.cols; ++i) to[i] = from[i] - mean;
+      NormRow(ops, to, x.cols, weight, eps, to);
+      if (bias != nullptr) ops.add(to, bias, x.cols);
+    }
+  });
+}
+
+void HeadSquares(const Context& context, ConstMatrix x, const HeadRuns& runs,
+                 std::span<const TreeNode> nodes,
+                 std::span<const Matrix> parts) {
+  SLUICE_CHECK(nodes.size() == parts.size() && runs.q.size() == runs.k.size());
+  const cpu::Ops& ops = cpu::OpsFor(context.isa);
+  const auto sum = [&](const float* row, const HeadRuns::Run& run) {
+    float squares = 0.0f;
+    for (int64_t at = run.begin; at < run.end; at += runs.head_dim) {
+      squares += ops.dot(row + at, row + at, runs.head_dim);
+    }
+    return squares;
+  };
+  const auto join = [](float left, float right) { return left + right; };
+  const int tasks = cpu::NumTasks(context, x.rows * x.cols);
+  ParallelFor(context, tasks, [&](int task) {
+    const cpu::Range tokens = cpu::PartOf(x.rows, task, tasks, 1);
+    for (int64_t t = tokens.begin; t < tokens.end; ++t) {
+      for (size_t i = 0; i < nodes.size(); ++i) {
+        const auto of = [&](const std::vector<HeadRuns::Run>& shards) {
+          return ReduceTree(
+              nodes[i].begin, nodes[i].end,
+              [&](int32_t shard) { return sum(x.row(t), shards[shard]); },
+              join);
+        };
+        parts[i].row(t)[0] = of(runs.q);
+        parts[i].row(t)[1] = of(runs.k);
+      }
+    }
+  });
+}
+
+void RmsNormBySquares(const Context& context, Matrix x,
+                      const RowSquares& squares, const float* weight,
+                      float eps) {
+  const cpu::Ops& ops = cpu::OpsFor(context.isa);
+  const int tasks = cpu::NumTasks(context, x.rows * x.cols);
+  ParallelFor(context, tasks, [&](int task) {
+    const cpu::Range tokens = cpu::PartOf(x.rows, task, tasks, 1);
+    for (int64_t t = tokens.begin; t < tokens.end; ++t) {
+      const float mean =
+          squares.data[t * squares.stride] / static_cast<float>(squares.count);
+      const float scale = 1.0f / std::sqrt(mean + eps);
+      ops.scale_multiply(x.row(t), scale, weight, x.row(t), x.cols);
     }
   });
 }

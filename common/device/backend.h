@@ -21,6 +21,7 @@
 #include "common/tensor/row_shards.h"
 #include "kernels/reduction_tree.h"
 #include "kernels/route.h"
+#include "kernels/state_mixer.h"
 
 namespace sluice {
 
@@ -77,11 +78,13 @@ struct HeadNorms {
   NormSpec k;
 };
 
-// x += RmsNorm(y + bias): what Add and AddRowParallel do with a layer's y.
+// x += RmsNorm(scale y + bias): what Add and AddRowParallel do with a layer's
+// y.
 struct ResidualAdd {
   const void* bias = nullptr;  // null: none
   NormSpec norm;
   DeviceMatrix x;
+  float scale = 1;  // of y, before the bias
 };
 
 // A layer's router: logits = x weight^T + bias, then Route.
@@ -177,8 +180,8 @@ class Backend {
   virtual void RopeStoreKv(const AttentionSpec& spec, const NormSpec& q_norm,
                            const NormSpec& k_norm, DeviceMatrix qkv,
                            const LayerKv& kv) = 0;
-  // out [T, N D] = causal attention of qkv's q columns over the stored keys and
-  // values; sinks [N] or null (see kernels/attention.h).
+  // out [T, N value_dim] = causal attention of qkv's q columns over the stored
+  // keys and values; sinks [N] or null (see kernels/attention.h).
   virtual void Attention(const AttentionSpec& spec, DeviceMatrix qkv,
                          const void* sinks, const LayerKv& kv,
                          DeviceMatrix out) = 0;
@@ -190,7 +193,63 @@ class Backend {
     RopeStoreKv(spec, norms.q, norms.k, qkv, kv);
     Attention(spec, qkv, sinks, kv, out);
   }
-  // y[t, i] = act(x[t, i]) * x[t, i + F]; x [T, 2F], y [T, F].
+  // Latent attention, in the place of RopeStoreKv. Of rows [T, head_dim], which
+  // begin with rope_dim elements, norms the elements behind these, rotates
+  // these by the tokens' positions, both in place, and stores the rows in the
+  // step's slots.
+  virtual void StoreLatent(const AttentionSpec& spec, const NormSpec& norm,
+                           DeviceMatrix rows, const LayerKv& kv) = 0;
+  // out [T, N head_dim] = the queries that Attention reads: of head h of q [T,
+  // N (nope_dim + rope_dim)] the last rope_dim elements, rotated, and behind
+  // them the first nope_dim times part h^T of `keys`, [kv_rank, nope_dim].
+  virtual void LatentQueries(const AttentionSpec& spec, DeviceMatrix q,
+                             const Weight& keys, DeviceMatrix out) = 0;
+  // The indexer's key of each token: norms rows [T, dim], rotates their first
+  // elements, both in place, and stores the rows in the step's slots.
+  virtual void StoreIndexKeys(const AttentionSpec& spec, const NormSpec& norm,
+                              DeviceMatrix rows, const LayerKv& kv) = 0;
+  // chosen [T, top_k] (INT32) = the positions that each token sees, rising, -1
+  // behind the last. queries [T, heads dim], which are rotated in place, and
+  // weights [T, heads].
+  virtual void ChoosePositions(const AttentionSpec& spec, DeviceMatrix queries,
+                               DeviceMatrix weights, const LayerKv& kv,
+                               DeviceMatrix chosen) = 0;
+  // Attention over the positions in chosen [T, top_k] alone; q [T, N D].
+  virtual void ChosenAttention(const AttentionSpec& spec, DeviceMatrix q,
+                               DeviceMatrix chosen, const LayerKv& kv,
+                               DeviceMatrix out) = 0;
+  // Head h's columns of y are those of x times part h^T of `heads`. All parts
+  // have one shape [R, C]; x [T, N C], y [T, N R].
+  virtual void HeadLinear(DeviceMatrix x, const Weight& heads,
+                          DeviceMatrix y) = 0;
+  // Maps every element of x.
+  virtual void Map(const kernels::ElementMap& map, DeviceMatrix x) = 0;
+  // y[t, i] *= x[t, i].
+  virtual void Multiply(DeviceMatrix x, DeviceMatrix y) = 0;
+  // y[t, i] *= sigmoid(gate[t]); gate [T, 1].
+  virtual void GateRows(DeviceMatrix gate, DeviceMatrix y) = 0;
+  // y[t, i] *= sigmoid(gate[t, i]).
+  virtual void SigmoidGate(DeviceMatrix gate, DeviceMatrix y) = 0;
+  // y = kernels::MixState of x, under the step's tables of the state's group;
+  // scratch [T, mixer.scratch_columns()].
+  virtual void MixState(const kernels::StateMixer& mixer,
+                        const StateVectors& vectors, const LayerState& state,
+                        DeviceMatrix x, DeviceMatrix scratch,
+                        DeviceMatrix y) = 0;
+  // Norms every head of `head_dim` columns of x in place, by itself.
+  virtual void NormEachHead(DeviceMatrix x, int64_t head_dim,
+                            const NormSpec& norm) = 0;
+  // weights[t, j] *= scales[ids[t, j]]; scales [E].
+  virtual void ScaleRouting(const DeviceRouting& routing, const void* scales,
+                            int32_t num_experts) = 0;
+  // The norms of q and k over all heads of all ranks: the sums of squares of
+  // this rank's shards (kernels/rms_norm.h), ReduceTree of these, and the norm.
+  virtual void HeadSquares(const kernels::HeadRuns& runs, DeviceMatrix qkv,
+                           std::span<const kernels::TreeNode> nodes,
+                           std::span<const DeviceMatrix> parts) = 0;
+  virtual void NormBySquares(const SquaresNorm& norm, DeviceMatrix qkv) = 0;
+  // y[t, i] = act(x[t, i]) * x[t, i + F]; x [T, 2F], y [T, F]. Of an activation
+  // without a gate act(x[t, i]); x [T, F].
   virtual void Gate(const Activation& activation, DeviceMatrix x,
                     DeviceMatrix y) = 0;
   // parts[i] [T, H] = this rank's finished sum of the tree's node
@@ -209,12 +268,14 @@ class Backend {
   // x += RmsNorm(y + bias); no bias if null.
   virtual void Add(DeviceMatrix y, const void* bias, const NormSpec& norm,
                    DeviceMatrix x) = 0;
-  // y = Gate of Linear's result, which `both` [T, 2F] has room for. A backend
-  // may do it at once, and leave `both` as it is. Size: two operations'.
+  // y = Gate of Linear's result, which `both` [T, 2F or F] has room for. A
+  // backend may do it at once, and leave `both` as it is.
+  // Size: two operations' arguments.
   virtual void GatedLinear(DeviceMatrix x, const NormSpec& norm,
-                           const Weight& weight, const Activation& activation,
-                           DeviceMatrix both, DeviceMatrix y) {
-    Linear(x, norm, weight, /*bias=*/nullptr, both);
+                           const Weight& weight, const void* bias,
+                           const Activation& activation, DeviceMatrix both,
+                           DeviceMatrix y) {
+    Linear(x, norm, weight, bias, both);
     Gate(activation, both, y);
   }
   // Add of ReduceTree of RowParallel's `parts`, whose contents are then of no
@@ -225,6 +286,7 @@ class Backend {
                               const ResidualAdd& add) {
     RowParallel(y, weight, shards, parts);
     ReduceTree(shards.num_leaves, shards.nodes, parts, parts[0]);
+    if (add.scale != 1) Map({.scale = add.scale}, parts[0]);
     Add(parts[0], add.bias, add.norm, add.x);
   }
   // Each token's experts, by `rule` and logits [T, E]; correction [E] or null.

@@ -73,6 +73,10 @@ struct DeviceMatrix {
   DeviceMatrix Rows(int64_t begin, int64_t count) const {
     return {row(begin), count, cols, stride, type};
   }
+  DeviceMatrix Columns(int64_t begin, int64_t count) const {
+    return {static_cast<std::byte*>(data) + begin * BytesOf(type), rows, count,
+            stride, type};
+  }
   // Returns the same memory as `count` packed columns, at most the matrix's.
   DeviceMatrix Packed(int64_t count) const {
     return {data, rows, count, count, type};

@@ -1,6 +1,7 @@
 #include "common/model/stage_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace sluice {
@@ -29,12 +30,17 @@ std::pair<size_t, size_t> RowsWithin(std::span<const T> all, int64_t begin,
           static_cast<size_t>(last - first)};
 }
 
-std::vector<KvCache::Layer> KvLayersOf(const StageModelShape& shape) {
+std::vector<KvCache::Layer> KvLayersOf(const StageModelShape& shape,
+                                       const RankPlan& plan) {
   std::vector<KvCache::Layer> layers;
   for (size_t i = 0; i < shape.layers.size(); ++i) {
     const AttentionSpec& attention = shape.layers[i].attention;
     layers.push_back(
-        {shape.kv_groups[i], attention.num_kv_heads, attention.head_dim});
+        {shape.kv_groups[i], attention.shares_kv ? 0 : attention.num_kv_heads,
+         attention.head_dim, attention.latent.kv_rank == 0,
+         shape.layers[i].has_indexer ? attention.latent.index.head_dim : 0,
+         plan.layers[shape.range.first_layer + i].mixer.shape.block_floats(
+             kBlockTokens)});
   }
   return layers;
 }
@@ -47,9 +53,11 @@ StageModel::StageModel(StageModelShape shape, RankPlan plan,
       plan_(std::move(plan)),
       weights_(std::move(weights)),
       backend_(*dependencies.backend),
-      kv_(backend_, KvLayersOf(shape_), shape_.kv_blocks) {
-  hidden_ = AllocateMatrix(shape_.max_step_tokens, shape_.hidden_size);
+      kv_(backend_, KvLayersOf(shape_, plan_), shape_.kv_blocks,
+          {shape_.state_blocks, shape_.state_group}) {
+  hidden_ = AllocateMatrix(shape_.max_step_tokens, shape_.row_size);
   AllocateLayers();
+  AllocateStates();
   AllocateSparse(dependencies.expert_transport);
   ExpectCopies();
   if (!shape_.range.is_last) return;
@@ -74,25 +82,72 @@ void StageModel::AllocateLayers() {
   int64_t qkv = 0;
   int64_t heads = 0;
   int64_t mlp = 0;
+  int64_t q_heads = 0;
+  int64_t queries = 0;
+  int64_t weighted = 0;
+  int64_t chosen = 0;
   size_t sums = 0;
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     const LayerWeights& layer = weights_.layers[i];
     const LayerShare& share = ShareOf(i);
     const RowShards& of_mlp = layer.is_sparse() ? share.shared_mlp : share.mlp;
-    qkv = std::max(qkv, layer.qkv->rows);
-    heads = std::max(heads, layer.o->cols);
+    if (layer.qkv != nullptr) {
+      qkv = std::max(qkv, layer.qkv->rows);
+      heads = std::max(heads, layer.o->cols);
+    }
     mlp = std::max(mlp, of_mlp.cols());
-    sums = std::max({sums, share.attention.nodes.size(), of_mlp.nodes.size()});
+    const AttentionSpec& attention = shape_.layers[i].attention;
+    if (attention.latent.kv_rank > 0) {
+      queries = std::max(queries, attention.num_heads * attention.head_dim);
+      weighted =
+          std::max(weighted, attention.num_heads * attention.value_dim());
+      chosen = std::max(chosen, attention.latent.index.top_k);
+      const Weight* of_q = layer.latent.q_heads.get();
+      if (of_q != nullptr) q_heads = std::max(q_heads, of_q->rows);
+    }
+    sums = std::max({sums, share.attention.nodes.size(), of_mlp.nodes.size(),
+                     share.state.nodes.size()});
   }
   const int64_t tokens = shape_.max_step_tokens;
   LayerActivations& a = activations_;
+  const bool is_parallel = std::any_of(
+      shape_.layers.begin(), shape_.layers.end(), [](const LayerSpec& layer) {
+        return layer.parallel || layer.norms_once;
+      });
+  if (shape_.per_layer_input > 0) {
+    a.own_input = AllocateMatrix(tokens, shape_.per_layer_input);
+    if (shape_.range.is_first) {
+      inputs_ = AllocateMatrix(tokens, shape_.row_size - shape_.hidden_size);
+    }
+  }
+  if (is_parallel) a.normed = AllocateMatrix(tokens, shape_.hidden_size);
   a.qkv = AllocateMatrix(tokens, qkv);
   a.attention = AllocateMatrix(tokens, heads);
+  a.latent = {AllocateMatrix(tokens, q_heads), AllocateMatrix(tokens, queries),
+              AllocateMatrix(tokens, weighted),
+              AllocateMatrix(tokens, chosen, ElementType::kInt32)};
   a.gate_up = AllocateMatrix(tokens, 2 * mlp);
   a.mlp = AllocateMatrix(tokens, mlp);
   while (a.sums.size() < sums) {
     a.sums.push_back(AllocateMatrix(tokens, shape_.hidden_size));
+    a.squares.push_back(a.sums.back().Packed(2));
   }
+}
+
+void StageModel::AllocateStates() {
+  int64_t in = 0, scratch = 0, out = 0;
+  for (size_t i = 0; i < weights_.layers.size(); ++i) {
+    if (weights_.layers[i].state.in == nullptr) continue;
+    const kernels::StateMixer& mixer = ShareOf(i).mixer;
+    in = std::max(in, mixer.in_columns());
+    scratch = std::max(scratch, mixer.scratch_columns());
+    out = std::max(out, mixer.out_columns());
+  }
+  if (in == 0) return;
+  const int64_t tokens = shape_.max_step_tokens;
+  activations_.state_in = AllocateMatrix(tokens, in);
+  activations_.state_scratch = AllocateMatrix(tokens, scratch);
+  activations_.state_out = AllocateMatrix(tokens, out);
 }
 
 void StageModel::AllocateSparse(ExpertTransport* expert_transport) {
@@ -105,7 +160,10 @@ void StageModel::AllocateSparse(ExpertTransport* expert_transport) {
   if (experts == 0) return;
   const int64_t tokens = shape_.max_step_tokens;
   LayerActivations& a = activations_;
-  a.normed = AllocateMatrix(tokens, shape_.hidden_size);
+  if (a.normed.data == nullptr) {
+    a.normed = AllocateMatrix(tokens, shape_.hidden_size);
+  }
+  a.shared_gate = AllocateMatrix(tokens, 1);
   a.router_logits = AllocateMatrix(tokens, experts);
   a.routing.weights = AllocateMatrix(tokens, per_token);
   a.routing.ids = AllocateMatrix(tokens, per_token, ElementType::kInt32);
@@ -176,15 +234,52 @@ DeviceMatrix StageModel::AllocateMatrix(int64_t rows, int64_t cols,
 void StageModel::SetRows(int32_t num_tokens) {
   LayerActivations& a = activations_;
   for (DeviceMatrix* matrix :
-       {&hidden_, &a.qkv, &a.attention, &a.gate_up, &a.mlp, &a.normed,
-        &a.router_logits, &a.routing.ids, &a.routing.weights, &a.mixed}) {
+       {&hidden_, &a.qkv, &a.attention, &a.latent.q, &a.latent.queries,
+        &a.latent.weighted, &a.latent.chosen, &a.gate_up, &a.mlp, &a.normed,
+        &a.shared_gate, &a.router_logits, &a.routing.ids, &a.routing.weights,
+        &a.mixed, &a.state_in, &a.state_scratch, &a.state_out}) {
     matrix->rows = num_tokens;
   }
+  inputs_.rows = num_tokens;
+  a.own_input.rows = num_tokens;
   for (DeviceMatrix& sum : a.sums) sum.rows = num_tokens;
+  for (DeviceMatrix& squares : a.squares) squares.rows = num_tokens;
   for (ExpertJoin& join : a.experts) {
     for (DeviceMatrix& sum : join.own) sum.rows = num_tokens;
     for (DeviceMatrix& sum : join.sums) sum.rows = num_tokens;
   }
+}
+
+void StageModel::Embed(DeviceMatrix hidden) {
+  const DeviceMatrix x = hidden.Columns(0, shape_.hidden_size);
+  backend_.Embed(weights_.embedding.get(), x);
+  if (shape_.embedding_scale != 1) {
+    backend_.Map({.scale = shape_.embedding_scale}, x);
+  }
+  if (shape_.per_layer_input == 0) return;
+  // (norm(W x / sqrt(H)) + table[id] sqrt(P)) / sqrt(2)
+  const DeviceMatrix inputs =
+      hidden.Columns(shape_.hidden_size, shape_.row_size - shape_.hidden_size);
+  const auto root = [](int64_t of) {
+    return static_cast<float>(std::sqrt(static_cast<double>(of)));
+  };
+  backend_.Embed(weights_.per_layer_embedding.get(), inputs);
+  backend_.Map({.scale = root(shape_.per_layer_input)}, inputs);
+  backend_.Linear(x, NormSpec(), *weights_.per_layer_projection,
+                  /*bias=*/nullptr, inputs_);
+  backend_.Map({.scale = 1.0f / root(shape_.hidden_size)}, inputs_);
+  backend_.NormEachHead(
+      inputs_, shape_.per_layer_input,
+      {weights_.per_layer_norm.data(), shape_.final_norm_eps});
+  backend_.Add(inputs_, /*bias=*/nullptr, NormSpec(), inputs);
+  backend_.Map({.scale = 1.0f / root(2)}, inputs);
+}
+
+DeviceMatrix StageModel::OwnInput(DeviceMatrix hidden, size_t index) const {
+  const int64_t size = shape_.per_layer_input;
+  if (size == 0) return {};
+  const int64_t layer = shape_.range.first_layer + static_cast<int64_t>(index);
+  return hidden.Columns(shape_.hidden_size + layer * size, size);
 }
 
 void StageModel::Begin(const StepInputs& step, const StepIo& io) {
@@ -194,33 +289,36 @@ void StageModel::Begin(const StepInputs& step, const StepIo& io) {
   // sum that joins the residual needs every rank.
   const bool in_place = plan_.rank == 0 && io.hidden != nullptr &&
                         backend_.info().shares_host_memory;
-  DeviceMatrix x = hidden_;
-  if (in_place) x.data = io.hidden;
+  DeviceMatrix hidden = hidden_;
+  if (in_place) hidden.data = io.hidden;
   if (shape_.range.is_first) {
-    backend_.Embed(weights_.embedding.get(), x);
+    Embed(hidden);
   } else if (!in_place) {
-    backend_.CopyIn(io.hidden, x);
+    backend_.CopyIn(io.hidden, hidden);
   }
+  const DeviceMatrix x = hidden.Columns(0, shape_.hidden_size);
   failed_rows_.clear();
   const RankContext rank = {backend_, step.header, failed_rows_};
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     RunDecoderLayer(rank,
                     {i, shape_.layers[i], ShareOf(i), weights_.layers[i],
-                     kv_.layer(static_cast<int32_t>(i))},
+                     kv_.layer(shape_.layers[i].kv_layer),
+                     kv_.state(static_cast<int32_t>(i)), OwnInput(hidden, i)},
                     activations_, x);
     if (io.layers_done != nullptr) ++*io.layers_done;
   }
   if (shape_.range.is_last) {
     RunLogits(step, io, x);
   } else if (plan_.rank == 0 && !in_place) {
-    backend_.CopyOut(x, io.hidden);
+    backend_.CopyOut(hidden, io.hidden);
   }
   backend_.SubmitStep();
 }
 
 void StageModel::RunLogits(const StepInputs& step, const StepIo& io,
                            DeviceMatrix x) {
-  const NormSpec norm = {weights_.final_norm.data(), shape_.final_norm_eps};
+  const NormSpec norm = {weights_.final_norm.data(), shape_.final_norm_eps,
+                         shape_.layer_norm, weights_.final_norm_bias.data()};
   for (int32_t begin = 0; begin < step.num_logits_rows;) {
     const auto rows = static_cast<int32_t>(
         std::min<int64_t>(own_logits_.rows, step.num_logits_rows - begin));
@@ -228,6 +326,9 @@ void StageModel::RunLogits(const StepInputs& step, const StepIo& io,
         own_logits_.Rows(0, rows), plan_.vocab_begin,
         plan_.rank == 0 ? all_logits_.Rows(0, rows) : DeviceMatrix()};
     backend_.Logits(x, begin, norm, *weights_.head(), out);
+    if (plan_.rank == 0 && !shape_.logits.is_identity()) {
+      backend_.Map(shape_.logits, out.all);
+    }
     const auto [first, count] = RowsWithin(io.tasks, begin, begin + rows);
     if (count > 0) {
       backend_.Sample(out.all, begin, io.tasks.subspan(first, count),

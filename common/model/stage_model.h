@@ -23,10 +23,17 @@ struct StageModelShape {
   int64_t vocab_size = 0;
   int32_t max_step_tokens = 0;
   int64_t kv_blocks = 0;
+  int64_t row_size = 0;         // of a row between stages
+  int64_t per_layer_input = 0;  // of a layer's own input; 0: none
   float final_norm_eps = 0;
+  bool layer_norm = false;  // the final norm, else an RMS norm
+  float embedding_scale = 1;
+  kernels::ElementMap logits;
   // Per layer of the stage.
   std::vector<LayerSpec> layers;
   std::vector<int32_t> kv_groups;
+  int64_t state_blocks = 0;
+  int32_t state_group = 0;  // the KV group of states; 0: there is none
 };
 
 // Where rows of raw logits go in host memory.
@@ -36,11 +43,11 @@ struct RawLogits {
 };
 
 // One step's inputs from the host and outputs to it. `hidden` has the rows [T,
-// H] of the residual: at the start those of the stage before, unless this stage
-// is the first, which embeds token_ids; at the end those of this stage, unless
-// it is the last. Null on a stage that is both. Rank 0 of a backend that shares
-// the host's memory works on them in place. All of it must stay in place until
-// the step's end.
+// row_size] of the residual, behind which the layers' own inputs go along: at
+// the start those of the stage before, unless this stage is the first, which
+// embeds token_ids; at the end those of this stage, unless it is the last. Null
+// on a stage that is both. Rank 0 of a backend that shares the host's memory
+// works on them in place. All of it must stay in place until the step's end.
 struct StepIo {
   float* hidden = nullptr;
   // Last stage: both rising by row, answers one per task.
@@ -96,10 +103,15 @@ class StageModel {
   // Hidden states that a step brings, or that go to the next stage.
   void ExpectCopies();
   void AllocateLayers();
+  void AllocateStates();
   void AllocateSparse(ExpertTransport* expert_transport);
   // Maps the sums of each sparse layer's experts to nodes.
   void PlanExperts(ExpertTransport* expert_transport);
   void SetRows(int32_t num_tokens);
+  // Embeds the step's tokens: the residual and the layers' own inputs.
+  void Embed(DeviceMatrix hidden);
+  // Returns the columns of the own input of stage layer `index`.
+  DeviceMatrix OwnInput(DeviceMatrix hidden, size_t index) const;
   // Computes the logits that rows of the residual `x` need, some rows at a
   // time, and runs each row's tasks.
   void RunLogits(const StepInputs& step, const StepIo& io, DeviceMatrix x);
@@ -111,7 +123,8 @@ class StageModel {
   KvCache kv_;
 
   std::vector<DeviceMemory> memory_;  // behind the matrices
-  DeviceMatrix hidden_;               // x [T, H]
+  DeviceMatrix hidden_;               // [T, row_size]: x [T, H] first
+  DeviceMatrix inputs_;               // [T, L P]: first stage
   LayerActivations activations_;
   std::vector<RowFailure> failed_rows_;
   DeviceMatrix own_logits_;  // [some rows, V of this rank]

@@ -26,42 +26,97 @@ using DeviceVector = DeviceMemory;
 
 // A gated MLP, cut over the ranks.
 struct MlpWeights {
-  std::unique_ptr<Weight> gate_up;  // [2F, H]: gate rows, up rows
-  std::unique_ptr<Weight> down;     // [H, F]: this rank's columns
+  // [2F, H]: gate rows, up rows; without a gate [F, H].
+  std::unique_ptr<Weight> gate_up;
+  DeviceVector gate_up_bias;     // as many as gate_up's rows
+  std::unique_ptr<Weight> down;  // [H, F]: this rank's columns
+  kernels::XIelu xielu;          // of an MLP with this activation
+  DeviceVector down_bias;        // [H], times the layer's residual_scale
 };
 
 // The experts of a sparse layer.
 struct MoeWeights {
-  std::unique_ptr<Weight> router;      // [E, H] F32
-  DeviceVector router_bias;            // [E] or none
-  DeviceVector correction;             // [E] or none
-  MlpWeights shared;                   // null without a shared expert
-  std::vector<ExpertWeights> experts;  // runs of this rank, rising
+  std::unique_ptr<Weight> router;  // [E, H] F32
+  DeviceVector router_norm;        // [H] or none, over sqrt(H)
+  DeviceVector router_bias;        // [E] or none
+  DeviceVector correction;         // [E] or none
+  DeviceVector expert_scale;       // [E] or none
+  // Norms of the shared expert's output, of the experts' rows, and of their
+  // sum.
+  DeviceVector shared_post_norm;        // [H] or none
+  DeviceVector expert_norm;             // [H] or none
+  DeviceVector expert_post_norm;        // [H] or none
+  std::unique_ptr<Weight> shared_gate;  // [1, H] F32 or null
+  MlpWeights shared;                    // null without a shared expert
+  std::vector<ExpertWeights> experts;   // runs of this rank, rising
+};
+
+// A mixer with a state (kernels/state_mixer.h), over this rank's heads.
+struct StateWeights {
+  std::unique_ptr<Weight> in;   // [in_columns, H]
+  std::unique_ptr<Weight> out;  // [H, out_columns]
+  DeviceVector taps;            // [taps, channels]
+  DeviceVector conv_bias;       // [channels] or none
+  DeviceVector a_log;           // [heads]
+  DeviceVector time_bias;       // [heads]
+  DeviceVector skip;            // [heads]
+  DeviceVector norm;
+};
+
+// Latent attention. Of both weights of heads each part is a head of this rank.
+struct LatentWeights {
+  DeviceVector q_norm;  // [l], or none
+  // [N (p + r), l], and the indexer's [h d, l]; or null.
+  std::unique_ptr<Weight> q_heads;
+  DeviceVector norm;               // [c]
+  std::unique_ptr<Weight> keys;    // [N c, p]
+  std::unique_ptr<Weight> values;  // [N w, c]
+  DeviceVector index_norm;         // [d] of an indexer, or none
+  DeviceVector index_norm_bias;    // [d]
 };
 
 // One decoder layer of one rank. Vectors that a model does not have are null.
 struct LayerWeights {
   DeviceVector attention_norm;       // [H]
-  std::unique_ptr<Weight> qkv;       // [(N + 2K) D, H]: q rows, k rows, v rows
+  DeviceVector attention_norm_bias;  // [H]
+  // [(N + 2K) D, H]: q rows, k rows, v rows; null: no attention. With a gate
+  // of attention its N D rows behind. Of latent attention the rows of q's
+  // latent row [l], or of q, those of the cache's row [r + c], and those of an
+  // indexer's key [d] and weights [h].
+  std::unique_ptr<Weight> qkv;
+  LatentWeights latent;
   DeviceVector qkv_bias;             // [(N + 2K) D]
-  DeviceVector q_norm;               // [D]
-  DeviceVector k_norm;               // [D]
+  DeviceVector q_norm;               // [D], or of all heads: this rank's [N D]
+  DeviceVector k_norm;               // [D], or [K D]
   DeviceVector sinks;                // [N]
   std::unique_ptr<Weight> o;         // [H, N D]: this rank's columns
-  DeviceVector o_bias;               // [H]
+  DeviceVector o_bias;               // [H], times the layer's residual_scale
   DeviceVector post_attention_norm;  // [H]
+  StateWeights state;                // null without a state
   DeviceVector mlp_norm;             // [H]
+  DeviceVector mlp_norm_bias;        // [H]
   MlpWeights mlp;                    // of a dense layer
   MoeWeights moe;                    // of a sparse layer
   DeviceVector post_mlp_norm;        // [H]
+  DeviceVector v_norm;               // [D] of ones, or none
+  // Of the layer's own input; null without.
+  std::unique_ptr<Weight> input_gate;        // [P, H]
+  std::unique_ptr<Weight> input_projection;  // [H, P]
+  DeviceVector input_norm;                   // [H]
+  float output_scale = 1;                    // of the residual behind the layer
   bool is_sparse() const { return moe.router != nullptr; }
 };
 
 // The weights of one rank of a stage.
 struct RankWeights {
   std::unique_ptr<Weight> embedding;  // [V, H]: first stage, rank 0
+  // Of the layers' own inputs: first stage; null without.
+  std::unique_ptr<Weight> per_layer_embedding;   // [V, L P]: rank 0
+  std::unique_ptr<Weight> per_layer_projection;  // [L P, H]
+  DeviceVector per_layer_norm;                   // [P]
   std::vector<LayerWeights> layers;
-  DeviceVector final_norm;  // [H]: last stage
+  DeviceVector final_norm;       // [H]: last stage
+  DeviceVector final_norm_bias;  // [H]: last stage
   // Last stage: the rank's rows of the output head are the first rows of
   // head(). On a rank with the whole embedding a tied head is the embedding.
   std::unique_ptr<Weight> own_head;
@@ -116,12 +171,19 @@ class WeightLoader {
     int32_t layer = -1;  // of the model; -1: outside of layers
     WeightPlace place = WeightPlace::kEmbedding;
     bool is_vector = false;
+    bool is_apart = false;       // each piece is a part
+    bool is_transposed = false;  // part by part
     std::vector<Piece> pieces;
   };
 
   std::vector<Read> Reads(const StageRange& range, const RankPlan& plan) const;
   Read ReadOf(int32_t layer, const WeightRows& weight,
               const RankPlan& plan) const;
+  void AddGroups(const TensorRow& row, int32_t layer, const RankPlan& plan,
+                 Piece piece, Read& read, std::vector<Piece>& late) const;
+  // The same of a weight that has a part for each head.
+  Read ReadHeads(int32_t layer, const WeightRows& weight,
+                 const RankPlan& plan) const;
   // Returns the output head's rows, for a head that is the embedding.
   Read TiedHead(const RankPlan& plan) const;
   uint64_t StoredBytes(const Piece& piece) const;
@@ -156,6 +218,8 @@ class WeightLoader {
     RankWeights* to;
     LayerWeights* layer;
   };
+  // Makes of a stored vector the computed one: 1 + w of norms, scaled biases.
+  void Change(const Read& read, HostWeight& vector) const;
   Status LoadVectors(const Group& group, Backend& backend,
                      const LoadProgress& progress);
   Status LoadMatrices(const Group& group, Backend& backend,

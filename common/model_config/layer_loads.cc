@@ -40,9 +40,11 @@ std::vector<uint64_t> LayerKvBytes(const ModelConfig& config,
                             : KvBlocksOfOne(config, context, step);
   std::vector<uint64_t> bytes;
   for (size_t i = 0; i < kv_heads.size(); ++i) {
+    const AttentionConfig& attention = config.layers[i].attention;
     bytes.push_back(FormatOf(options.kv_type)
-                        .bytes(2 * blocks * kBlockTokens * kv_heads[i] *
-                               config.layers[i].attention.head_dim));
+                        .bytes(blocks * kBlockTokens * kv_heads[i] *
+                               attention.cached_size() /
+                               attention.num_kv_heads));
   }
   return bytes;
 }
@@ -75,14 +77,17 @@ struct WeightCounter {
       const WeightFormat& format = FormatOf(types[i]);
       const TensorInfo* found = model.Find(NameOf(*row, layer, expert));
       if (found == nullptr) continue;
-      bytes += OnAllRanks(*row, layer, format.bytes(found->elements()));
+      const uint64_t all = format.bytes(found->elements());
+      const uint64_t taken =
+          layer < 0 ? all : TakenOf(*row, config.layers[layer], all);
+      bytes += OnAllRanks(*row, layer, taken);
     }
     return bytes;
   }
 
   uint64_t OnAllRanks(const TensorRow& row, int32_t layer,
                       uint64_t bytes) const {
-    if (row.place == WeightPlace::kEmbedding) return bytes;  // on rank 0
+    if (IsEmbedding(row.place)) return bytes;  // on rank 0
     if (row.is_vector() || row.cut == RankCut::kNone) return bytes * ranks;
     if (!row.shape.starts_with('K')) return bytes;
     return bytes / config.layers[layer].attention.num_kv_heads *
@@ -97,12 +102,13 @@ StageBytes LayerLoads::Of(const LayerRange& range) const {
   std::vector<KvLayer> kept;
   for (int32_t i = range.first; i < range.last; ++i) {
     bytes.weights += layers[i];
+    if (!states.empty()) bytes.state += states[i];
     if (kv.empty()) continue;
     kept.push_back({kv_groups.empty() ? 0 : kv_groups[i], kv[i]});
   }
-  bytes.kv = KvBytes(kept);
+  bytes.kv = KvBytes(kept) + kLeastStateBlocks * bytes.state;
   const bool is_first = range.first == 0;
-  if (is_first) bytes.weights += embedding;
+  if (is_first) bytes.weights += embedding + first;
   if (is_first && range.last == num_layers()) bytes.weights += tied_again;
   if (range.last == num_layers()) {
     bytes.weights += head;
@@ -120,19 +126,34 @@ LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
       std::clamp(options.ranks, 1, MostRanks(config, formats));
   std::vector<int64_t> kv_heads;
   for (size_t i = 0; i < num_layers; ++i) {
-    kv_heads.push_back(KvHeadsOnRanks(config.layers[i], formats[i], ranks));
+    const bool has_kv = config.layers[i].attention.kv_layer < 0;
+    kv_heads.push_back(
+        has_kv ? KvHeadsOnRanks(config.layers[i], formats[i], ranks) : 0);
   }
   loads.layers.resize(num_layers);
   loads.kv = LayerKvBytes(config, options, kv_heads);
   loads.kv_groups = KvGroups(config, 0, config.num_layers());
+  if (StateGroup(config) > 0) {
+    for (const LayerConfig& layer : config.layers) {
+      // The ranks together have the heads once.
+      loads.states.push_back(
+          layer.state.present()
+              ? sizeof(float) *
+                    static_cast<uint64_t>(
+                        layer.state.mixer.shape.block_floats(kBlockTokens))
+              : 0);
+    }
+  }
+  loads.uncut = UncutLayers(config);
   loads.tied = config.tie_word_embeddings;
   const WeightCounter counter = {config, model, options.weights,
                                  static_cast<uint64_t>(ranks), kv_heads};
   const ExpertStorage storage = ExpertStorageOf(config, model);
   std::vector<uint64_t> experts(num_layers);
   for (const WeightRows& weight : WeightsOf(config, -1, storage)) {
-    const bool is_embedding = weight.place == WeightPlace::kEmbedding;
-    (is_embedding ? loads.embedding : loads.head) +=
+    (weight.place == WeightPlace::kEmbedding ? loads.embedding
+     : IsOfFirstStage(weight.place)          ? loads.first
+                                             : loads.head) +=
         counter.BytesOf(weight, -1);
   }
   for (int32_t layer = 0; layer < config.num_layers(); ++layer) {

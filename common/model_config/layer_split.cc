@@ -44,6 +44,11 @@ class Splitter {
     return layers_ - (stages_ - 1 - stage);
   }
 
+  bool MayEnd(int32_t last) const {
+    const auto at = static_cast<size_t>(last);
+    return at >= loads_.uncut.size() || !loads_.uncut[at];
+  }
+
   double Share(int32_t stage, int32_t first, int32_t last) const {
     const auto bytes = static_cast<double>(loads_.Of({first, last}).total());
     return memory_.empty()
@@ -63,6 +68,7 @@ class Splitter {
         double& least = best[static_cast<size_t>(first)];
         for (int32_t last = first + 1; last <= MostEnd(stage); ++last) {
           const double share = Share(stage, first, last);
+          if (!MayEnd(last)) continue;
           if (share >= least) break;  // more layers, more bytes
           least = std::min(least,
                            std::max(share, behind[static_cast<size_t>(last)]));
@@ -76,7 +82,7 @@ class Splitter {
   double Squares(int32_t stage, int32_t first, int32_t last,
                  const std::vector<std::vector<double>>& rest) const {
     const double share = Share(stage, first, last);
-    if (share > limit_) return kImpossible;
+    if (share > limit_ || !MayEnd(last)) return kImpossible;
     const double part = limit_ > 0 ? share / limit_ : 0;
     return part * part + At(rest, stage + 1, last);
   }
@@ -131,6 +137,14 @@ StatusOr<std::vector<LayerRange>> SplitLayers(
     if (memory[i] == 0) {
       return InvalidArgument("stage ", i, " has no memory: must be positive");
     }
+  }
+  const auto uncut = std::count(loads.uncut.begin(), loads.uncut.end(), true);
+  if (num_stages > loads.num_layers() - uncut) {
+    return InvalidArgument(
+        num_stages, " stages: ", uncut, " of ", loads.num_layers(),
+        " layers read keys and values of layers before and stay with them, so "
+        "1 to ",
+        loads.num_layers() - uncut, " stages are possible");
   }
   std::vector<LayerRange> ranges = Splitter(loads, num_stages, memory).Split();
   for (size_t i = 0; i < memory.size(); ++i) {

@@ -8,8 +8,8 @@
 #include "common/base/json.h"
 #include "common/model_config/config_reader.h"
 #include "common/model_config/model_families.h"
-#include "common/model_config/rope_frequencies.h"
 #include "common/model_config/stop_ids.h"
+#include "common/weights/text_part.h"
 
 namespace sluice {
 namespace {
@@ -18,17 +18,12 @@ namespace {
 // stay within int64_t.
 constexpr int64_t kMaxHidden = 1 << 17;
 constexpr int64_t kMaxLayers = 4096;
-constexpr int64_t kMaxHeads = 4096;
-constexpr int64_t kMaxHeadDim = 1024;
 constexpr int64_t kMaxIntermediate = 1 << 20;
 constexpr int64_t kMaxVocab = 1 << 22;
 constexpr int64_t kMaxPositions = 1 << 28;
-constexpr double kMaxTheta = 1e15;
 
-// Absent keys have Llama's defaults, since older Llama files lack keys. Files
-// of another family must have the keys.
-Status RequireKeys(const ConfigReader& reader, std::string_view model_type) {
-  if (model_type == "llama") return OkStatus();
+// Files of some families must have the keys that tell how to compute.
+Status RequireKeys(const ConfigReader& reader, const Family& family) {
   const Json* parameters = reader.Find("rope_parameters");
   const auto require = [&](const char* key, const char* nested) {
     if (reader.Find(key) != nullptr) return OkStatus();
@@ -36,12 +31,17 @@ Status RequireKeys(const ConfigReader& reader, std::string_view model_type) {
         parameters->contains(nested)) {
       return OkStatus();
     }
-    return InvalidArgument("key ", key, " is missing, and a ", model_type,
-                           " model has no default for it");
+    const Json* scaling = reader.Find("rope_scaling");
+    if (nested != nullptr && scaling != nullptr && scaling->is_object() &&
+        scaling->contains(nested)) {
+      return OkStatus();
+    }
+    return InvalidArgument("key ", key, " is missing, and a ",
+                           family.model_type, " model has no default for it");
   };
   SLUICE_RETURN_IF_ERROR(require("rms_norm_eps", nullptr));
   SLUICE_RETURN_IF_ERROR(require("rope_theta", "rope_theta"));
-  if (model_type != "gpt_oss") return OkStatus();
+  if (family.model_type != "gpt_oss") return OkStatus();
   SLUICE_RETURN_IF_ERROR(require("rope_scaling", "rope_type"));
   return require("max_position_embeddings", nullptr);
 }
@@ -98,55 +98,42 @@ Status ReadSizes(const ConfigReader& reader, ModelConfig& parsed) {
   return OkStatus();
 }
 
-// A position's angle is at most so many radians (see kernels/rope.h).
-Status CheckFrequencies(const RopeConfig& rope) {
-  for (size_t i = 0; i < rope.inv_freq.size(); ++i) {
-    const double frequency = rope.inv_freq[i];
-    if (frequency > 0.0 && frequency <= 1.0) continue;
-    return InvalidArgument("rope_theta ", rope.theta,
-                           " with rope_scaling gives pair ", i, " frequency ",
-                           frequency, ", limits 0 (excluded) and 1");
+// Adds the family's values of keys that the config lacks, and its names of keys
+// that have others' meaning. A null is a value.
+Status Complete(const Family& family, Json& config) {
+  for (const auto& [own, usual] : family.renamed) {
+    if (config.contains(own) && !config.contains(usual)) {
+      config[std::string(usual)] = config[std::string(own)];
+    }
+  }
+  if (family.defaults.empty()) return OkStatus();
+  SLUICE_ASSIGN_OR_RETURN(const Json defaults, ParseJson(family.defaults));
+  for (const auto& [key, value] : defaults.items()) {
+    if (!config.contains(key)) config[key] = value;
   }
   return OkStatus();
 }
 
-// Reads the rotated share of a head; `rope.rotary_dim` is the family's default.
-Status ReadRotaryDim(const Json& config, const Json* parameters,
-                     int32_t head_dim, RopeConfig& rope) {
-  constexpr char kKey[] = "partial_rotary_factor";
-  const bool nested = parameters != nullptr && parameters->contains(kKey);
-  double factor = static_cast<double>(rope.rotary_dim) / head_dim;
-  SLUICE_RETURN_IF_ERROR(ConfigReader(nested ? *parameters : config)
-                             .Positive(kKey, 1.0, factor, factor));
-  rope.rotary_dim = static_cast<int32_t>(head_dim * factor);
-  if (rope.rotary_dim >= 2 && rope.rotary_dim % 2 == 0) return OkStatus();
-  return InvalidArgument(kKey, " ", factor, " of head_dim ", head_dim,
-                         " gives ", rope.rotary_dim,
-                         " dimensions, expected an even number above 0");
-}
-
-// RoPE's keys are at the top or, in newer files, within rope_parameters.
-Status ReadRope(const Json& config, int32_t head_dim, RopeConfig& rope) {
-  const ConfigReader reader(config);
-  const Json* parameters = reader.Find("rope_parameters");
-  if (parameters != nullptr && !parameters->is_object()) {
-    return InvalidArgument("rope_parameters is ", parameters->type_name(),
-                           ", expected an object");
+// Of gelu in two spellings: models with tanh's say so in either key.
+Status ReadActivation(const ConfigReader& reader, const Family& family,
+                      kernels::Activation& activation) {
+  using Kind = kernels::Activation::Kind;
+  const Json* found = reader.Find("hidden_activation");
+  const char* key = found != nullptr ? "hidden_activation" : "hidden_act";
+  if (found == nullptr) found = reader.Find("hidden_act");
+  const std::string name = found == nullptr     ? std::string(family.activation)
+                           : found->is_string() ? found->get<std::string>()
+                                                : DumpJson(*found);
+  const bool is_gelu = name == "gelu_pytorch_tanh" || name == "gelu_tanh";
+  if (name == "xielu") activation.kind = Kind::kXIelu;
+  if (name == "relu2") activation.kind = Kind::kRelu2;
+  if (is_gelu && family.activation == "gelu_pytorch_tanh") {
+    activation.kind = Kind::kGeluTanh;
+  } else if (name != family.activation) {
+    return InvalidArgument(key, " \"", name, "\" is not supported, only \"",
+                           family.activation, "\"");
   }
-  const Json* scaling =
-      parameters != nullptr ? parameters : reader.Find("rope_scaling");
-  const bool nested =
-      parameters != nullptr && parameters->contains("rope_theta");
-  SLUICE_RETURN_IF_ERROR(
-      ConfigReader(nested ? *parameters : config)
-          .Positive("rope_theta", kMaxTheta, 10000.0, rope.theta));
-  SLUICE_RETURN_IF_ERROR(ReadRotaryDim(config, parameters, head_dim, rope));
-  if (scaling != nullptr) {
-    SLUICE_ASSIGN_OR_RETURN(rope.scaling,
-                            ParseRopeScaling(*scaling, rope.rotary_dim));
-  }
-  rope.inv_freq = RopeInvFreq(rope.theta, rope.rotary_dim, rope.scaling);
-  return CheckFrequencies(rope);
+  return OkStatus();
 }
 
 }  // namespace
@@ -198,37 +185,50 @@ std::string SparseLayers(const ModelConfig& config) {
 }
 
 StatusOr<ModelConfig> ParseModelConfig(const Json& config) {
+  ReadKeys read;
+  return ParseAndRecord(config, read);
+}
+
+StatusOr<ModelConfig> ParseAndRecord(const Json& config, ReadKeys& read) {
   if (!config.is_object()) {
     return InvalidArgument("config is ", config.type_name(),
                            ", expected an object");
   }
-  const ConfigReader reader(config);
+  Json text = weights::TextPartOf(config);
   ModelConfig parsed;
-  SLUICE_ASSIGN_OR_RETURN(const Family* family, FindFamily(reader));
+  SLUICE_ASSIGN_OR_RETURN(const Family* family, FindFamily(ConfigReader(text)));
+  read.emplace("model_type");
   parsed.model_type = family->model_type;
   parsed.tensors = family->tensors;
-  SLUICE_RETURN_IF_ERROR(RequireKeys(reader, parsed.model_type));
-  SLUICE_RETURN_IF_ERROR(reader.MustBe("hidden_act", "silu"));
+  if (family->needs_keys) {
+    SLUICE_RETURN_IF_ERROR(RequireKeys(ConfigReader(text), *family));
+  }
+  SLUICE_RETURN_IF_ERROR(Complete(*family, text));
+  for (const RenamedKey& key : family->renamed) read.emplace(key.own);
+  const ConfigReader reader(text, &read);
+  for (const char* key : {"is_encoder_decoder", "add_cross_attention"}) {
+    SLUICE_RETURN_IF_ERROR(reader.MustBe(key, false));
+  }
+  SLUICE_RETURN_IF_ERROR(CheckQuantisation(reader));
   SLUICE_RETURN_IF_ERROR(ReadSizes(reader, parsed));
+  for (LayerConfig& layer : parsed.layers) {
+    SLUICE_RETURN_IF_ERROR(
+        ReadActivation(reader, *family, layer.mlp.activation));
+  }
   const int32_t head_dim = parsed.layers[0].attention.head_dim;
   parsed.ropes[0].rotary_dim = head_dim;
-  SLUICE_RETURN_IF_ERROR(family->read(reader, parsed));
-  SLUICE_RETURN_IF_ERROR(ReadWindows(reader, parsed));
-  SLUICE_RETURN_IF_ERROR(ReadRope(config, head_dim, parsed.ropes[0]));
   SLUICE_RETURN_IF_ERROR(
       reader.Bool("tie_word_embeddings", false, parsed.tie_word_embeddings));
-  if (const Json* bos = reader.Find("bos_token_id")) {
-    const bool valid =
-        bos->is_number_integer() && *bos >= 0 && *bos < parsed.vocab_size;
-    if (!valid) {
-      return InvalidArgument("bos_token_id ", DumpJson(*bos),
-                             " is not in the vocabulary of ",
-                             parsed.vocab_size);
-    }
-    parsed.bos_token_id = bos->get<int32_t>();
+  SLUICE_RETURN_IF_ERROR(family->read(reader, parsed));
+  SLUICE_RETURN_IF_ERROR(ReadWindows(reader, parsed));
+  for (RopeConfig& rope : parsed.ropes) {
+    if (!rope.inv_freq.empty()) continue;  // the family's
+    SLUICE_RETURN_IF_ERROR(ReadRope(reader, "full_attention", head_dim, rope));
   }
-  SLUICE_ASSIGN_OR_RETURN(parsed.eos_token_ids,
-                          EosTokenIds(config, parsed.vocab_size));
+  if (const Json* bos = reader.Find("bos_token_id")) {
+    parsed.bos_token_id = TokenIdOf(*bos, parsed.vocab_size).value_or(-1);
+  }
+  parsed.eos_token_ids = EosTokenIds(text, parsed.vocab_size);
   return parsed;
 }
 

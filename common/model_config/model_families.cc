@@ -4,219 +4,270 @@
 #include <string_view>
 
 #include "common/core/kv_groups.h"
+#include "common/model_config/family_readers.h"
+#include "common/model_config/gguf_keys.h"
 
 namespace sluice {
 namespace {
-
-using Score = kernels::RouterRule::Score;
-
-constexpr int64_t kMaxExperts = 4096;
-// Over all layers: a checkpoint may have three tensors per expert.
-constexpr int64_t kMaxAllExperts = 1 << 17;
-constexpr int64_t kMaxExpertSize = 1 << 20;
-constexpr int64_t kMaxSparseStep = 1 << 20;
-
-// Checks that a quantised checkpoint is of a method whose tensors
-// common/weights/composed_tensor.h reads.
-Status CheckQuantisation(const ConfigReader& reader) {
-  constexpr std::string_view kMethods[] = {
-      "awq", "compressed-tensors", "fp8", "gptq", "mxfp4", "sluice"};
-  const Json* found = reader.Find("quantization_config");
-  if (found == nullptr) return OkStatus();
-  const Json method =
-      found->is_object() ? found->value("quant_method", Json()) : Json();
-  std::string known;
-  for (const std::string_view name : kMethods) {
-    if (method == Json(name)) return OkStatus();
-    known += Cat(known.empty() ? "" : ", ", name);
-  }
-  return InvalidArgument("quantization_config: quant_method is ",
-                         DumpJson(method).substr(0, 100), ", known are ",
-                         known);
-}
-
-// Reads attention_bias: biases of q, k and v, and for most families of o.
-Status ReadBias(const ConfigReader& reader, bool on_o, bool absent,
-                ModelConfig& parsed) {
-  bool bias = false;
-  SLUICE_RETURN_IF_ERROR(reader.Bool("attention_bias", absent, bias));
-  for (LayerConfig& layer : parsed.layers) {
-    layer.attention.qkv_bias = bias;
-    layer.attention.o_bias = on_o && bias;
-  }
-  return OkStatus();
-}
-
-// Reads the sizes that every mixture has; `experts` is the key of their number.
-Status ReadExperts(const ConfigReader& reader, const char* experts,
-                   const char* intermediate, int32_t num_layers,
-                   MoeConfig& moe) {
-  SLUICE_RETURN_IF_ERROR(reader.Int(experts, kMaxExperts, {}, moe.num_experts));
-  if (int64_t{num_layers} * moe.num_experts > kMaxAllExperts) {
-    return InvalidArgument(experts, " ", moe.num_experts, " in ", num_layers,
-                           " layers: limit is ", kMaxAllExperts, " in all");
-  }
-  const int64_t most = std::min(moe.num_experts, kernels::kMaxExpertsPerToken);
-  SLUICE_RETURN_IF_ERROR(
-      reader.Int("num_experts_per_tok", most, {}, moe.experts_per_token));
-  return reader.Int(intermediate, kMaxExpertSize, {}, moe.intermediate_size);
-}
-
-Status ReadLlama(const ConfigReader& reader, ModelConfig& parsed) {
-  SLUICE_RETURN_IF_ERROR(CheckQuantisation(reader));
-  SLUICE_RETURN_IF_ERROR(reader.MustBe("mlp_bias", false));
-  SLUICE_RETURN_IF_ERROR(reader.MustBe("partial_rotary_factor", 1.0));
-  return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
-}
-
-Status ReadQwen3(const ConfigReader& reader, ModelConfig& parsed) {
-  SLUICE_RETURN_IF_ERROR(CheckQuantisation(reader));
-  SLUICE_RETURN_IF_ERROR(reader.MustBe("use_sliding_window", false));
-  for (LayerConfig& layer : parsed.layers) layer.attention.qk_norm = true;
-  return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
-}
-
-// Every decoder_sparse_step-th layer has experts, from layer
-// decoder_sparse_step - 1 on; layers of mlp_only_layers have none.
-Status ReadSparseLayers(const ConfigReader& reader, const MoeConfig& moe,
-                        ModelConfig& parsed) {
-  int32_t step = 1;
-  SLUICE_RETURN_IF_ERROR(
-      reader.Int("decoder_sparse_step", kMaxSparseStep, 1, step));
-  for (int32_t i = step - 1; i < parsed.num_layers(); i += step) {
-    parsed.layers[static_cast<size_t>(i)].moe = moe;
-  }
-  const Json* dense = reader.Find("mlp_only_layers");
-  if (dense == nullptr) return OkStatus();
-  if (!dense->is_array()) {
-    return InvalidArgument("mlp_only_layers is ", dense->type_name(),
-                           ", expected a list of layers");
-  }
-  for (const Json& layer : *dense) {
-    if (!layer.is_number_integer() || layer < 0) {
-      return InvalidArgument("mlp_only_layers has ", DumpJson(layer),
-                             ", expected numbers of layers");
-    }
-    // Numbers beyond the last layer are ignored, as in transformers.
-    if (layer < parsed.num_layers()) {
-      parsed.layers[layer.get<size_t>()].moe = MoeConfig();
-    }
-  }
-  return OkStatus();
-}
-
-Status ReadQwen3Moe(const ConfigReader& reader, ModelConfig& parsed) {
-  SLUICE_RETURN_IF_ERROR(ReadQwen3(reader, parsed));
-  if (const Json* experts = reader.Find("num_experts");
-      experts != nullptr && *experts == 0) {
-    return OkStatus();  // every layer is dense
-  }
-  MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, "num_experts",
-                                     "moe_intermediate_size",
-                                     parsed.num_layers(), moe));
-  moe.score = Score::kSoftmax;
-  SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", false, moe.normalise));
-  return ReadSparseLayers(reader, moe, parsed);
-}
-
-Status ReadGlm4(const ConfigReader& reader, ModelConfig& parsed) {
-  SLUICE_RETURN_IF_ERROR(CheckQuantisation(reader));
-  parsed.ropes[0].interleaved = true;
-  parsed.ropes[0].rotary_dim /= 2;
-  for (LayerConfig& layer : parsed.layers) layer.norm.after = true;
-  return ReadBias(reader, /*on_o=*/false, /*absent=*/false, parsed);
-}
-
-Status ReadGroups(const ConfigReader& reader, MoeConfig& moe) {
-  SLUICE_RETURN_IF_ERROR(
-      reader.Int("n_group", moe.num_experts, 1, moe.num_groups));
-  SLUICE_RETURN_IF_ERROR(
-      reader.Int("topk_group", moe.num_groups, 1, moe.groups_per_token));
-  const int32_t size = moe.num_experts / moe.num_groups;
-  if (moe.num_experts % moe.num_groups == 0 &&
-      (size >= 2 || moe.num_groups == 1)) {
-    return OkStatus();
-  }
-  return InvalidArgument("n_group ", moe.num_groups, " does not cut ",
-                         moe.num_experts,
-                         " experts into groups of equal size, two at least");
-}
-
-Status ReadGlm4Moe(const ConfigReader& reader, ModelConfig& parsed) {
-  SLUICE_RETURN_IF_ERROR(CheckQuantisation(reader));
-  parsed.ropes[0].rotary_dim /= 2;
-  SLUICE_RETURN_IF_ERROR(
-      ReadBias(reader, /*on_o=*/false, /*absent=*/false, parsed));
-  bool qk_norm = false;
-  SLUICE_RETURN_IF_ERROR(reader.Bool("use_qk_norm", false, qk_norm));
-  MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, "n_routed_experts",
-                                     "moe_intermediate_size",
-                                     parsed.num_layers(), moe));
-  moe.score = Score::kSigmoid;
-  SLUICE_RETURN_IF_ERROR(ReadGroups(reader, moe));
-  SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", true, moe.normalise));
-  SLUICE_RETURN_IF_ERROR(
-      reader.Positive("routed_scaling_factor", 1e6, 1.0, moe.scale));
-  int32_t dense = 0;
-  SLUICE_RETURN_IF_ERROR(
-      reader.Int("first_k_dense_replace", 0, parsed.num_layers(), 1, dense));
-  int32_t shared = 0;
-  SLUICE_RETURN_IF_ERROR(reader.Int("n_shared_experts", 0,
-                                    kMaxExpertSize / moe.intermediate_size, 1,
-                                    shared));
-  moe.shared_intermediate_size = shared * moe.intermediate_size;
-  for (int32_t i = 0; i < parsed.num_layers(); ++i) {
-    LayerConfig& layer = parsed.layers[static_cast<size_t>(i)];
-    layer.attention.qk_norm = qk_norm;
-    if (i >= dense) layer.moe = moe;
-  }
-  // Files without the key may have the one layer or not.
-  return reader.Int("num_nextn_predict_layers", 0, 64, 1,
-                    parsed.num_nextn_predict_layers);
-}
-
-Status ReadGptOss(const ConfigReader& reader, ModelConfig& parsed) {
-  SLUICE_RETURN_IF_ERROR(CheckQuantisation(reader));
-  SLUICE_RETURN_IF_ERROR(
-      ReadBias(reader, /*on_o=*/true, /*absent=*/true, parsed));
-  MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(ReadExperts(reader, "num_local_experts",
-                                     "intermediate_size", parsed.num_layers(),
-                                     moe));
-  moe.interleaved = true;
-  moe.score = Score::kSoftmaxOfSelected;
-  double limit = 0;
-  SLUICE_RETURN_IF_ERROR(reader.Positive("swiglu_limit", 1e6, 7.0, limit));
-  moe.activation = {kernels::Activation::Kind::kClampedSwiGlu,
-                    static_cast<float>(limit)};
-  // Without layer_types windows alternate; the first layer has one.
-  int32_t window = 0;
-  if (reader.Find("layer_types") == nullptr) {
-    SLUICE_RETURN_IF_ERROR(
-        reader.Int("sliding_window", kMaxKvWindow, 128, window));
-  }
-  for (size_t i = 0; i < parsed.layers.size(); ++i) {
-    LayerConfig& layer = parsed.layers[i];
-    layer.attention.sinks = true;
-    layer.attention.window = i % 2 == 0 ? window : 0;
-    layer.moe = moe;
-  }
-  return OkStatus();
-}
 
 // The prefix of OpenModel's model_type for a GGUF architecture without a
 // family.
 constexpr std::string_view kGgufPrefix = "gguf ";
 
+constexpr std::string_view kGelu = "gelu_pytorch_tanh";
+constexpr RenamedKey kCohereKeys[] = {{"layer_norm_eps", "rms_norm_eps"}};
+constexpr RenamedKey kNemotronKeys[] = {{"norm_eps", "rms_norm_eps"}};
+constexpr RenamedKey kStarcoderKeys[] = {{"norm_epsilon", "rms_norm_eps"}};
+constexpr RenamedKey kErnieMoeKeys[] = {{"moe_num_experts", "num_experts"},
+                                        {"moe_k", "num_experts_per_tok"}};
+constexpr RenamedKey kGemma3Keys[] = {
+    {"_sliding_window_pattern", "sliding_window_pattern"}};
+constexpr RenamedKey kHunyuanKeys[] = {{"attention_head_dim", "head_dim"}};
+
+constexpr std::string_view kMistralDefaults =
+    R"({"num_key_value_heads": 8, "sliding_window": 4096,
+         "max_position_embeddings": 131072})";
+constexpr std::string_view kGemma3Defaults =
+    R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
+         "num_hidden_layers": 26, "num_attention_heads": 8,
+         "num_key_value_heads": 4, "head_dim": 256,
+         "max_position_embeddings": 131072, "tie_word_embeddings": true,
+         "query_pre_attn_scalar": 256, "sliding_window": 4096,
+         "rope_theta": 1000000.0})";
+constexpr std::string_view kGemma4Defaults =
+    R"({"num_key_value_heads": 4, "head_dim": 256,
+         "max_position_embeddings": 131072, "tie_word_embeddings": true,
+         "sliding_window": 512,
+         "rope_parameters": {
+           "full_attention": {"rope_type": "proportional",
+             "partial_rotary_factor": 0.25, "rope_theta": 1000000.0},
+           "sliding_attention": {"rope_type": "default",
+             "rope_theta": 10000.0}}})";
+constexpr std::string_view kQwen2Defaults =
+    R"({"num_key_value_heads": 32, "max_position_embeddings": 32768,
+        "sliding_window": 4096})";
+constexpr std::string_view kQwen35Defaults =
+    R"({"num_key_value_heads": 4, "head_dim": 256,
+        "max_position_embeddings": 32768, "partial_rotary_factor": 0.25,
+        "rope_theta": 10000000.0})";
+constexpr std::string_view kQwen35MoeDefaults =
+    R"({"num_key_value_heads": 2, "head_dim": 256,
+        "max_position_embeddings": 32768, "partial_rotary_factor": 0.25,
+        "rope_theta": 10000000.0, "intermediate_size": 512,
+        "num_experts": 256, "num_experts_per_tok": 8,
+        "moe_intermediate_size": 512})";
+constexpr RenamedKey kLfm2Keys[] = {{"norm_eps", "rms_norm_eps"},
+                                    {"tie_embedding", "tie_word_embeddings"}};
+constexpr std::string_view kDeepseekV3Defaults = R"({
+    "head_dim": 64, "q_lora_rank": 1536, "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+    "n_shared_experts": 1, "n_routed_experts": 256, "num_experts_per_tok": 8,
+    "n_group": 8, "topk_group": 4, "moe_intermediate_size": 2048,
+    "routed_scaling_factor": 2.5, "max_position_embeddings": 4096})";
+
+// Defaults as transformers 5.3 has them.
 constexpr Family kFamilies[] = {
     {"llama", ReadLlama, &kLlamaTensors},
-    {"qwen3", ReadQwen3, &kLlamaTensors},
-    {"qwen3_moe", ReadQwen3Moe, &kQwen3MoeTensors},
-    {"glm4", ReadGlm4, &kGlm4Tensors},
-    {"glm4_moe", ReadGlm4Moe, &kGlm4MoeTensors},
-    {"gpt_oss", ReadGptOss, &kGptOssTensors},
+    {"mistral", ReadMistral, &kLlamaTensors, kMistralDefaults},
+    {"ministral", ReadMistral, &kLlamaTensors, kMistralDefaults},
+    {"internlm3", ReadInternLm3, &kLlamaTensors,
+     R"({"num_key_value_heads": 2, "max_position_embeddings": 32768})"},
+    {"mimo", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
+    {"ministral3", ReadMinistral3, &kLlamaTensors,
+     R"({"num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-5,
+         "max_position_embeddings": 262144})"},
+    {"qwen2", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
+    {"qwen3", ReadQwen3, &kLlamaTensors, {}, {}, "silu", true},
+    {"seed_oss", ReadSeedOss, &kSeedOssTensors,
+     R"({"num_key_value_heads": 8, "head_dim": 128,
+         "max_position_embeddings": 524288})"},
+    {"smollm3", ReadSmolLm3, &kLlamaTensors,
+     R"({"num_key_value_heads": 4, "rope_theta": 2000000.0,
+         "max_position_embeddings": 32768, "tie_word_embeddings": true})"},
+    {"granite", ReadGranite, &kLlamaTensors},
+    {"ernie4_5", ReadErnie, &kLlamaTensors,
+     R"({"num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1e-5,
+         "rope_theta": 500000.0, "max_position_embeddings": 131072,
+         "tie_word_embeddings": true})"},
+    {"hunyuan_v1_dense", ReadHunyuan, &kHunyuanTensors,
+     R"({"rms_norm_eps": 1e-5})", kHunyuanKeys},
+    {"glm", ReadGlm, &kGlm4Tensors,
+     R"({"num_key_value_heads": 2, "head_dim": 128,
+         "rms_norm_eps": 1.5625e-7, "max_position_embeddings": 131072})"},
+    {"glm4", ReadGlm4, &kGlm4Tensors, {}, {}, "silu", true},
+    {"phi3", ReadPhi3, &kPhi3Tensors,
+     R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 4096})"},
+    {"starcoder2", ReadStarcoder2, &kStarcoder2Tensors,
+     R"({"num_key_value_heads": 2, "rms_norm_eps": 1e-5,
+         "max_position_embeddings": 4096, "tie_word_embeddings": true})",
+     kStarcoderKeys, kGelu},
+    {"cohere", ReadCohere, &kCohere2Tensors,
+     R"({"rms_norm_eps": 1e-5, "logit_scale": 0.0625, "rope_theta": 500000.0,
+         "max_position_embeddings": 8192, "tie_word_embeddings": true})",
+     kCohereKeys},
+    {"cohere2", ReadCohere2, &kCohere2Tensors,
+     R"({"rms_norm_eps": 1e-5, "logit_scale": 0.0625, "sliding_window": 4096,
+         "max_position_embeddings": 8192})",
+     kCohereKeys},
+    {"apertus",
+     ReadApertus,
+     &kApertusTensors,
+     R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 65536,
+         "rope_theta": 12000000.0,
+         "rope_parameters": {"rope_type": "llama3", "factor": 8.0,
+           "original_max_position_embeddings": 8192, "low_freq_factor": 1.0,
+           "high_freq_factor": 4.0}})",
+     {},
+     "xielu"},
+    {"olmo2", ReadOlmo2, &kPostNormTensors, R"({"rms_norm_eps": 1e-5})"},
+    {"olmo3", ReadOlmo3, &kPostNormTensors,
+     R"({"rms_norm_eps": 1e-5, "rope_theta": 500000.0,
+         "sliding_window": 4096})"},
+    {"exaone4", ReadExaone4, &kPostNormTensors,
+     R"({"rms_norm_eps": 1e-5, "sliding_window": 4096,
+         "sliding_window_pattern": 4})"},
+    {"helium", ReadHelium, &kLlamaTensors,
+     R"({"num_key_value_heads": 20, "head_dim": 128, "rms_norm_eps": 1e-8,
+         "rope_theta": 100000.0, "max_position_embeddings": 4096})"},
+    {"arcee",
+     ReadArcee,
+     &kUngatedTensors,
+     R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 4096})",
+     {},
+     "relu2"},
+    {"nemotron", ReadNemotron, &kUngatedTensors,
+     R"({"rms_norm_eps": 1e-5, "partial_rotary_factor": 0.5,
+         "max_position_embeddings": 4096})",
+     kNemotronKeys, "relu2"},
+    {"stablelm", ReadStableLm, &kLlamaTensors,
+     R"({"num_key_value_heads": 32, "rms_norm_eps": 1e-5,
+         "partial_rotary_factor": 0.25, "max_position_embeddings": 4096})",
+     kCohereKeys},
+    {"gemma",
+     ReadGemma1,
+     &kLlamaTensors,
+     R"({"num_key_value_heads": 16, "head_dim": 256,
+         "max_position_embeddings": 8192, "tie_word_embeddings": true})",
+     {},
+     kGelu},
+    {"gemma2",
+     ReadGemma2,
+     &kGemmaTensors,
+     R"({"num_key_value_heads": 4, "head_dim": 256,
+         "max_position_embeddings": 8192, "tie_word_embeddings": true,
+         "query_pre_attn_scalar": 256, "sliding_window": 4096,
+         "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0})",
+     {},
+     kGelu},
+    // The text parts of models that read images, too: of text alone all of a
+    // position's numbers are equal, and their RoPE is the plain one.
+    {"qwen2_vl", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
+    {"qwen2_vl_text", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
+    {"qwen2_5_vl", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
+    {"qwen2_5_vl_text", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
+    {"qwen3_vl", ReadQwen3, &kLlamaTensors, {}, {}, "silu", true},
+    {"qwen3_vl_text", ReadQwen3, &kLlamaTensors, {}, {}, "silu", true},
+    {"qwen3_vl_moe", ReadQwen3Moe, &kQwen3MoeTensors, {}, {}, "silu", true},
+    {"qwen3_vl_moe_text",
+     ReadQwen3Moe,
+     &kQwen3MoeTensors,
+     {},
+     {},
+     "silu",
+     true},
+    {"glm4v", ReadGlm4, &kGlm4Tensors, {}, {}, "silu", true},
+    {"glm4v_text", ReadGlm4, &kGlm4Tensors, {}, {}, "silu", true},
+    {"glm4v_moe", ReadGlm4Moe, &kGlm4MoeTensors, {}, {}, "silu", true},
+    {"glm4v_moe_text", ReadGlm4Moe, &kGlm4MoeTensors, {}, {}, "silu", true},
+    {"mistral3", ReadMistral, &kLlamaTensors, kMistralDefaults},
+    {"gemma3", ReadGemma3, &kGemmaTensors, kGemma3Defaults, kGemma3Keys, kGelu},
+    {"gemma4", ReadGemma4, &kGemma4Tensors, kGemma4Defaults, {}, kGelu},
+    {"gemma3_text", ReadGemma3, &kGemmaTensors, kGemma3Defaults, kGemma3Keys,
+     kGelu},
+    {"gemma4_text", ReadGemma4, &kGemma4Tensors, kGemma4Defaults, {}, kGelu},
+    {"lfm2", ReadLfm2, &kLfm2Tensors,
+     R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+         "rope_theta": 1000000.0, "max_position_embeddings": 128000,
+         "tie_word_embeddings": true, "intermediate_size": 12288})",
+     kLfm2Keys},
+    {"lfm2_moe", ReadLfm2Moe, &kLfm2Tensors,
+     R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+         "rope_theta": 1000000.0, "max_position_embeddings": 128000,
+         "tie_word_embeddings": true, "num_experts": 32,
+         "num_experts_per_tok": 4, "moe_intermediate_size": 1792})",
+     kLfm2Keys},
+    {"qwen3_next", ReadQwen3Next, &kQwen3NextTensors,
+     R"({"num_key_value_heads": 2, "head_dim": 256,
+         "max_position_embeddings": 32768, "partial_rotary_factor": 0.25,
+         "intermediate_size": 5632, "num_experts": 512,
+         "num_experts_per_tok": 10, "moe_intermediate_size": 512})"},
+    {"qwen3_5", ReadQwen35, &kQwen35Tensors, kQwen35Defaults},
+    {"qwen3_5_text", ReadQwen35, &kQwen35Tensors, kQwen35Defaults},
+    {"qwen3_5_moe", ReadQwen35Moe, &kQwen35Tensors, kQwen35MoeDefaults},
+    {"qwen3_5_moe_text", ReadQwen35Moe, &kQwen35Tensors, kQwen35MoeDefaults},
+    {"granitemoehybrid", ReadGraniteHybrid, &kGraniteHybridTensors,
+     R"({"intermediate_size": 1024, "num_experts_per_tok": 2})"},
+    {"nemotron_h", ReadNemotronH, &kNemotronHTensors,
+     R"({"num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-5,
+         "max_position_embeddings": 4096, "intermediate_size": 21504})",
+     kHunyuanKeys},
+    {"falcon_h1", ReadFalconH1, &kFalconH1Tensors,
+     R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+         "rope_theta": 100000.0, "max_position_embeddings": 8192})"},
+    {"mixtral", ReadMixtral, &kMixtralTensors,
+     R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+         "rope_theta": 1000000.0, "num_local_experts": 8,
+         "num_experts_per_tok": 2, "max_position_embeddings": 131072})"},
+    {"qwen2_moe", ReadQwen2Moe, &kQwen2MoeTensors,
+     R"({"num_key_value_heads": 16, "max_position_embeddings": 32768,
+         "sliding_window": 4096, "num_experts": 60, "num_experts_per_tok": 4,
+         "moe_intermediate_size": 1408})"},
+    {"qwen3_moe", ReadQwen3Moe, &kQwen3MoeTensors, {}, {}, "silu", true},
+    {"olmoe", ReadOlmoe, &kQwen3MoeTensors,
+     R"({"rms_norm_eps": 1e-5, "num_experts": 64, "num_experts_per_tok": 8,
+         "max_position_embeddings": 4096})"},
+    {"granitemoe", ReadGraniteMoe, &kGraniteMoeTensors,
+     R"({"num_local_experts": 8, "num_experts_per_tok": 2})"},
+    {"ernie4_5_moe", ReadErnieMoe, &kErnieMoeTensors,
+     R"({"num_key_value_heads": 4, "rms_norm_eps": 1e-5,
+         "rope_theta": 500000.0, "max_position_embeddings": 131072,
+         "tie_word_embeddings": true, "moe_num_shared_experts": 2,
+         "num_experts": 64, "num_experts_per_tok": 6,
+         "moe_intermediate_size": 1536})",
+     kErnieMoeKeys},
+    {"hunyuan_v1_moe", ReadHunyuanMoe, &kHunyuanMoeTensors,
+     R"({"rms_norm_eps": 1e-5})", kHunyuanKeys},
+    {"minimax_m2", ReadMinimaxM2, &kMixtralTensors,
+     R"({"num_key_value_heads": 8, "head_dim": 128, "rotary_dim": 64,
+         "rope_theta": 5000000.0, "num_local_experts": 256,
+         "num_experts_per_tok": 8, "max_position_embeddings": 196608})"},
+    {"dots1", ReadDots1, &kDots1Tensors,
+     R"({"num_key_value_heads": 32, "head_dim": 128, "n_shared_experts": 0,
+         "first_k_dense_replace": 0, "norm_topk_prob": false,
+         "max_position_embeddings": 2048})"},
+    {"glm4_moe", ReadGlm4Moe, &kGlm4MoeTensors, {}, {}, "silu", true},
+    {"gpt_oss", ReadGptOss, &kGptOssTensors, {}, {}, "silu", true},
+    {"deepseek_v2", ReadDeepseekV2, &kDeepseekTensors,
+     R"({"head_dim": 64, "q_lora_rank": 1536, "kv_lora_rank": 512,
+         "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+         "n_shared_experts": 2, "n_routed_experts": 64,
+         "moe_intermediate_size": 1407})"},
+    {"deepseek_v3", ReadDeepseekV3, &kDeepseekTensors, kDeepseekV3Defaults},
+    {"kimi_k2", ReadDeepseekV3, &kDeepseekTensors, kDeepseekV3Defaults},
+    {"deepseek_v32", ReadDeepseekV32, &kDeepseekTensors, kDeepseekV3Defaults},
+    {"glm_moe_dsa", ReadGlmMoeDsa, &kDeepseekTensors,
+     R"({"head_dim": 64, "rms_norm_eps": 1e-5, "q_lora_rank": 2048,
+         "kv_lora_rank": 512, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64,
+         "v_head_dim": 256, "n_shared_experts": 1, "n_routed_experts": 256,
+         "num_experts_per_tok": 8, "moe_intermediate_size": 2048,
+         "routed_scaling_factor": 2.5, "max_position_embeddings": 202752,
+         "index_topk": 2048, "index_n_heads": 32, "index_head_dim": 128})"},
+    {"glm4_moe_lite", ReadGlm4MoeLite, &kDeepseekTensors,
+     R"({"head_dim": 64, "rms_norm_eps": 1e-5, "q_lora_rank": 768,
+         "kv_lora_rank": 512, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64,
+         "v_head_dim": 256, "n_shared_experts": 1, "n_routed_experts": 64,
+         "num_experts_per_tok": 4, "moe_intermediate_size": 1536,
+         "routed_scaling_factor": 1.8, "max_position_embeddings": 202752})"},
 };
 
 Status ReadLayerTypes(const Json& types, const ConfigReader& reader,
@@ -244,6 +295,25 @@ Status ReadLayerTypes(const Json& types, const ConfigReader& reader,
 
 }  // namespace
 
+Status CheckQuantisation(const ConfigReader& reader) {
+  constexpr std::string_view kMethods[] = {
+      "auto-round",   "auto_round", "awq",   "compressed-tensors",
+      "fbgemm_fp8",   "fp8",        "gptq",  "modelopt",
+      "modelopt_fp4", "mxfp4",      "quark", "sluice"};
+  const Json* found = reader.Find("quantization_config");
+  if (found == nullptr) return OkStatus();
+  const Json method =
+      found->is_object() ? found->value("quant_method", Json()) : Json();
+  std::string known;
+  for (const std::string_view name : kMethods) {
+    if (method == Json(name)) return OkStatus();
+    known += Cat(known.empty() ? "" : ", ", name);
+  }
+  return InvalidArgument("quantization_config: quant_method is ",
+                         DumpJson(method).substr(0, 100), ", known are ",
+                         known);
+}
+
 StatusOr<const Family*> FindFamily(const ConfigReader& reader) {
   const Json* found = reader.Find("model_type");
   if (found == nullptr || !found->is_string()) {
@@ -258,16 +328,20 @@ StatusOr<const Family*> FindFamily(const ConfigReader& reader) {
   if (model_type.starts_with(kGgufPrefix)) {
     return InvalidArgument(
         "GGUF architecture '", model_type.substr(kGgufPrefix.size()),
-        "' is not supported; of GGUF files llama, qwen3, qwen3moe, glm4, "
-        "glm4moe and gpt-oss are, of safetensors folders ",
-        supported);
+        "' is not supported; of GGUF files ", GgufArchitectures(),
+        " are, of safetensors folders ", supported);
   }
   return InvalidArgument("model_type '", model_type,
                          "' is not supported; supported are ", supported);
 }
 
 Status ReadWindows(const ConfigReader& reader, ModelConfig& parsed) {
-  if (const Json* types = reader.Find("layer_types"); types != nullptr) {
+  // The readers of such families have read the types.
+  const bool has_states =
+      std::any_of(parsed.layers.begin(), parsed.layers.end(),
+                  [](const LayerConfig& l) { return l.state.present(); });
+  if (const Json* types = reader.Find("layer_types");
+      types != nullptr && !has_states) {
     SLUICE_RETURN_IF_ERROR(ReadLayerTypes(*types, reader, parsed));
   }
   // A window beyond the last position is none: its blocks would never be freed.

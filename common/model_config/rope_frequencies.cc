@@ -29,19 +29,19 @@ Status ReadPositive(const Json& scaling, const char* key, double limit,
   return OkStatus();
 }
 
-Status ReadDivisors(const Json& scaling, int rotary_dim,
+Status ReadDivisors(const Json& scaling, const char* key, int rotary_dim,
                     std::vector<double>& divisors) {
-  const auto found = scaling.find("divisors");
+  const auto found = scaling.find(key);
   if (found == scaling.end() || !found->is_array() ||
       found->size() != static_cast<size_t>(rotary_dim / 2)) {
-    return InvalidArgument("rope_scaling.divisors: expected ", rotary_dim / 2,
+    return InvalidArgument("rope_scaling.", key, ": expected ", rotary_dim / 2,
                            " numbers, one for each pair of rotary_dim ",
                            rotary_dim);
   }
   for (const Json& divisor : *found) {
     const double value = divisor.is_number() ? divisor.get<double>() : 0.0;
     if (!(value > 0.0 && value <= kMaxFactor)) {
-      return InvalidArgument("rope_scaling.divisors has ", DumpJson(divisor),
+      return InvalidArgument("rope_scaling.", key, " has ", DumpJson(divisor),
                              ", limits 0 (excluded) and ", kMaxFactor);
     }
     divisors.push_back(value);
@@ -77,10 +77,13 @@ Status ReadYarn(const Json& scaling, RopeScaling& parsed) {
     const auto found = scaling.find(key);
     return found != scaling.end() && !found->is_null();
   };
-  for (const char* key : {"mscale", "mscale_all_dim"}) {
-    if (has(key)) {
-      return InvalidArgument("rope_scaling.", key, " is not supported");
-    }
+  // 0 counts as absent.
+  double mscale = 0.0;
+  for (const auto& [key, value] :
+       {std::pair("mscale", &mscale),
+        std::pair("mscale_all_dim", &parsed.mscale_all_dim)}) {
+    if (!has(key) || scaling[key] == 0) continue;
+    SLUICE_RETURN_IF_ERROR(ReadPositive(scaling, key, kMaxFactor, *value));
   }
   if (has("beta_fast")) {
     SLUICE_RETURN_IF_ERROR(
@@ -102,10 +105,45 @@ Status ReadYarn(const Json& scaling, RopeScaling& parsed) {
     return ReadPositive(scaling, "attention_factor", kMaxFactor,
                         parsed.attention_factor);
   }
+  const bool both = mscale != 0.0 && parsed.mscale_all_dim != 0.0;
+  parsed.attention_factor =
+      both ? YarnScale(parsed.factor, mscale) /
+                 YarnScale(parsed.factor, parsed.mscale_all_dim)
+           : YarnScale(parsed.factor, 1.0);
+  return OkStatus();
+}
+
+Status ReadLongRope(const Json& scaling, int rotary_dim, RopeScaling& parsed) {
+  SLUICE_RETURN_IF_ERROR(
+      ReadPositive(scaling, "factor", kMaxFactor, parsed.factor));
+  SLUICE_RETURN_IF_ERROR(
+      ReadPositive(scaling, "original_max_position_embeddings", kMaxScaledFrom,
+                   parsed.original_max_position_embeddings));
+  SLUICE_RETURN_IF_ERROR(
+      ReadDivisors(scaling, "short_factor", rotary_dim, parsed.divisors));
+  SLUICE_RETURN_IF_ERROR(
+      ReadDivisors(scaling, "long_factor", rotary_dim, parsed.long_divisors));
+  if (scaling.contains("attention_factor") &&
+      !scaling["attention_factor"].is_null()) {
+    return ReadPositive(scaling, "attention_factor", kMaxFactor,
+                        parsed.attention_factor);
+  }
   if (parsed.factor > 1.0) {
-    parsed.attention_factor = 0.1 * OwnLog(parsed.factor) + 1.0;
+    parsed.attention_factor =
+        std::sqrt(1.0 + OwnLog(parsed.factor) /
+                            OwnLog(parsed.original_max_position_embeddings));
   }
   return OkStatus();
+}
+
+// With an alpha "dynamic" is Hunyuan's, which depends on no length. Without, it
+// changes nothing up to max_position_embeddings, beyond which no sequence goes.
+Status ReadDynamic(const Json& scaling, RopeScaling& parsed) {
+  if (!scaling.contains("alpha")) {
+    parsed.kind = RopeScaling::Kind::kNone;
+    return ReadPositive(scaling, "factor", kMaxFactor, parsed.factor);
+  }
+  return ReadPositive(scaling, "alpha", kMaxFactor, parsed.alpha);
 }
 
 // YaRN: pairs up to `low` stay, pairs from `high` on are divided; between them
@@ -152,6 +190,10 @@ double ScaleLlama3(double frequency, const RopeScaling& scaling) {
 
 }  // namespace
 
+double YarnScale(double factor, double mscale) {
+  return factor <= 1.0 ? 1.0 : 0.1 * mscale * OwnLog(factor) + 1.0;
+}
+
 StatusOr<RopeScaling> ParseRopeScaling(const Json& scaling, int rotary_dim) {
   RopeScaling parsed;
   if (scaling.is_null()) return parsed;
@@ -169,7 +211,8 @@ StatusOr<RopeScaling> ParseRopeScaling(const Json& scaling, int rotary_dim) {
   }
   const std::string name =
       kind->is_string() ? kind->get<std::string>() : DumpJson(*kind);
-  if (name == "default") return parsed;
+  // Of text alone "mrope" is the plain one.
+  if (name == "default" || name == "mrope") return parsed;
   if (name == "llama3") {
     parsed.kind = RopeScaling::Kind::kLlama3;
     SLUICE_RETURN_IF_ERROR(ReadLlama3(scaling, parsed));
@@ -182,11 +225,25 @@ StatusOr<RopeScaling> ParseRopeScaling(const Json& scaling, int rotary_dim) {
         ReadPositive(scaling, "factor", kMaxFactor, parsed.factor));
   } else if (name == "divisors") {
     parsed.kind = RopeScaling::Kind::kDivisors;
-    SLUICE_RETURN_IF_ERROR(ReadDivisors(scaling, rotary_dim, parsed.divisors));
+    SLUICE_RETURN_IF_ERROR(
+        ReadDivisors(scaling, "divisors", rotary_dim, parsed.divisors));
+  } else if (name == "longrope" || name == "su") {
+    parsed.kind = RopeScaling::Kind::kLongRope;
+    SLUICE_RETURN_IF_ERROR(ReadLongRope(scaling, rotary_dim, parsed));
+  } else if (name == "proportional") {
+    parsed.kind = RopeScaling::Kind::kProportional;
+    if (scaling.contains("partial_rotary_factor")) {
+      SLUICE_RETURN_IF_ERROR(
+          ReadPositive(scaling, "partial_rotary_factor", 1.0, parsed.share));
+    }
+  } else if (name == "dynamic") {
+    parsed.kind = RopeScaling::Kind::kDynamic;
+    SLUICE_RETURN_IF_ERROR(ReadDynamic(scaling, parsed));
   } else {
     return InvalidArgument("rope_scaling.rope_type '", name,
                            "' is not supported; supported are default, "
-                           "linear, llama3 and yarn");
+                           "linear, llama3, yarn, longrope, dynamic, "
+                           "proportional and mrope");
   }
   return parsed;
 }
@@ -194,11 +251,20 @@ StatusOr<RopeScaling> ParseRopeScaling(const Json& scaling, int rotary_dim) {
 std::vector<double> RopeInvFreq(double theta, int rotary_dim,
                                 const RopeScaling& scaling) {
   std::vector<double> inv_freq;
+  if (scaling.kind == RopeScaling::Kind::kDynamic) {
+    theta *= OwnPow(scaling.alpha, rotary_dim / (rotary_dim - 2.0));
+  }
   for (int i = 0; i < rotary_dim / 2; ++i) {
     double frequency = OwnPow(theta, -2.0 * i / rotary_dim);
     switch (scaling.kind) {
       case RopeScaling::Kind::kNone:
       case RopeScaling::Kind::kYarn:  // below, over all pairs
+      case RopeScaling::Kind::kDynamic:
+        break;
+      case RopeScaling::Kind::kProportional:
+        if (i >= static_cast<int>(scaling.share * rotary_dim / 2)) {
+          frequency = 0.0;
+        }
         break;
       case RopeScaling::Kind::kLinear:
         frequency /= scaling.factor;
@@ -207,6 +273,7 @@ std::vector<double> RopeInvFreq(double theta, int rotary_dim,
         frequency = ScaleLlama3(frequency, scaling);
         break;
       case RopeScaling::Kind::kDivisors:
+      case RopeScaling::Kind::kLongRope:
         frequency /= scaling.divisors[static_cast<size_t>(i)];
         break;
     }

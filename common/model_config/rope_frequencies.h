@@ -14,6 +14,9 @@ namespace sluice {
 // missing members and for values outside their limits.
 StatusOr<RopeScaling> ParseRopeScaling(const Json& scaling, int rotary_dim);
 
+// YaRN's 0.1 mscale ln(factor) + 1; 1 for factors up to 1.
+double YarnScale(double factor, double mscale);
+
 // Returns theta^(-2i/rotary_dim), scaled, in double precision [rotary_dim / 2].
 // The same bits on every machine, without the C library's functions.
 std::vector<double> RopeInvFreq(double theta, int rotary_dim,

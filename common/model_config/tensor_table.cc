@@ -2,149 +2,24 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <utility>
 
 #include "common/base/check.h"
 #include "common/model_config/rank_plan.h"
+#include "common/model_config/tensor_rows.h"
 
 namespace sluice {
 namespace {
-
-using enum RankCut;
-using enum WeightPlace;
-using enum StoredAs;
-
-constexpr TensorRow kTop[] = {
-    {"model.embed_tokens.weight", "token_embd.weight", "V H", kNone,
-     kEmbedding},
-    {"model.norm.weight", "output_norm.weight", "H", kNone, kFinalNorm},
-    {"lm_head.weight", "output.weight", "V H", kRows, kHead},
-};
-
-bool HasQkvBias(const LayerConfig& layer) { return layer.attention.qkv_bias; }
-bool HasOBias(const LayerConfig& layer) { return layer.attention.o_bias; }
-bool HasQkNorm(const LayerConfig& layer) { return layer.attention.qk_norm; }
-bool HasSinks(const LayerConfig& layer) { return layer.attention.sinks; }
-bool HasNormsAfter(const LayerConfig& layer) { return layer.norm.after; }
-
-// Attention and its norms, for all families.
-constexpr TensorRow kAttention[] = {
-    {"input_layernorm.weight", "attn_norm.weight", "H", kNone, kAttentionNorm},
-    {"self_attn.q_proj.weight", "attn_q.weight", "Q H", kRows, kQkv},
-    {"self_attn.k_proj.weight", "attn_k.weight", "K H", kRows, kQkv},
-    {"self_attn.v_proj.weight", "attn_v.weight", "K H", kRows, kQkv},
-    {"self_attn.q_proj.bias", "attn_q.bias", "Q", kRows, kQkvBias, HasQkvBias},
-    {"self_attn.k_proj.bias", "attn_k.bias", "K", kRows, kQkvBias, HasQkvBias},
-    {"self_attn.v_proj.bias", "attn_v.bias", "K", kRows, kQkvBias, HasQkvBias},
-    {"self_attn.o_proj.weight", "attn_output.weight", "H Q", kColumns, kO},
-    {"self_attn.o_proj.bias", "attn_output.bias", "H", kNone, kOBias, HasOBias},
-    {"self_attn.q_norm.weight", "attn_q_norm.weight", "D", kNone, kQNorm,
-     HasQkNorm},
-    {"self_attn.k_norm.weight", "attn_k_norm.weight", "D", kNone, kKNorm,
-     HasQkNorm},
-    {"self_attn.sinks", "attn_sinks.weight", "N", kRows, kSinks, HasSinks},
-    {"post_self_attn_layernorm.weight", "post_attention_norm.weight", "H",
-     kNone, kPostAttentionNorm, HasNormsAfter},
-    {"post_mlp_layernorm.weight", "post_ffw_norm.weight", "H", kNone,
-     kPostMlpNorm, HasNormsAfter},
-};
-
-// The norm before the MLP. Some GGUFs name it as others name the norm behind
-// attention.
-constexpr TensorRow kMlpNormRow[] = {
-    {"post_attention_layernorm.weight", "ffn_norm.weight", "H", kNone,
-     kMlpNorm},
-};
-constexpr TensorRow kMlpNormAfter[] = {
-    {"post_attention_layernorm.weight", "post_attention_norm.weight", "H",
-     kNone, kMlpNorm},
-};
-
-constexpr TensorRow kMlp[] = {
-    {"mlp.gate_proj.weight", "ffn_gate.weight", "F H", kRows, kGateUp},
-    {"mlp.up_proj.weight", "ffn_up.weight", "F H", kRows, kGateUp},
-    {"mlp.down_proj.weight", "ffn_down.weight", "H F", kColumns, kDown},
-};
-
-constexpr TensorRow kFusedMlp[] = {
-    {"mlp.gate_up_proj.weight", "ffn_up.weight", "2F H", kRows, kGateUp},
-    {"mlp.down_proj.weight", "ffn_down.weight", "H F", kColumns, kDown},
-};
-
-constexpr TensorRow kGate[] = {
-    {"mlp.gate.weight", "ffn_gate_inp.weight", "E H", kNone, kRouter, nullptr,
-     kF32},
-};
-
-constexpr TensorRow kGateCorrection[] = {
-    {"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", "E", kNone,
-     kCorrection},
-};
-
-constexpr TensorRow kSharedExpert[] = {
-    {"mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight", "S H",
-     kRows, kSharedGateUp},
-    {"mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight", "S H", kRows,
-     kSharedGateUp},
-    {"mlp.shared_experts.down_proj.weight", "ffn_down_shexp.weight", "H S",
-     kColumns, kSharedDown},
-};
-
-constexpr TensorRow kBiasedRouter[] = {
-    {"mlp.router.weight", "ffn_gate_inp.weight", "E H", kNone, kRouter, nullptr,
-     kF32},
-    {"mlp.router.bias", "ffn_gate_inp.bias", "E", kNone, kRouterBias},
-};
-
-constexpr TensorRow kExpertBiases[] = {
-    {"mlp.experts.gate_up_proj_bias", "", "E 2X", kExperts, kExpertGateUpBias,
-     nullptr, kF32},
-    {"mlp.experts.down_proj_bias", "", "E H", kExperts, kExpertDownBias,
-     nullptr, kF32},
-};
-
-constexpr TensorRow kApartExpertBiases[] = {
-    {"mlp.experts.gate_proj_bias", "ffn_gate_exps.bias", "E X", kExperts,
-     kExpertGateUpBias, nullptr, kF32},
-    {"mlp.experts.up_proj_bias", "ffn_up_exps.bias", "E X", kExperts,
-     kExpertGateUpBias, nullptr, kF32},
-    {"mlp.experts.down_proj_bias", "ffn_down_exps.bias", "E H", kExperts,
-     kExpertDownBias, nullptr, kF32},
-};
-
-// Experts' matrices, by ExpertStorage.
-constexpr TensorRow kSeparateExperts[] = {
-    {"mlp.experts.{}.gate_proj.weight", "", "X H", kExperts, kExpertGateUp},
-    {"mlp.experts.{}.up_proj.weight", "", "X H", kExperts, kExpertGateUp},
-    {"mlp.experts.{}.down_proj.weight", "", "H X", kExperts, kExpertDown},
-};
-constexpr TensorRow kApartExperts[] = {
-    {"mlp.experts.gate_proj", "ffn_gate_exps.weight", "E X H", kExperts,
-     kExpertGateUp},
-    {"mlp.experts.up_proj", "ffn_up_exps.weight", "E X H", kExperts,
-     kExpertGateUp},
-    {"mlp.experts.down_proj", "ffn_down_exps.weight", "E H X", kExperts,
-     kExpertDown},
-};
-constexpr TensorRow kStackedExperts[] = {
-    {"mlp.experts.gate_up_proj", "", "E 2X H", kExperts, kExpertGateUp},
-    {"mlp.experts.down_proj", "", "E H X", kExperts, kExpertDown},
-};
-constexpr TensorRow kTransposedExperts[] = {
-    {"mlp.experts.gate_up_proj", "", "E H 2X", kExperts, kExpertGateUp},
-    {"mlp.experts.down_proj", "", "E X H", kExperts, kExpertDown},
-};
-
-// By ExpertStorage.
-constexpr std::span<const TensorRow> kExpertRows[] = {
-    kSeparateExperts, kApartExperts, kStackedExperts, kTransposedExperts};
 
 // Returns the size of the dimension that a shape's letter stands for.
 int64_t SizeOf(char letter, const ModelConfig& config, int32_t layer) {
   static const LayerConfig none;
   const LayerConfig& of = layer < 0 ? none : config.layers[layer];
+  const LatentConfig& latent = of.attention.latent;
+  const int64_t heads = of.attention.num_heads;
   const std::pair<char, int64_t> sizes[] = {
       {'V', config.vocab_size},
       {'H', config.hidden_size},
@@ -155,7 +30,28 @@ int64_t SizeOf(char letter, const ModelConfig& config, int32_t layer) {
       {'F', of.mlp.intermediate_size},
       {'X', of.moe.intermediate_size},
       {'S', of.moe.shared_intermediate_size},
-      {'E', of.moe.num_experts}};
+      {'E', of.moe.num_experts},
+      {'C',
+       of.state.mixer.shape.num_heads == 0 ? of.state.mixer.shape.channels : 0},
+      {'L', of.state.mixer.shape.taps},
+      {'J', of.state.mixer.shape.keys()},
+      {'Z', of.state.mixer.shape.values()},
+      {'T', of.state.mixer.shape.num_heads},
+      {'M', of.state.mixer.shape.value_dim},
+      {'P', config.per_layer_input},
+      {'W', int64_t{config.num_layers()} * config.per_layer_input},
+      {'U', 1},
+      {'l', latent.q_rank},
+      {'c', latent.kv_rank},
+      {'r', latent.rope_dim},
+      {'p', latent.nope_dim},
+      {'w', latent.value_dim},
+      {'a', heads * (latent.nope_dim + latent.rope_dim)},
+      {'b', heads * (latent.nope_dim + latent.value_dim)},
+      {'o', heads * latent.value_dim},
+      {'h', latent.indexer.num_heads},
+      {'d', latent.indexer.head_dim},
+      {'e', int64_t{latent.indexer.num_heads} * latent.indexer.head_dim}};
   for (const auto& [name, size] : sizes) {
     if (name == letter) return size;
   }
@@ -172,7 +68,9 @@ int64_t TakeNumber(std::string_view& text, int64_t absent) {
 }
 
 bool IsPresent(const TensorRow& row, const ModelConfig& config, int32_t layer) {
-  if (row.only != nullptr && !row.only(config.layers[layer])) return false;
+  // Of tensors outside the layers the first layer tells.
+  const auto teller = static_cast<size_t>(std::max(layer, 0));
+  if (row.only != nullptr && !row.only(config.layers[teller])) return false;
   const std::vector<Dimension> shape = DimensionsOf(row, config, layer);
   return std::none_of(shape.begin(), shape.end(),
                       [](const Dimension& size) { return size.size == 0; });
@@ -188,7 +86,7 @@ void AddRows(std::span<const TensorRow> rows, const ModelConfig& config,
     if (same == to.end()) {
       to.push_back({row.place, {&row}});
       if (row.cut == RankCut::kColumns) {
-        const char letter = DimensionsOf(row, config, layer).back().letter;
+        const char letter = DimensionsOf(row, config, layer).back().letter();
         to.back().shard_unit = ShardUnitOf(config.layers[layer], letter);
       }
     } else {
@@ -199,22 +97,13 @@ void AddRows(std::span<const TensorRow> rows, const ModelConfig& config,
 
 }  // namespace
 
-constexpr TensorTable kLlamaTensors = {
-    {kAttention, kMlpNormRow}, {kMlp}, {}, {}};
-constexpr TensorTable kQwen3MoeTensors = {
-    {kAttention, kMlpNormRow}, {kMlp}, {kGate}, {}};
-constexpr TensorTable kGlm4Tensors = {
-    {kAttention, kMlpNormRow}, {kFusedMlp}, {}, {}};
-constexpr TensorTable kGlm4MoeTensors = {
-    {kAttention, kMlpNormAfter},
-    {kMlp},
-    {kGate, kGateCorrection, kSharedExpert},
-    {}};
-constexpr TensorTable kGptOssTensors = {{kAttention, kMlpNormAfter},
-                                        {},
-                                        {kBiasedRouter},
-                                        {kExpertBiases},
-                                        {kApartExpertBiases}};
+bool IsNormWeight(WeightPlace place) {
+  constexpr WeightPlace kNorms[] = {
+      kFinalNorm, kAttentionNorm,     kQNorm,      kKNorm,
+      kMlpNorm,   kPostAttentionNorm, kPostMlpNorm};
+  return std::find(std::begin(kNorms), std::end(kNorms), place) !=
+         std::end(kNorms);
+}
 
 std::vector<WeightRows> WeightsOf(const ModelConfig& config, int32_t layer,
                                   ExpertStorage storage) {
@@ -223,7 +112,7 @@ std::vector<WeightRows> WeightsOf(const ModelConfig& config, int32_t layer,
     for (const auto& rows : groups) AddRows(rows, config, layer, weights);
   };
   if (layer < 0) {
-    AddRows(kTop, config, layer, weights);
+    AddRows(TopRowsOf(config.tensors), config, layer, weights);
     if (config.tie_word_embeddings) weights.pop_back();
     return weights;
   }
@@ -234,7 +123,7 @@ std::vector<WeightRows> WeightsOf(const ModelConfig& config, int32_t layer,
     return weights;
   }
   add(config.tensors->sparse);
-  AddRows(kExpertRows[static_cast<size_t>(storage)], config, layer, weights);
+  AddRows(ExpertRowsOf(*config.tensors, storage), config, layer, weights);
   const bool is_apart = storage == ExpertStorage::kApart;
   add(is_apart ? config.tensors->apart : config.tensors->experts);
   return weights;
@@ -246,17 +135,17 @@ std::vector<Dimension> DimensionsOf(const TensorRow& row,
   std::string_view text = row.shape;
   while (!text.empty()) {
     Dimension& to = dimensions.emplace_back();
-    to.times = TakeNumber(text, 1);
-    to.size = to.times;
-    if (!text.empty() && text[0] != ' ') {
-      to.letter = text[0];
-      to.size *= SizeOf(to.letter, config, layer);
-      text.remove_prefix(1);
+    while (!text.empty() && text[0] != ' ') {
+      const int64_t times = TakeNumber(text, 1);
+      Dimension::Run run = {0, times};
+      if (!text.empty() && text[0] != ' ') {
+        run = {text[0], SizeOf(text[0], config, layer)};
+        text.remove_prefix(1);
+      }
+      to.runs.insert(to.runs.end(), run.letter == 0 ? 1 : times, run);
+      if (text.starts_with('+')) text.remove_prefix(1);
     }
-    if (text.starts_with('/')) {
-      text.remove_prefix(1);
-      to.size /= TakeNumber(text, 1);
-    }
+    for (const Dimension::Run& run : to.runs) to.size += run.size;
     if (text.starts_with(' ')) text.remove_prefix(1);
   }
   return dimensions;
@@ -269,71 +158,6 @@ std::string NameOf(const TensorRow& row, int32_t layer, int32_t expert) {
   return layer < 0 ? name : Cat(kLayerPrefix, layer, ".", name);
 }
 
-namespace {
-
-// What the rows of one tensor of `weight` are computed with.
-kernels::WeightType TypeOf(const WeightRows& weight,
-                           const weights::TensorInfo& stored,
-                           WeightsMode mode) {
-  const bool is_outer = weight.place == WeightPlace::kEmbedding ||
-                        weight.place == WeightPlace::kHead;
-  const bool makes_blocks = mode >= WeightsMode::kQ8_0;
-  const WeightsMode own = is_outer && makes_blocks ? WeightsMode::kQ8_0 : mode;
-  // Experts may be stored transposed: their rows are columns there.
-  int64_t of_row = stored.cols();
-  if (weight.first().cut == RankCut::kExperts && stored.shape.size() > 2) {
-    of_row = std::gcd(of_row, stored.shape[stored.shape.size() - 2]);
-  }
-  const bool fits = of_row % kernels::kShortBlock == 0;
-  const auto type = ComputedType(
-      makes_blocks && !fits ? WeightsMode::kAuto : own, stored.dtype);
-  const bool cut_within = weight.shard_unit % kernels::kE4m3WideRun != 0;
-  return type == kernels::WeightType::kE4m3Wide && cut_within
-             ? kernels::WeightType::kE4m3
-             : type;
-}
-
-}  // namespace
-
-std::vector<kernels::WeightType> TypesOf(const WeightRows& weight,
-                                         int32_t layer,
-                                         const weights::ModelFile& model,
-                                         WeightsMode mode, int32_t expert) {
-  std::vector<kernels::WeightType> types(weight.rows.size(),
-                                         kernels::WeightType::kF32);
-  if (weight.first().is_f32()) return types;
-  for (size_t i = 0; i < types.size(); ++i) {
-    const auto* found = model.Find(NameOf(*weight.rows[i], layer, expert));
-    if (found != nullptr) types[i] = TypeOf(weight, *found, mode);
-  }
-  const bool differ = std::count(types.begin(), types.end(), types[0]) !=
-                      static_cast<std::ptrdiff_t>(types.size());
-  if (weight.first().cut == RankCut::kExperts && differ) {
-    types.assign(types.size(), kernels::WeightType::kF32);
-  }
-  return types;
-}
-
-WeightFormatSet FormatsOf(const ModelConfig& config,
-                          const weights::ModelFile& model, WeightsMode mode) {
-  WeightFormatSet formats;
-  const ExpertStorage storage = ExpertStorageOf(config, model);
-  for (int32_t layer = -1; layer < config.num_layers(); ++layer) {
-    for (const WeightRows& weight : WeightsOf(config, layer, storage)) {
-      if (weight.first().is_f32()) continue;
-      const int32_t copies = weight.first().per_expert()
-                                 ? config.layers[layer].moe.num_experts
-                                 : 1;
-      for (int32_t expert = 0; expert < copies; ++expert) {
-        for (const auto type : TypesOf(weight, layer, model, mode, expert)) {
-          formats.Add(type);
-        }
-      }
-    }
-  }
-  return formats;
-}
-
 GgufTensorPlace PlaceOfGguf(const TensorTable& table, std::string_view name) {
   GgufTensorPlace place;
   const auto find = [&](std::span<const TensorRow> rows) {
@@ -342,7 +166,7 @@ GgufTensorPlace PlaceOfGguf(const TensorTable& table, std::string_view name) {
     }
   };
   if (!name.starts_with(kGgufLayerPrefix)) {
-    find(kTop);
+    find(TopRowsOf(&table));
     return place;
   }
   name.remove_prefix(kGgufLayerPrefix.size());
@@ -357,7 +181,10 @@ GgufTensorPlace PlaceOfGguf(const TensorTable& table, std::string_view name) {
        {table.layers, table.dense, table.sparse, table.apart}) {
     for (const auto& rows : groups) find(rows);
   }
-  find(kApartExperts);
+  find(ExpertRowsOf(table, ExpertStorage::kApart));
+  if (place.row == nullptr && table.stacked.empty()) {
+    find(ExpertRowsOf(table, ExpertStorage::kStacked));
+  }
   return place;
 }
 
@@ -386,8 +213,10 @@ ExpertStorage ExpertStorageOf(const ModelConfig& config,
   const auto find = [&](const TensorRow& row) {
     return model.Find(NameOf(row, layer));
   };
-  if (find(kApartExperts[0]) != nullptr) return ExpertStorage::kApart;
-  const weights::TensorInfo* stacked = find(kStackedExperts[0]);
+  if (find(ExpertRowsOf(*config.tensors, ExpertStorage::kApart)[0]) != nullptr)
+    return ExpertStorage::kApart;
+  const weights::TensorInfo* stacked =
+      find(ExpertRowsOf(*config.tensors, ExpertStorage::kStacked)[0]);
   // gpt-oss alternates gate and up but in a GGUF. Its checkpoints are
   // transposed but for those of MXFP4.
   if (config.moe().interleaved) {

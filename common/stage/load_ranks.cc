@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -17,15 +18,19 @@
 #include "common/device/cpu/available_memory.h"
 #include "common/device/device_choice.h"
 #include "common/device/kv_cache.h"
+#include "common/model/gpu_support.h"
 #include "common/model/local_experts.h"
 #include "common/model/packed_weights.h"
 #include "common/model/stage_weights.h"
+#include "common/model_config/config_report.h"
 #include "common/model_config/kv_layout.h"
 #include "common/model_config/layer_loads.h"
 #include "common/model_config/open_model.h"
 #include "common/model_config/rank_plan.h"
 #include "common/stage/boundary_log.h"
+#include "common/stage/cache_bytes.h"
 #include "common/stage/kv_room.h"
+#include "common/stage/layer_specs.h"
 #include "common/stage/measure_room.h"
 #include "common/stage/rank_link.h"
 #include "common/tensor/buffer_pool.h"
@@ -73,57 +78,6 @@ Status CheckOptions(const StageOptions& options) {
       CheckCount("all_ranks", options.all_ranks, 2, kMaxShards));
   return CheckCount("first_rank", options.first_rank, 0,
                     options.all_ranks - options.ranks);
-}
-
-// Returns the bytes of one block in all layers of a KV group and all ranks.
-uint64_t BytesPerBlock(const StageRange& range, const ModelConfig& config,
-                       const std::vector<RankPlan>& plans, ElementType type) {
-  const std::vector<int32_t> groups =
-      KvGroups(config, range.first_layer, range.last_layer);
-  uint64_t bytes = 0;
-  for (const RankPlan& plan : plans) {
-    std::vector<KvLayer> layers;
-    for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
-      const int32_t group = groups[i - range.first_layer];
-      const KvCache::Layer layer = {group, plan.layers[i].num_kv_heads(),
-                                    config.layers[i].attention.head_dim};
-      layers.push_back({group, layer.block_bytes(type)});
-    }
-    bytes += KvBytes(layers);
-  }
-  return bytes;
-}
-
-// Returns a layer's spec on the rank with `share` of it.
-LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
-                 RopeHandle rope) {
-  const AttentionConfig& attention = layer.attention;
-  const MoeConfig& moe = layer.moe;
-  LayerSpec spec;
-  spec.norm_eps = static_cast<float>(layer.norm.eps);
-  spec.attention = {share.num_heads(),
-                    share.num_kv_heads(),
-                    attention.head_dim,
-                    share.kv_heads,
-                    static_cast<float>(attention.scale),
-                    attention.window,
-                    rope};
-  spec.activation = layer.is_sparse() ? moe.activation : layer.mlp.activation;
-  spec.router = {moe.score,
-                 moe.num_experts,
-                 moe.experts_per_token,
-                 moe.num_groups,
-                 moe.groups_per_token,
-                 moe.normalise,
-                 static_cast<float>(moe.scale)};
-  return spec;
-}
-
-RopeSpec RopeOf(const RopeConfig& rope, int64_t positions) {
-  return {rope.inv_freq, rope.scaling.attention_factor,
-          rope.interleaved ? kernels::RopeStyle::kInterleaved
-                           : kernels::RopeStyle::kHalfSplit,
-          positions};
 }
 
 // A model of outlines has the identity of the true one.
@@ -188,6 +142,7 @@ class StageLoader {
  private:
   Status Prepare(StageInfo& info) {
     SLUICE_ASSIGN_OR_RETURN(range_, ParseRange(options_, config_.num_layers()));
+    SLUICE_RETURN_IF_ERROR(CheckSharedKv(config_, range_.first_layer));
     SLUICE_RETURN_IF_ERROR(CheckKvType(config_, options_.kv_type));
     const auto formats = ColumnFormatsOf(config_, file_, options_.weights);
     for (int32_t r = 0; r < options_.ranks || r == 0; ++r) {
@@ -200,6 +155,7 @@ class StageLoader {
     SLUICE_ASSIGN_OR_RETURN(backends_,
                             options_.make_backends(DevicesOfRanks(info)));
     const BackendInfo& device = backends_[0]->info();
+    if (!device.gpu.empty()) SLUICE_RETURN_IF_ERROR(CheckGpuHas(config_));
     kv_type_ = device.kv_type;
     limits_.max_step_tokens = options_.max_step_tokens;
     limits_.max_sequences = options_.max_sequences;
@@ -267,11 +223,17 @@ class StageLoader {
     const uint64_t memory =
         HasAllRanks() ? options_.memory : OwnPart(options_.memory);
     SLUICE_ASSIGN_OR_RETURN(room_, RoomBeside(loads_, memory));
+    SLUICE_ASSIGN_OR_RETURN(state_blocks_,
+                            ChooseStateBlocks(options_, config_, room_));
+    const KvRoom room = room_.Beside(state_blocks_);
     SLUICE_ASSIGN_OR_RETURN(limits_.max_context,
-                            ChooseMaxContext(options_, config_, room_));
+                            ChooseMaxContext(options_, config_, room));
     SLUICE_ASSIGN_OR_RETURN(
         kv_blocks_,
-        ChooseKvBlocks(options_, config_, limits_.max_context, room_));
+        ChooseKvBlocks(options_, config_, limits_.max_context, room));
+    // A state without its sequence's keys and values is of no use.
+    state_blocks_ =
+        std::min(state_blocks_, std::max(kv_blocks_, kLeastStateBlocks));
     TellCache(info);
     return OkStatus();
   }
@@ -280,9 +242,11 @@ class StageLoader {
     info.limits = {limits_.max_step_tokens, limits_.max_sequences,
                    limits_.max_context,     kv_blocks_,
                    limits_.num_kv_groups,   config_.vocab_size,
-                   KvWindows(config_)};
-    info.kv_bytes = BytesPerBlock(range_, config_, plans_, kv_type_) *
-                    static_cast<uint64_t>(kv_blocks_);
+                   KvWindows(config_),      state_blocks_};
+    info.kv_bytes =
+        BytesPerBlock(range_, config_, plans_, kv_type_) *
+            static_cast<uint64_t>(kv_blocks_) +
+        BytesPerState(range_, plans_) * static_cast<uint64_t>(state_blocks_);
     ChooseReplayLog(backends_[0]->info(), room_, info);
     TellContext(info);
   }
@@ -290,8 +254,12 @@ class StageLoader {
   bool HasAllRanks() const { return options_.rank_link == nullptr; }
 
   RankFacts FactsOf(const StageInfo& info) const {
-    return {backends_[0]->info().numerics, limits_.max_context, kv_blocks_,
-            info.weights_bytes, info.kv_bytes};
+    return {backends_[0]->info().numerics,
+            limits_.max_context,
+            kv_blocks_,
+            info.weights_bytes,
+            info.kv_bytes,
+            state_blocks_};
   }
 
   // Takes the least cache of all processes that have ranks.
@@ -306,6 +274,9 @@ class StageLoader {
         CheckCount("kv_blocks of all ranks", all.kv_blocks, 1, kv_blocks_));
     limits_.max_context = all.max_context;
     kv_blocks_ = all.kv_blocks;
+    SLUICE_RETURN_IF_ERROR(CheckCount("state_blocks of all ranks",
+                                      all.state_blocks, 0, state_blocks_));
+    state_blocks_ = all.state_blocks;
     TellCache(info);
     return OkStatus();
   }
@@ -315,6 +286,7 @@ class StageLoader {
     if (HasAllRanks()) return OkStatus();
     facts_.max_context = limits_.max_context;
     facts_.kv_blocks = kv_blocks_;
+    facts_.state_blocks = state_blocks_;
     facts_.kv_bytes = info.kv_bytes;
     SLUICE_ASSIGN_OR_RETURN(const RankFacts all,
                             options_.rank_link->Agree(facts_));
@@ -378,9 +350,14 @@ class StageLoader {
       load.weights += loader_.LoadedBytes(range_, plans_[r]);
       load.block_bytes +=
           BytesPerBlock(range_, config_, {plans_[r]}, device.kv_type);
+      load.state_bytes += BytesPerState(range_, {plans_[r]});
     }
     std::vector<MemoryLoad> all;
-    for (auto& [memory, load] : loads) all.push_back(std::move(load));
+    for (auto& [memory, load] : loads) {
+      // Of layers without attention.
+      load.block_bytes = std::max<uint64_t>(load.block_bytes, 1);
+      all.push_back(std::move(load));
+    }
     if (all.size() == 1 && HasAllRanks()) all[0].weights = WeightBytes();
     return all;
   }
@@ -438,17 +415,31 @@ class StageLoader {
   StageModelShape ShapeOf(const RankPlan& plan, Backend& backend) const {
     StageModelShape shape = {range_, config_.hidden_size, config_.vocab_size,
                              limits_.max_step_tokens, kv_blocks_};
+    shape.row_size = config_.row_size();
+    shape.per_layer_input = config_.per_layer_input;
     shape.final_norm_eps = static_cast<float>(config_.rms_norm_eps);
+    shape.layer_norm = config_.layers[0].norm.layer_norm;
+    shape.embedding_scale = static_cast<float>(config_.embedding_scale);
+    shape.logits = {static_cast<float>(config_.logit_scale),
+                    static_cast<float>(config_.logit_soft_cap)};
     std::vector<RopeHandle> ropes;
     for (const RopeConfig& rope : config_.ropes) {
-      ropes.push_back(backend.AddRope(RopeOf(rope, limits_.max_context)));
+      const int32_t asked = options_.max_context > 0
+                                ? options_.max_context
+                                : config_.max_position_embeddings;
+      ropes.push_back(
+          backend.AddRope(RopeOf(rope, limits_.max_context, asked)));
     }
     for (int32_t i = range_.first_layer; i < range_.last_layer; ++i) {
       const LayerConfig& layer = config_.layers[i];
-      shape.layers.push_back(
-          SpecOf(layer, plan.layers[i], ropes[layer.attention.rope]));
+      shape.layers.push_back(SpecOf(layer, plan.layers[i], ropes));
+      const int32_t source = layer.attention.kv_layer;
+      shape.layers.back().kv_layer =
+          (source < 0 ? i : source) - range_.first_layer;
     }
     shape.kv_groups = KvGroups(config_, range_.first_layer, range_.last_layer);
+    shape.state_blocks = state_blocks_;
+    shape.state_group = StateGroup(config_);
     return shape;
   }
 
@@ -467,6 +458,7 @@ class StageLoader {
   StepLimits limits_;
   RankFacts facts_;  // of this process, where others have ranks
   int32_t kv_blocks_ = 0;
+  int32_t state_blocks_ = 0;
   ElementType kv_type_ = ElementType::kF32;
 };
 
@@ -486,8 +478,12 @@ StatusOr<OpenedModel> OpenChecked(const StageOptions& options,
                           weights::ComputeIdentity(*model.file));
   SLUICE_RETURN_IF_ERROR(weights::UseWeightSums(*model.file, digest));
   info.model_digest = digest.Hex();
+  if (model.file->computed().has_value()) {
+    info.model_config = model.file->computed()->config;
+  }
+  LogUnreadKeys(*model.file);
   info.num_layers = model.config.num_layers();
-  info.hidden_size = model.config.hidden_size;
+  info.hidden_size = model.config.row_size();
   info.ranks = options.total_ranks();
   return model;
 }

@@ -20,6 +20,8 @@ namespace {
 #include "kernels/cpu/attention_body.inc"
 //
 #include "kernels/cpu/attention_lanes_body.inc"
+//
+#include "kernels/cpu/recurrence_body.inc"
 
 }  // namespace
 
@@ -32,6 +34,8 @@ const Ops kNeonOps = {
     .rotate = Rotate,
     .silu_multiply = SiluMultiply,
     .clamped_swiglu = ClampedSwiGlu,
+    .gelu_multiply = GeluMultiply,
+    .soft_cap = SoftCap,
     .sigmoid = Sigmoid,
     .exp_all = ExpAll,
     .add = AddTo,
@@ -46,6 +50,9 @@ const Ops kNeonOps = {
     .lane_queries = kLaneQueries,
     .join_lanes = JoinLanes,
     .join_scaled = JoinScaled,
+    .convolve = ConvolveRow,
+    .state_columns = kStateColumns,
+    .recur = Recur,
 };
 
 }  // namespace sluice::kernels::cpu

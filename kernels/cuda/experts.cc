@@ -237,13 +237,10 @@ class ExpertCall {
   // middle = the activation of the rows' products.
   void MultiplyGated(const ExpertWeight& like, const ExpertRun& run,
                      Matrix middle) {
-    const bool clamps = experts_.swiglu_limit > 0.0f;
     if (table_.tiles && IsTiled(like)) {
-      const Activation activation = {
-          clamps ? Activation::Kind::kClampedSwiGlu : Activation::Kind::kSilu,
-          experts_.swiglu_limit};
       if (TileGatedGroups(stream_, rows_.x, TileView(like),
-                          experts_.gate_up_bias, activation, run, middle)) {
+                          experts_.gate_up_bias, experts_.activation, run,
+                          middle)) {
         return;
       }
     }
@@ -252,8 +249,8 @@ class ExpertCall {
     FlaggedRows flags;
     flags.finite = at_.finite;
     Multiply(rows_.x, like, experts_.gate_up_bias, run, flags, both);
-    if (clamps) {
-      return ClampedSwiGlu(stream_, both, experts_.swiglu_limit, middle);
+    if (experts_.activation.kind == Activation::Kind::kClampedSwiGlu) {
+      return ClampedSwiGlu(stream_, both, experts_.activation.limit, middle);
     }
     SiluMul(stream_, both, middle);
   }

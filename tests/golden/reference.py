@@ -53,6 +53,14 @@ def in_double():
                 module.torch = double
 
 
+def _kind(config):
+    """The class that loads a model: those that read images have another."""
+    kind = transformers.AutoModelForCausalLM
+    if type(config) in kind._model_mapping:
+        return kind
+    return transformers.AutoModelForImageTextToText
+
+
 def load(folder):
     """(model of a folder in double, tensors that it does not use)"""
     options = {}
@@ -60,8 +68,7 @@ def load(folder):
     if getattr(config, "quantization_config", None):
         options["quantization_config"] = transformers.Mxfp4Config(
             dequantize=True)
-    kind = transformers.AutoModelForCausalLM
-    found, report = kind.from_pretrained(
+    found, report = _kind(config).from_pretrained(
         folder, dtype=torch.float64,
         attn_implementation="eager", output_loading_info=True,
         experts_implementation="eager", **options)
@@ -128,7 +135,7 @@ def load_files(files):
             (pathlib.Path(folder) / file).write_bytes(data)
         # Imported first, so that _in_double finds it.
         config = transformers.AutoConfig.from_pretrained(folder)
-        _ = transformers.AutoModelForCausalLM._model_mapping[type(config)]
+        _ = _kind(config)._model_mapping[type(config)]
         in_double()
         return load(folder)
 

@@ -132,7 +132,7 @@ class TestLayer {
     if (shape_.gpt_oss) {
       view.gate_up_bias = gate_up_bias_.data() + begin * 2 * shape_.mlp;
       view.down_bias = down_bias_.data() + begin * hidden;
-      view.swiglu_limit = 0.7f;
+      view.activation = {Activation::Kind::kClampedSwiGlu, 0.7f};
     }
     std::vector<OwnedMatrix> out(nodes.size(), OwnedMatrix(count, hidden, 2));
     std::vector<Matrix> parts;

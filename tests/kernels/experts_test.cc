@@ -106,7 +106,9 @@ struct Layer {
       view.gate_up_bias = gate_up_bias.data() + begin * 2 * kMlp;
       view.down_bias = down_bias.data() + begin * kHidden;
     }
-    view.swiglu_limit = limit;
+    if (limit > 0) {
+      view.activation = {Activation::Kind::kClampedSwiGlu, limit};
+    }
     const OwnedMatrix rows(
         count, kHidden,
         {x.begin() + first * kHidden, x.begin() + (first + count) * kHidden});

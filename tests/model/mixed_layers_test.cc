@@ -60,10 +60,11 @@ StatusOr<ModelConfig> Mixed(const Json& json) {
   second.attention.scale = 0.4;
   second.attention.o_bias = true;
   second.norm.after = true;
-  second.mlp = {160, {Activation::Kind::kClampedSwiGlu, 0.5f}};
+  second.mlp = {160, false, {Activation::Kind::kClampedSwiGlu, 0.5f}};
   LayerConfig& third = config.layers[2];
   third.attention.rope = 1;
-  third.attention.qkv_bias = third.attention.qk_norm = true;
+  third.attention.qkv_bias = true;
+  third.attention.qk_norm = QkNorm::kHeads;
   third.moe.num_experts = 4;
   third.moe.experts_per_token = 2;
   third.moe.intermediate_size = 32;

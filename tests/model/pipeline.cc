@@ -84,8 +84,14 @@ StatusOr<std::unique_ptr<Pipeline>> Pipeline::Load(
   probe.reset();
   for (int32_t i = options.stages - 1; i >= 0; --i) {
     StageOptions stage = options.stage;
-    stage.first_layer = layers * i / options.stages;
-    stage.last_layer = layers * (i + 1) / options.stages;
+    const auto first = [&](int32_t of) {
+      const auto at = static_cast<size_t>(of);
+      return of < options.stages && at < options.first_layers.size()
+                 ? options.first_layers[at]
+                 : layers * of / options.stages;
+    };
+    stage.first_layer = first(i);
+    stage.last_layer = first(i + 1);
     if (i < static_cast<int32_t>(options.make_backends.size())) {
       stage.make_backends = options.make_backends[static_cast<size_t>(i)];
     }

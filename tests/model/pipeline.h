@@ -19,6 +19,7 @@ namespace sluice::testing {
 struct PipelineOptions {
   StageOptions stage;  // layers are set by the pipeline
   int32_t stages = 1;
+  std::vector<int32_t> first_layers = {};  // of each stage; empty: even parts
   // Of stage i; where there is none, the stage's own.
   std::vector<BackendFactory> make_backends = {};
   // Of stage i, whose further ranks are of other processes: StageOptions'.

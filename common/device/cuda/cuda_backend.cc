@@ -67,12 +67,12 @@ kernels::ExpertsView View(const ExpertWeights& experts,
   down.clear();
   for (const auto& weight : experts.gate_up) gate_up.push_back(ViewOf(*weight));
   for (const auto& weight : experts.down) down.push_back(ViewOf(*weight));
-  kernels::ExpertsView view = {experts.first, gate_up, down,
+  kernels::ExpertsView view = {experts.first,
+                               gate_up,
+                               down,
                                Floats(experts.gate_up_bias.data()),
-                               Floats(experts.down_bias.data())};
-  if (activation.kind == Activation::Kind::kClampedSwiGlu) {
-    view.swiglu_limit = activation.limit;
-  }
+                               Floats(experts.down_bias.data()),
+                               activation};
   return view;
 }
 
@@ -259,8 +259,9 @@ class CudaBackend final : public Backend {
 
   // Size: as Backend's.
   void GatedLinear(DeviceMatrix x, const NormSpec& norm, const Weight& weight,
-                   const Activation& activation, DeviceMatrix both,
-                   DeviceMatrix y) override {
+                   const void* bias, const Activation& activation,
+                   DeviceMatrix both, DeviceMatrix y) override {
+    SLUICE_CHECK(bias == nullptr);  // CheckGpuHas refuses such models
     if (products_.MultiplyNormedGated(RowOf(x, norm), weight, activation,
                                       View(y))) {
       return;
@@ -301,8 +302,59 @@ class CudaBackend final : public Backend {
     if (activation.kind == Activation::Kind::kSilu) {
       cuda::SiluMul(stream_, View(x), View(y));
     } else {
+      SLUICE_CHECK(activation.kind == Activation::Kind::kClampedSwiGlu);
       cuda::ClampedSwiGlu(stream_, View(x), activation.limit, View(y));
     }
+  }
+
+  // CheckGpuHas refuses models that need these.
+  void NormEachHead(DeviceMatrix, int64_t, const NormSpec&) override {
+    SLUICE_CHECK(false);
+  }
+  void ScaleRouting(const DeviceRouting&, const void*, int32_t) override {
+    SLUICE_CHECK(false);
+  }
+  void StoreLatent(const AttentionSpec&, const NormSpec&, DeviceMatrix,
+                   const LayerKv&) override {
+    SLUICE_CHECK(false);
+  }
+  void LatentQueries(const AttentionSpec&, DeviceMatrix, const Weight&,
+                     DeviceMatrix) override {
+    SLUICE_CHECK(false);
+  }
+  void StoreIndexKeys(const AttentionSpec&, const NormSpec&, DeviceMatrix,
+                      const LayerKv&) override {
+    SLUICE_CHECK(false);
+  }
+  void ChoosePositions(const AttentionSpec&, DeviceMatrix, DeviceMatrix,
+                       const LayerKv&, DeviceMatrix) override {
+    SLUICE_CHECK(false);
+  }
+  void ChosenAttention(const AttentionSpec&, DeviceMatrix, DeviceMatrix,
+                       const LayerKv&, DeviceMatrix) override {
+    SLUICE_CHECK(false);
+  }
+  void HeadLinear(DeviceMatrix, const Weight&, DeviceMatrix) override {
+    SLUICE_CHECK(false);
+  }
+  void Map(const kernels::ElementMap&, DeviceMatrix) override {
+    SLUICE_CHECK(false);
+  }
+  void Multiply(DeviceMatrix, DeviceMatrix) override { SLUICE_CHECK(false); }
+  void GateRows(DeviceMatrix, DeviceMatrix) override { SLUICE_CHECK(false); }
+  void SigmoidGate(DeviceMatrix, DeviceMatrix) override { SLUICE_CHECK(false); }
+  void MixState(const kernels::StateMixer&, const StateVectors&,
+                const LayerState&, DeviceMatrix, DeviceMatrix,
+                DeviceMatrix) override {
+    SLUICE_CHECK(false);
+  }
+  void HeadSquares(const kernels::HeadRuns&, DeviceMatrix,
+                   std::span<const kernels::TreeNode>,
+                   std::span<const DeviceMatrix>) override {
+    SLUICE_CHECK(false);
+  }
+  void NormBySquares(const SquaresNorm&, DeviceMatrix) override {
+    SLUICE_CHECK(false);
   }
 
   void RowParallel(DeviceMatrix x, const Weight& weight,
@@ -322,7 +374,8 @@ class CudaBackend final : public Backend {
                       const RowShards& shards,
                       std::span<const DeviceMatrix> parts,
                       const ResidualAdd& add) override {
-    if (alone_ && add.norm.weight == nullptr && shards.own_nodes.size() == 1 &&
+    if (alone_ && add.norm.weight == nullptr && add.scale == 1 &&
+        shards.own_nodes.size() == 1 &&
         products_.AddSharded(View(x), weight, {shards.bounds, shards.own_nodes},
                              Floats(add.bias), View(add.x))) {
       return;

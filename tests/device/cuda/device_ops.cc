@@ -138,7 +138,7 @@ class MlpOp final : public OpBase {
     shards_.nodes = shards_.own_nodes = {{0, 2}};
   }
   void Run() override {
-    backend_.GatedLinear(x_, norm_, *gate_up_, {}, both_, mlp_);
+    backend_.GatedLinear(x_, norm_, *gate_up_, nullptr, {}, both_, mlp_);
     backend_.AddRowParallel(mlp_, *down_, shards_, parts_, {bias_, {}, x_});
   }
 

@@ -134,7 +134,7 @@ class GatedOp final : public RowOp {
 
  private:
   void Run(DeviceMatrix x, DeviceMatrix y) override {
-    backend_.GatedLinear(x, norm_.spec(), *weight_, {},
+    backend_.GatedLinear(x, norm_.spec(), *weight_, nullptr, {},
                          {both_.data(), x.rows, 2 * rows(), 2 * rows()}, y);
   }
   const RowNorm norm_;

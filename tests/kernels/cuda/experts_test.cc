@@ -81,7 +81,9 @@ class Layer {
       view.gate_up_bias = gate_up_bias_.data() + begin * 2 * sizes_.mlp;
       view.down_bias = down_bias_.data() + begin * sizes_.hidden;
     }
-    view.swiglu_limit = limit;
+    if (limit > 0) {
+      view.activation = {Activation::Kind::kClampedSwiGlu, limit};
+    }
     const OwnedMatrix input(sizes_.tokens, sizes_.hidden, x);
     const ExpertRows rows = {input.view(), ids_.data(), weights_.data(),
                              sizes_.per_row};
