@@ -311,7 +311,7 @@ class StateMixerTest : public testing::TestWithParam<Kind> {
   const StateMixer mixer_ = MixerOf(GetParam());
   const Vectors vectors_{mixer_};
   const std::vector<float> inputs_ = InputsOf(mixer_, 21);
-  const Context portable_;
+  const Context portable_ = {};
 };
 
 TEST_P(StateMixerTest, IsCloseToDouble) {

@@ -25,7 +25,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Json Llama() {
+Json SmallLlama() {
   return *ParseJson(R"({
     "model_type": "llama", "hidden_act": "silu", "vocab_size": 1000,
     "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -36,13 +36,13 @@ Json Llama() {
 
 // The refusal of the config above with one key changed.
 std::string RefusalWith(const char* key, const Json& value) {
-  Json config = Llama();
+  Json config = SmallLlama();
   config[key] = value;
   return Message(ParseModelConfig(config).status());
 }
 
 TEST(ModelConfigTest, ANumberWithoutAFractionIsAnInteger) {
-  Json config = Llama();
+  Json config = SmallLlama();
   config["max_position_embeddings"] = 2048.0;
   EXPECT_EQ(ParseModelConfig(config)->max_position_embeddings, 2048);
   EXPECT_THAT(RefusalWith("max_position_embeddings", 2048.5),
@@ -53,7 +53,7 @@ TEST(ModelConfigTest, ANumberWithoutAFractionIsAnInteger) {
 TEST(ModelConfigTest, TokenIdsOutsideTheVocabularyAreNone) {
   for (const Json& id : {Json(-1), Json(128256), Json(4294967295u),
                          Json(18446744073709551615u), Json(1e3), Json("1")}) {
-    Json config = Llama();
+    Json config = SmallLlama();
     config["bos_token_id"] = id;
     config["eos_token_id"] = Json::array({7, id});
     const auto parsed = ParseModelConfig(config);
@@ -137,7 +137,7 @@ TEST(CheckTensorsTest, ATensorThatOnlyTheIndexHasIsMissedIfItIsNeeded) {
             R"( "model.norm.weight": "1.safetensors"}})");
   const auto model = OpenModel(dir.path());
   ASSERT_TRUE(model.ok()) << model.status();
-  const auto config = ParseModelConfig(Llama());
+  const auto config = ParseModelConfig(SmallLlama());
   EXPECT_THAT(Message(CheckTensors(*config, **model)),
               AllOf(HasSubstr("'model.embed_tokens.weight' is missing"),
                     HasSubstr("in '2.safetensors', which is not there")));
