@@ -114,8 +114,9 @@ class LatentConverter {
     gguf_.F32(Key("rope.scaling.factor"), scaling["factor"].get<float>());
     U32("rope.scaling.original_context_length",
         scaling["original_max_position_embeddings"].get<int64_t>());
-    gguf_.F32(Key("rope.scaling.yarn_log_multiplier"),
-              0.1f * scaling["mscale_all_dim"].get<float>());
+    gguf_.F32(
+        Key("rope.scaling.yarn_log_multiplier"),
+        static_cast<float>(0.1 * scaling["mscale_all_dim"].get<double>()));
   }
 
   void WriteSizes() {
