@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <vector>
 
 #include "common/base/check.h"
@@ -91,7 +92,8 @@ class Router {
     }
     for (int32_t g = 0; g < rule_.num_groups; ++g) {
       if (taken_[g] != 0) continue;
-      std::fill_n(choices_.begin() + g * size, size, 0.0f);
+      std::fill_n(choices_.begin() + g * size, size,
+                  -std::numeric_limits<float>::infinity());
     }
   }
 

@@ -22,8 +22,8 @@ struct RouterRule {
   int32_t num_experts = 0;  // E
   int32_t per_token = 0;    // k: at most E and kMaxExpertsPerToken
   // Above 1: the number of groups of equal size (two experts at least). The
-  // choices of all but the best groups_per_token groups count as 0. A group's
-  // score is the sum of its `group_best` best choices.
+  // choices of all but the best groups_per_token groups are -infinity. A
+  // group's score is the sum of its `group_best` best choices.
   int32_t num_groups = 1;
   int32_t groups_per_token = 1;
   // Divide the weights by their sum (+ sum_floor), before `scale`. Without

@@ -87,13 +87,17 @@ Status ReadGroups(const ConfigReader& reader, MoeConfig& moe) {
   SLUICE_RETURN_IF_ERROR(
       reader.Int("topk_group", moe.num_groups, 1, moe.groups_per_token));
   const int32_t size = moe.num_experts / moe.num_groups;
-  if (moe.num_experts % moe.num_groups == 0 &&
-      (size >= 2 || moe.num_groups == 1)) {
-    return OkStatus();
+  if (moe.num_experts % moe.num_groups != 0 ||
+      (size < 2 && moe.num_groups > 1)) {
+    return InvalidArgument("n_group ", moe.num_groups, " does not cut ",
+                           moe.num_experts,
+                           " experts into groups of equal size, two at least");
   }
-  return InvalidArgument("n_group ", moe.num_groups, " does not cut ",
-                         moe.num_experts,
-                         " experts into groups of equal size, two at least");
+  const int32_t most = moe.groups_per_token * size;
+  if (moe.experts_per_token <= most) return OkStatus();
+  return InvalidArgument("num_experts_per_tok ", moe.experts_per_token,
+                         ": topk_group ", moe.groups_per_token, " has ", most,
+                         " experts");
 }
 
 Status ReadExperts(const ConfigReader& reader, const ExpertKeys& keys,

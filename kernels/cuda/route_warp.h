@@ -274,7 +274,7 @@ struct RouteWarp {
     return best;
   }
 
-  // Choices of all but the best groups become 0.
+  // Choices of all but the best groups become -infinity.
   static SLUICE_DEVICE void DropGroups(Block& block, const RouterRule& rule,
                                        const Row& row) {
     const int32_t n = rule.num_experts;
@@ -297,7 +297,7 @@ struct RouteWarp {
       Take(block, row.groups, row.taken, 0, rule.num_groups);
     }
     for (int32_t e = block.lane(); e < n; e += kWarpLanes) {
-      if (row.taken.Get(e / size) == 0) row.choices.Set(e, 0.0f);
+      if (row.taken.Get(e / size) == 0) row.choices.Set(e, -Infinity());
     }
   }
 

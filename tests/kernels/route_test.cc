@@ -68,7 +68,8 @@ void InDouble(const float* logits, const RouterRule& rule,
   }
   std::sort(groups.begin(), groups.end());
   for (int32_t i = rule.groups_per_token; i < rule.num_groups; ++i) {
-    std::fill_n(choices.begin() + groups[i].second * size, size, 0.0);
+    std::fill_n(choices.begin() + groups[i].second * size, size,
+                -std::numeric_limits<double>::infinity());
   }
   ids.resize(n);
   std::iota(ids.begin(), ids.end(), 0);
@@ -157,17 +158,17 @@ TEST_P(RouteTest, TheCorrectionSelectsAndDoesNotWeigh) {
   EXPECT_NEAR(routed.weights[0], 1 / (1 + std::exp(1.0)), 1e-6);
 }
 
-TEST_P(RouteTest, TiesGoToTheLowerIdAndMaskedGroupsCountAsZero) {
+TEST_P(RouteTest, TiesGoToTheLowerIdAndDroppedGroupsAreLast) {
   const RouterRule tied = {Score::kSoftmax, 6, 3, 1, 1, true, 1.0f};
   EXPECT_EQ(Run({1, 2, 2, 2, 2, 1}, tied).ids, (std::vector<int32_t>{1, 2, 3}));
-  // Group 1 is kept; its worst choice is below 0, where masked experts are.
+  // The worst choice of a kept group is below 0, and above dropped groups.
   const RouterRule grouped = {Score::kSigmoid, 4, 2, 2, 1, false, 1.0f};
   const float correction[] = {0, 0, 1, -3};
   const float kept_alone[] = {0, 0, 9, -3};
   EXPECT_EQ(Run({0, 0, 0, 0}, grouped, correction).ids,
             (std::vector<int32_t>{0, 1}));
   EXPECT_EQ(Run({0, 0, 0, 0}, grouped, kept_alone).ids,
-            (std::vector<int32_t>{0, 2}));
+            (std::vector<int32_t>{2, 3}));
 }
 
 TEST_P(RouteTest, NanLogitsGiveDistinctIdsAndNanWeights) {
