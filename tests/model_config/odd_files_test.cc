@@ -96,10 +96,10 @@ TEST(CheckTensorsTest, ABiasThatTheModelWouldLeaveOutIsRefusedUnlessZero) {
     return CheckTensors(*config, **model);
   };
   std::vector<float> bias(8, 0.0f);
-  EXPECT_TRUE(status_of("blk.0.attn_q.bias", bias).ok());
+  EXPECT_TRUE(status_of("blk.0.attn_output.bias", bias).ok());
   bias[7] = 1e-30f;
-  EXPECT_THAT(Message(status_of("blk.0.attn_q.bias", bias)),
-              HasSubstr("self_attn.q_proj.bias"));
+  EXPECT_THAT(Message(status_of("blk.0.attn_output.bias", bias)),
+              HasSubstr("self_attn.o_proj.bias"));
   // A bias of no matrix is none, whatever its values.
   EXPECT_THAT(Message(status_of("blk.0.other.bias", {0.0f})),
               HasSubstr("other.bias"));
@@ -175,7 +175,7 @@ TEST(OpenModelTest, AGgufsIntegersMayBeListedByLayer) {
     return OpenModel(dir.Write(
         "tiny.gguf",
         TinyLlama()
-            .Array("llama.attention.head_count_kv", 5, count, BytesOf(kv))
+            .Array("llama.attention.key_length", 5, count, BytesOf(kv))
             .Build()));
   };
   const auto model = open({4, 4});

@@ -180,7 +180,7 @@ TEST(OutputFamiliesTest, ListsOfJsonStandBetweenTags) {
                          "{\"name\": \"get_current_time\", \"arguments\": {}}]",
                          close, " So.")),
         R"(text[I look.] get_weather[{"city": "B]n"}] get_current_time[{}] )"
-        "text[So.]");
+        "text[  So.]");
     EXPECT_EQ(
         Read(format,
              Cat(open, "{\"name\": \"free\", \"arguments\": ", "{\"a\": [1")),
@@ -259,7 +259,7 @@ constexpr Family kFamilies[] = {
     {"ByteDance-Seed-OSS", ToolFormat::kSeed, ReasoningFormat::kSeed},
     {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", ToolFormat::kCommand,
      ReasoningFormat::kCommand},
-    {"HuggingFaceTB-SmolLM3-3B", ToolFormat::kHermes, ReasoningFormat::kThink,
+    {"HuggingFaceTB-SmolLM3-3B", ToolFormat::kNone, ReasoningFormat::kThink,
      false},
     {"Kimi-K2-Thinking", ToolFormat::kKimi, ReasoningFormat::kThink, false},
     {"LFM2.5-8B-A1B", ToolFormat::kLfm, ReasoningFormat::kThink},
