@@ -251,26 +251,14 @@ Status SetTransport(rpc::TransportOptions& transport) {
 
 // Refuses flags that are the lead's.
 Status CheckLeadsFlags() {
-  for (const char* const name : {"layers",
-                                 "assignable",
-                                 "stage_memory",
-                                 "placement",
-                                 "follower_ranks",
-                                 "weights",
-                                 "numerics",
-                                 "activations",
-                                 "kv_type",
-                                 "kv_blocks",
-                                 "max_context",
-                                 "max_step_tokens",
-                                 "max_sequences",
-                                 "replay_log",
-                                 "listen",
-                                 "port_file",
-                                 "stage_index",
-                                 "num_stages",
-                                 "debug_step_delay_ms",
-                                 "reflection"}) {
+  // clang-format off
+  for (const char* const name :
+       {"layers", "assignable", "stage_memory", "placement", "follower_ranks",
+        "weights", "numerics", "activations", "kv_type", "kv_blocks",
+        "max_context", "max_step_tokens", "max_sequences", "replay_log",
+        "listen", "port_file", "stage_index", "num_stages",
+        "debug_step_delay_ms", "reflection"}) {
+    // clang-format on
     const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
     SLUICE_CHECK(flag != nullptr);
     if (flag->CurrentValue() == flag->DefaultValue()) continue;
