@@ -190,6 +190,11 @@ class Q8Head {
 
 // Whether the kernels read such keys and values.
 bool IsKnown(const KvView& kv) {
+  if (kv.values == nullptr &&
+      (kv.type == WeightType::kQ8_0 || kv.value_dim < 1 ||
+       kv.value_dim > kv.head_dim)) {
+    return false;
+  }
   if (kv.type != WeightType::kQ8_0) {
     return kv.type == WeightType::kF32 || kv.type == WeightType::kBf16;
   }
@@ -201,8 +206,9 @@ bool IsKnown(const KvView& kv) {
 
 void StoreKv(const Context&, ConstMatrix k, ConstMatrix v, const int64_t* slots,
              const KvView& kv) {
-  SLUICE_CHECK(k.cols == kv.num_kv_heads * kv.head_dim && v.cols == k.cols);
-  SLUICE_CHECK(k.rows == v.rows && IsKnown(kv));
+  SLUICE_CHECK(k.cols == kv.num_kv_heads * kv.head_dim && IsKnown(kv));
+  const bool has_values = kv.values != nullptr;
+  SLUICE_CHECK(!has_values || (v.cols == k.cols && v.rows == k.rows));
   thread_local Q8Head q8;
   for (int64_t t = 0; t < k.rows; ++t) {
     const int64_t block = slots[t] / kv.block_tokens;
@@ -212,8 +218,12 @@ void StoreKv(const Context&, ConstMatrix k, ConstMatrix v, const int64_t* slots,
       const int64_t head =
           (block * kv.num_kv_heads + h) * kv.block_tokens * kv.head_dim;
       const float* key = k.row(t) + h * kv.head_dim;
-      const float* value = v.row(t) + h * kv.head_dim;
       void* const keys = kv.at(kv.keys, head);
+      if (!has_values) {
+        StoreRow(key, kv, place, keys);
+        continue;
+      }
+      const float* value = v.row(t) + h * kv.head_dim;
       void* const values = kv.at(kv.values, head);
       if (kv.type == WeightType::kQ8_0) {
         q8.Quantize(key, kv);
@@ -231,7 +241,8 @@ void StoreKv(const Context&, ConstMatrix k, ConstMatrix v, const int64_t* slots,
 void PagedAttention(const Context& context, const AttentionQueries& queries,
                     const KvView& kv, Matrix out) {
   SLUICE_CHECK(queries.q.cols == queries.num_heads * kv.head_dim);
-  SLUICE_CHECK(out.rows == queries.q.rows && out.cols == queries.q.cols);
+  SLUICE_CHECK(out.rows == queries.q.rows &&
+               out.cols == queries.num_heads * kv.value_size());
   SLUICE_CHECK(kv.block_tokens > 0 && kAttentionChunk % kv.block_tokens == 0);
   SLUICE_CHECK(IsKnown(kv));
   int64_t work = 0;

@@ -19,7 +19,8 @@ inline constexpr int32_t kAttentionChunk = 256;
 // for 32 elements, as GGUF does: a head's keys of a block are a packed group of
 // block_pack.h with a row per token, its values are signed codes
 // [block_tokens, head_dim] and behind them F16 scales [block_tokens, head_dim /
-// 32].
+// 32]. Without `values` (F32 and BF16) these are the last value_dim elements of
+// the keys.
 struct KvView {
   void* keys = nullptr;
   void* values = nullptr;
@@ -30,6 +31,12 @@ struct KvView {
   WeightType type = WeightType::kF32;
   // Q8_0: BlockOpsFor (block_matmul.h) of a set that this CPU has.
   const cpu::BlockOps* blocks = nullptr;
+  int64_t value_dim = 0;  // without `values`: at most head_dim
+
+  // The elements of a head's values.
+  int64_t value_size() const {
+    return values != nullptr ? head_dim : value_dim;
+  }
 
   // Of `elements` that Q8_0 has whole blocks of.
   int64_t bytes(int64_t elements) const {
@@ -42,7 +49,8 @@ struct KvView {
   }
 };
 
-// Writes k and v [T, num_kv_heads * head_dim] to slots[t] = block *
+// Writes k and v [T, num_kv_heads * head_dim] (no v where the view has no
+// values) to slots[t] = block *
 // block_tokens + place in block. BF16 is rounded to nearest even. Q8_0's codes
 // are those of block_matmul.h's activations in blocks of 32 elements of a head,
 // the scales are theirs rounded to F16; a head with a NaN or an infinity gets
@@ -62,9 +70,9 @@ struct AttentionQueries {
   // kv_head[h]: which of the KvView's heads query head h reads, [num_heads].
   const int32_t* kv_heads = nullptr;
   float scale = 1.0f;
-  float soft_cap = 0.0f;         // 0: none
   int32_t window = 0;            // 0: all
   const float* sinks = nullptr;  // [num_heads] or null: one more logit
+  float soft_cap = 0.0f;         // 0: none
 };
 
 // out[t, h] = softmax(scale * q.k) v, paged, canonical order, k and v widened
@@ -79,9 +87,9 @@ struct AttentionQueries {
 // l = fma(b.l, eb, a.l * ea), acc likewise. A sink is joined last as a partial
 // (sink, 1, 0). The tree's leaves are chunks [0, position / 256 + 1); fully
 // masked chunks are skipped. out [T, num_heads
-// * head_dim]; out = acc / l. With Q8_0, dot(q, k) is block_matmul.h's product
-// of k's blocks with q quantised per 32 elements of a head, one shard; a head
-// of q with a NaN or an infinity gets an output of NaN.
+// * the view's value_size()]; out = acc / l. With Q8_0, dot(q, k) is
+// block_matmul.h's product of k's blocks with q quantised per 32 elements of a
+// head, one shard; a head of q with a NaN or an infinity gets an output of NaN.
 void PagedAttention(const Context& context, const AttentionQueries& queries,
                     const KvView& kv, Matrix out);
 

@@ -143,6 +143,25 @@ void SigmoidGateRows(const Context& context, ConstMatrix gate, Matrix y) {
   });
 }
 
+void SigmoidMul(const Context& context, ConstMatrix gate, Matrix y) {
+  SLUICE_CHECK(gate.rows == y.rows && gate.cols == y.cols);
+  const cpu::Ops& ops = cpu::OpsFor(context.isa);
+  const int tasks = cpu::NumTasks(context, y.rows * y.cols * 16);
+  ParallelFor(context, tasks, [&](int task) {
+    const cpu::Range tokens = cpu::PartOf(y.rows, task, tasks, 1);
+    constexpr int64_t kPart = 256;
+    float factors[kPart];
+    for (int64_t t = tokens.begin; t < tokens.end; ++t) {
+      for (int64_t at = 0; at < y.cols; at += kPart) {
+        const int64_t n = std::min(y.cols - at, kPart);
+        ops.sigmoid(gate.row(t) + at, factors, n);
+        float* const to = y.row(t) + at;
+        for (int64_t i = 0; i < n; ++i) to[i] *= factors[i];
+      }
+    }
+  });
+}
+
 void Add(const Context& context, ConstMatrix y, Matrix x) {
   SLUICE_CHECK(x.rows == y.rows && x.cols == y.cols);
   const int tasks = cpu::NumTasks(context, x.rows * x.cols);

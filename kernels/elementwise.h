@@ -63,6 +63,9 @@ void Map(const Context& context, const ElementMap& map, Matrix x);
 // y[t, i] *= 1 / (1 + Exp(-gate[t])).
 void SigmoidGateRows(const Context& context, ConstMatrix gate, Matrix y);
 
+// y[t, i] *= 1 / (1 + Exp(-gate[t, i])).
+void SigmoidMul(const Context& context, ConstMatrix gate, Matrix y);
+
 // y[t, i] *= x[t, i].
 void Multiply(const Context& context, ConstMatrix x, Matrix y);
 

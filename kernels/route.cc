@@ -79,9 +79,11 @@ class Router {
     for (int32_t g = 0; g < rule_.num_groups; ++g) {
       const int32_t end = (g + 1) * size;
       const int32_t first = Best(choices_.data(), taken_, g * size, end);
+      group_scores_[g] = choices_[first];
+      if (rule_.group_best == 1) continue;
       taken_[first] = 1;
       const int32_t second = Best(choices_.data(), taken_, g * size, end);
-      group_scores_[g] = choices_[first] + choices_[second];
+      group_scores_[g] += choices_[second];
     }
     std::fill(taken_.begin(), taken_.end(), 0);
     for (int32_t i = 0; i < rule_.groups_per_token; ++i) {
@@ -101,7 +103,7 @@ class Router {
     if (selected || rule_.normalise) {
       float sum = 0.0f;
       for (int32_t j = 0; j < k; ++j) sum += weights[j];
-      if (!selected) sum += 1e-20f;
+      if (!selected) sum += rule_.sum_floor;
       for (int32_t j = 0; j < k; ++j) weights[j] /= sum;
     }
     for (int32_t j = 0; j < k; ++j) weights[j] *= rule_.scale;
@@ -137,6 +139,7 @@ void Route(const Context& context, ConstMatrix logits, const RouterRule& rule,
   SLUICE_CHECK(rule.num_groups == 1 ||
                (rule.num_experts % rule.num_groups == 0 &&
                 rule.num_experts >= 2 * rule.num_groups));
+  SLUICE_CHECK(rule.group_best == 1 || rule.group_best == 2);
   const cpu::Ops& ops = cpu::OpsFor(context.isa);
   const int64_t work = logits.rows * logits.cols * (rule.per_token + 16);
   const int tasks = cpu::NumTasks(context, work);

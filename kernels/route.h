@@ -23,13 +23,15 @@ struct RouterRule {
   int32_t per_token = 0;    // k: at most E and kMaxExpertsPerToken
   // Above 1: the number of groups of equal size (two experts at least). The
   // choices of all but the best groups_per_token groups count as 0. A group's
-  // score is the sum of its two best choices.
+  // score is the sum of its `group_best` best choices.
   int32_t num_groups = 1;
   int32_t groups_per_token = 1;
-  // Divide the weights by their sum (+ 1e-20), before `scale`. Without
+  // Divide the weights by their sum (+ sum_floor), before `scale`. Without
   // meaning for kSoftmaxOfSelected.
   bool normalise = false;
   float scale = 1.0f;
+  float sum_floor = 1e-20f;
+  int32_t group_best = 2;  // or 1
 };
 
 // For every row of logits [T, E]: choice[e] = s[e] + correction[e] (nothing

@@ -17,6 +17,7 @@
 #include "common/text/tokenizer.h"
 #include "common/weights/gguf_file.h"
 #include "common/weights/quantize.h"
+#include "common/weights/widen_blocks.h"
 
 namespace sluice {
 namespace {
@@ -26,7 +27,13 @@ using weights::ModelFile;
 using weights::Slice;
 using weights::TensorInfo;
 
-bool IsPlain(DType type) { return !weights::BlocksOf(type).has_value(); }
+bool IsPlain(DType type) {
+  return !weights::BlocksOf(type).has_value() && !weights::IsRareBlocks(type);
+}
+
+// The key of a GGUF's config that tells of norms' weights with the 1 that
+// config.json's families add.
+constexpr char kNormsAddOne[] = "norms_add_one";
 
 // Where a tensor of the folder, or of a stacked one each expert's part, comes
 // from.
@@ -37,6 +44,7 @@ struct GgufSource {
   bool is_stacked = false;   // the folder's tensor stacks experts, too
   bool transposed = false;   // its columns are the sources' rows
   bool is_elements = false;  // single elements alternate, not rows
+  bool has_one = false;      // a norm with a 1 that the folder's has not
 };
 
 // The tokenizer and the templates of a model.
@@ -134,7 +142,12 @@ class GgufToFolder {
   // Returns how the folder stores experts. Where gate and up alternate, there
   // are two known ways: MXFP4, or plain elements transposed.
   ExpertStorage StorageOf(const ConvertTypes& types) const {
-    if (!config_.moe().interleaved) return ExpertStorage::kSeparate;
+    if (!config_.moe().interleaved) {
+      const bool is_stacked =
+          !config_.tensors->stacked.empty() ||
+          ExpertStorageOf(config_, model_) == ExpertStorage::kStacked;
+      return is_stacked ? ExpertStorage::kStacked : ExpertStorage::kSeparate;
+    }
     bool all_mxfp4 = true;
     bool all_plain = true;
     for (int32_t layer = 0; layer < config_.num_layers(); ++layer) {
@@ -162,7 +175,9 @@ class GgufToFolder {
     // Four bits again would lose more than they save.
     const bool is_kept =
         info.dtype == DType::kMxfp4 && !types.RuleOf(name).has_value();
-    return is_kept || !type.has_value() ? info.dtype : *type;
+    if (!is_kept && type.has_value()) return *type;
+    // A folder has no form for these blocks.
+    return weights::IsRareBlocks(info.dtype) ? DType::kF32 : info.dtype;
   }
 
   // Adds the tensors of a weight, which the GGUF has in the rows of `from`.
@@ -193,6 +208,9 @@ class GgufToFolder {
           tensor.info.dtype = differs ? DType::kF32 : type;
         }
         if (row.per_expert() && !rows[0]->per_expert()) source.expert = expert;
+        source.has_one = model_.config().contains(kNormsAddOne) &&
+                         IsNormWeight(weight.place);
+        if (source.has_one) tensor.info.dtype = DType::kF32;
         source.is_stacked = row.cut == RankCut::kExperts && !row.per_expert();
         source.is_elements = row.cut == RankCut::kExperts && row.is_f32();
         source.transposed = source.is_stacked && !source.is_elements &&
@@ -234,10 +252,17 @@ class GgufToFolder {
                                   tensor.info.dtype, parts.emplace_back(),
                                   error));
     }
+    // Gate's rows stand before up's, or alternate with them.
     const int64_t unit = source.is_elements ? 1 : cols;
-    Buffer all =
-        Alternate(std::move(parts), static_cast<size_t>(unit / block.elements) *
-                                        static_cast<size_t>(block.bytes));
+    const size_t bytes = config_.moe().interleaved
+                             ? static_cast<size_t>(unit / block.elements) *
+                                   static_cast<size_t>(block.bytes)
+                             : parts[0].size();
+    Buffer all = Alternate(std::move(parts), bytes);
+    if (source.has_one) {
+      float* const weights = all.as<float>();
+      for (size_t i = 0; i < all.size() / sizeof(float); ++i) weights[i] -= 1;
+    }
     if (source.transposed) {
       all = Transposed(all, static_cast<size_t>(cols),
                        static_cast<size_t>(block.bytes));
@@ -294,6 +319,7 @@ class GgufToFolder {
 
   Status WriteConfig() const {
     Json config = model_.config();
+    config.erase(std::string(kNormsAddOne));
     // Layers behind the last are left out.
     if (config.contains("num_nextn_predict_layers")) {
       config["num_nextn_predict_layers"] = 0;
@@ -309,8 +335,7 @@ class GgufToFolder {
     if (bos != config.end() && !bos->is_null()) {
       generation["bos_token_id"] = *bos;
     }
-    SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> eos,
-                            EosTokenIds(config, config_.vocab_size));
+    std::vector<TokenId> eos = EosTokenIds(config, config_.vocab_size);
     if (text.has_value()) {
       SLUICE_ASSIGN_OR_RETURN(const auto tokenizer,
                               Tokenizer::Make(text->source));

@@ -107,7 +107,14 @@ class GgufConverter {
   void Plan(const ModelConfig& config, const ConvertTypes& types) {
     for (const TensorInfo& info : raw_.tensors()) {
       GgufOutput output{info, "", info};
-      const GgufTensorPlace place = PlaceOfGguf(*config.tensors, info.name);
+      GgufTensorPlace place = PlaceOfGguf(*config.tensors, info.name);
+      const size_t fused = info.name.find(".attn_qkv.");
+      if (place.row == nullptr && fused != std::string::npos) {
+        // Of one type, as q is.
+        std::string name = info.name;
+        name.replace(fused, 10, ".attn_q.");
+        place = PlaceOfGguf(*config.tensors, name);
+      }
       if (place.row != nullptr && !place.row->is_f32()) {
         const std::string name = NameOf(*place.row, place.layer);
         const auto type = types.Of(name, info.cols(), place.layer >= 0);

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/check.h"
 #include "common/convert/convert_output.h"
 #include "common/model_config/gguf_keys.h"
 #include "common/model_config/model_config.h"
@@ -33,6 +34,7 @@ struct FolderOutput {
   int32_t layer = -1;
   std::string matrix;  // the model's name; empty: no matrix of the options
   TensorInfo tensor;
+  std::vector<float> divisors;
 };
 
 // Where the rows of one matrix of a GGUF, or of one expert of a stacked one,
@@ -87,11 +89,12 @@ class RowFinder {
     if (!permuted_) return source;
     const AttentionConfig& attention =
         config_.layers[static_cast<size_t>(std::max(layer, 0))].attention;
-    if (row.gguf == "attn_q.weight") {
-      source.order = Interleaved(info.rows(), attention.num_heads);
-    } else if (row.gguf == "attn_k.weight") {
-      source.order = Interleaved(info.rows(), attention.num_kv_heads);
-    }
+    const bool is_q = row.gguf.starts_with("attn_q.");
+    if (!is_q && !row.gguf.starts_with("attn_k.")) return source;
+    source.transposed = row.is_vector();
+    source.order =
+        Interleaved(row.is_vector() ? info.cols() : info.rows(),
+                    is_q ? attention.num_heads : attention.num_kv_heads);
     return source;
   }
 
@@ -121,22 +124,18 @@ class RowFinder {
     return source;
   }
 
-  // The tensor of a folder that has the rows of kApart's `row`.
+  // The tensor of a folder that has the rows of kApart's `row`: gate and up
+  // have one each, or share one.
   std::string NameInFolder(const TensorRow& row, int32_t layer,
                            int64_t expert) const {
-    std::string name = NameOf(row, layer);
-    if (storage_ == ExpertStorage::kApart) return name;
-    const auto replace = [&](std::string_view from, const std::string& to) {
-      const size_t at = name.find(from);
-      if (at != std::string::npos) name.replace(at, from.size(), to);
-    };
-    if (storage_ == ExpertStorage::kSeparate) {
-      replace(".experts.", Cat(".experts.", expert, "."));
-      return name + ".weight";
+    for (const WeightRows& weight : WeightsOf(config_, layer, storage_)) {
+      if (weight.place != row.place) continue;
+      const bool is_second =
+          weight.rows.size() > 1 && row.gguf.starts_with("ffn_up");
+      return NameOf(*weight.rows[is_second ? 1 : 0], layer,
+                    static_cast<int32_t>(expert));
     }
-    replace(".gate_proj", ".gate_up_proj");
-    replace(".up_proj", ".gate_up_proj");
-    return name;
+    SLUICE_CHECK(false);
   }
 
   const ModelConfig& config_;
@@ -187,14 +186,13 @@ class FolderToGguf {
         for (const TensorRow* row : weight.rows) Add(*row, layer, types);
       }
     }
-    const std::vector<float> divisors = RopeDivisorsOf(config_.ropes.front());
-    if (!divisors.empty()) {
+    for (GgufRopeTensor& tensor : RopeTensorsOf(config_.ropes.front())) {
+      const auto size = static_cast<int64_t>(tensor.elements.size());
       outputs_.push_back({nullptr,
                           -1,
                           "",
-                          {std::string(kRopeDivisors),
-                           DType::kF32,
-                           {static_cast<int64_t>(divisors.size())}}});
+                          {std::string(tensor.name), DType::kF32, {size}},
+                          std::move(tensor.elements)});
     }
     for (const FolderOutput& output : outputs_) {
       report_.bytes_after +=
@@ -205,11 +203,14 @@ class FolderToGguf {
   }
 
   void Add(const TensorRow& row, int32_t layer, const ConvertTypes& types) {
-    FolderOutput output{&row, layer, "", {}};
+    FolderOutput output{&row, layer, "", {}, {}};
     output.tensor.name = GgufNameOf(row.gguf, layer);
+    std::vector<int64_t>& shape = output.tensor.shape;
     for (const Dimension& size : DimensionsOf(row, config_, layer)) {
-      output.tensor.shape.push_back(size.size);
+      shape.push_back(size.size);
     }
+    // A GGUF has no first dimension of 1.
+    if (shape.size() == 2 && shape[0] == 1) shape.erase(shape.begin());
     if (!row.is_f32()) {
       const std::string name = NameOf(row, layer);
       const DType stored = model_.Find(finder_.Find(row, layer, 0).name)->dtype;
@@ -230,9 +231,8 @@ class FolderToGguf {
     text.vocab_size = config_.vocab_size;
     if (config_.bos_token_id >= 0) text.bos = config_.bos_token_id;
     text.eos_ids = config_.eos_token_ids;
-    SLUICE_ASSIGN_OR_RETURN(
-        const std::vector<TokenId> more,
-        EosTokenIds(model_.generation_config(), config_.vocab_size));
+    const std::vector<TokenId> more =
+        EosTokenIds(model_.generation_config(), config_.vocab_size);
     text.eos_ids.insert(text.eos_ids.end(), more.begin(), more.end());
     text.pre = options_.pre_tokenizer;
     SLUICE_ASSIGN_OR_RETURN(const GgufMetadata tokenizer,
@@ -264,22 +264,28 @@ class FolderToGguf {
 
   Status Write(const FolderOutput& output, weights::GgufWriter& to) {
     if (output.row == nullptr) {
-      const std::vector<float> all = RopeDivisorsOf(config_.ropes.front());
+      const std::vector<float>& all = output.divisors;
       return Append(all.data(), all.size() * sizeof(float), to);
     }
+    const bool adds_one =
+        config_.norms_add_one && IsNormWeight(output.row->place);
     const bool is_stacked = output.row->cut == RankCut::kExperts;
     const int64_t count = is_stacked ? output.tensor.shape[0] : 1;
     ErrorSum error;
     for (int64_t i = 0; i < count; ++i) {
       const RowSource source = finder_.Find(*output.row, output.layer, i);
       const DType type = output.tensor.dtype;
-      if (IsStoredAs(source, type)) {
+      if (IsStoredAs(source, type) && !adds_one) {
         SLUICE_RETURN_IF_ERROR(Copy(source, type, to));
         continue;
       }
       Buffer wide;
       SLUICE_RETURN_IF_ERROR(ReadWide(source, wide));
       const auto elements = static_cast<int64_t>(wide.size() / sizeof(float));
+      if (adds_one) {
+        float* const weights = wide.as<float>();
+        for (int64_t at = 0; at < elements; ++at) weights[at] += 1.0f;
+      }
       SLUICE_ASSIGN_OR_RETURN(
           const auto made,
           quantizer_.Quantize(
@@ -374,6 +380,11 @@ StatusOr<ConvertReport> ConvertToGguf(const ConvertOptions& options,
                                       const ConvertProgress& progress) {
   SLUICE_ASSIGN_OR_RETURN(ModelConfig config, ParseModelConfig(model.config()));
   SLUICE_RETURN_IF_ERROR(CheckTensors(config, model));
+  if (GgufFamilyOf(config.model_type) == nullptr) {
+    return Unimplemented("model_type '", config.model_type,
+                         "' has no GGUF; known architectures are ",
+                         GgufArchitectures());
+  }
   // Layers behind the last answer no token.
   config.num_nextn_predict_layers = 0;
   return FolderToGguf(options, model, config, progress).Run();

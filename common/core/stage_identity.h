@@ -39,6 +39,8 @@ struct StageIdentity {
   StageRoom room = {};  // of an assignable stage; else empty
   // Keeps what it hands on, for a successor that loses its KV cache.
   bool replay_log = false;
+  // The config that the digest covers (weights::ComputedParts); empty: unknown.
+  std::string model_config = {};
   StagePlace place() const { return {first_layer, last_layer}; }
   bool is_first() const { return first_layer == 0; }
   bool is_last() const { return last_layer == num_layers; }

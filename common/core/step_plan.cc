@@ -4,6 +4,8 @@
 #include <ostream>
 #include <unordered_set>
 
+#include "common/core/kv_groups.h"
+
 namespace sluice {
 namespace {
 
@@ -29,15 +31,17 @@ Status CheckBlocks(SequenceId sequence,
   }
   const size_t max_blocks =
       static_cast<size_t>(limits.max_context + kBlockTokens - 1) / kBlockTokens;
-  for (const auto& blocks : groups) {
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const auto& blocks = groups[g];
+    const int32_t num_blocks = limits.blocks_of(static_cast<int32_t>(g));
     if (blocks.size() > max_blocks) {
       return InvalidArgument("sequence ", sequence, " has ", blocks.size(),
                              " blocks in one step, limit ", max_blocks);
     }
     for (BlockId block : blocks) {
-      if (block.value() < 0 || block.value() >= limits.num_blocks) {
+      if (block.value() < 0 || block.value() >= num_blocks) {
         return InvalidArgument("sequence ", sequence, " names block ", block,
-                               ", blocks are [0, ", limits.num_blocks, ")");
+                               ", blocks are [0, ", num_blocks, ")");
       }
     }
   }
@@ -200,6 +204,10 @@ Status CheckStarted(const StartedSequence& started, const PlanLimits& limits) {
 }
 
 }  // namespace
+
+int32_t PlanLimits::blocks_of(int32_t group) const {
+  return IsState(kv_window(group)) ? num_state_blocks : num_blocks;
+}
 
 int32_t StartedSequence::kept_end() const {
   const size_t covered =

@@ -133,18 +133,23 @@ struct PlanLimits {
   int32_t max_step_tokens = 0;  // tokens of all chunks of one plan
   int32_t max_sequences = 0;    // sequences alive at once
   int32_t max_context = 0;      // positions of one sequence
-  // Blocks of the KV cache, ids [0, num_blocks). All groups take from them: a
-  // block holds positions for the layers of its present group.
+  // Blocks of the KV cache, ids [0, num_blocks). All groups but that of states
+  // take from them: a block holds positions for the layers of its present
+  // group.
   int32_t num_blocks = 0;
   int32_t num_kv_groups = 1;
   int32_t vocab_size = 0;
-  // The window of each KV group (see kv_groups.h). Group 0, and groups beyond
-  // the list, have none.
+  // The window of each KV group, or kStateWindow (see kv_groups.h). Group 0,
+  // and groups beyond the list, have none.
   std::vector<int32_t> kv_windows = {};
   int32_t kv_window(int32_t group) const {
     const auto index = static_cast<size_t>(group);
     return index < kv_windows.size() ? kv_windows[index] : 0;
   }
+  // Blocks of states, ids [0, num_state_blocks); 0 without a group of states.
+  int32_t num_state_blocks = 0;
+  // The blocks that a group's tables name.
+  int32_t blocks_of(int32_t group) const;
   bool operator==(const PlanLimits&) const = default;
 };
 

@@ -21,6 +21,7 @@
 #include "common/tensor/row_shards.h"
 #include "kernels/reduction_tree.h"
 #include "kernels/route.h"
+#include "kernels/state_mixer.h"
 
 namespace sluice {
 
@@ -179,8 +180,8 @@ class Backend {
   virtual void RopeStoreKv(const AttentionSpec& spec, const NormSpec& q_norm,
                            const NormSpec& k_norm, DeviceMatrix qkv,
                            const LayerKv& kv) = 0;
-  // out [T, N D] = causal attention of qkv's q columns over the stored keys and
-  // values; sinks [N] or null (see kernels/attention.h).
+  // out [T, N value_dim] = causal attention of qkv's q columns over the stored
+  // keys and values; sinks [N] or null (see kernels/attention.h).
   virtual void Attention(const AttentionSpec& spec, DeviceMatrix qkv,
                          const void* sinks, const LayerKv& kv,
                          DeviceMatrix out) = 0;
@@ -192,12 +193,49 @@ class Backend {
     RopeStoreKv(spec, norms.q, norms.k, qkv, kv);
     Attention(spec, qkv, sinks, kv, out);
   }
+  // Latent attention, in the place of RopeStoreKv. Of rows [T, head_dim], which
+  // begin with rope_dim elements, norms the elements behind these, rotates
+  // these by the tokens' positions, both in place, and stores the rows in the
+  // step's slots.
+  virtual void StoreLatent(const AttentionSpec& spec, const NormSpec& norm,
+                           DeviceMatrix rows, const LayerKv& kv) = 0;
+  // out [T, N head_dim] = the queries that Attention reads: of head h of q [T,
+  // N (nope_dim + rope_dim)] the last rope_dim elements, rotated, and behind
+  // them the first nope_dim times part h^T of `keys`, [kv_rank, nope_dim].
+  virtual void LatentQueries(const AttentionSpec& spec, DeviceMatrix q,
+                             const Weight& keys, DeviceMatrix out) = 0;
+  // The indexer's key of each token: norms rows [T, dim], rotates their first
+  // elements, both in place, and stores the rows in the step's slots.
+  virtual void StoreIndexKeys(const AttentionSpec& spec, const NormSpec& norm,
+                              DeviceMatrix rows, const LayerKv& kv) = 0;
+  // chosen [T, top_k] (INT32) = the positions that each token sees, rising, -1
+  // behind the last. queries [T, heads dim], which are rotated in place, and
+  // weights [T, heads].
+  virtual void ChoosePositions(const AttentionSpec& spec, DeviceMatrix queries,
+                               DeviceMatrix weights, const LayerKv& kv,
+                               DeviceMatrix chosen) = 0;
+  // Attention over the positions in chosen [T, top_k] alone; q [T, N D].
+  virtual void ChosenAttention(const AttentionSpec& spec, DeviceMatrix q,
+                               DeviceMatrix chosen, const LayerKv& kv,
+                               DeviceMatrix out) = 0;
+  // Head h's columns of y are those of x times part h^T of `heads`. All parts
+  // have one shape [R, C]; x [T, N C], y [T, N R].
+  virtual void HeadLinear(DeviceMatrix x, const Weight& heads,
+                          DeviceMatrix y) = 0;
   // Maps every element of x.
   virtual void Map(const kernels::ElementMap& map, DeviceMatrix x) = 0;
   // y[t, i] *= x[t, i].
   virtual void Multiply(DeviceMatrix x, DeviceMatrix y) = 0;
   // y[t, i] *= sigmoid(gate[t]); gate [T, 1].
   virtual void GateRows(DeviceMatrix gate, DeviceMatrix y) = 0;
+  // y[t, i] *= sigmoid(gate[t, i]).
+  virtual void SigmoidGate(DeviceMatrix gate, DeviceMatrix y) = 0;
+  // y = kernels::MixState of x, under the step's tables of the state's group;
+  // scratch [T, mixer.scratch_columns()].
+  virtual void MixState(const kernels::StateMixer& mixer,
+                        const StateVectors& vectors, const LayerState& state,
+                        DeviceMatrix x, DeviceMatrix scratch,
+                        DeviceMatrix y) = 0;
   // Norms every head of `head_dim` columns of x in place, by itself.
   virtual void NormEachHead(DeviceMatrix x, int64_t head_dim,
                             const NormSpec& norm) = 0;

@@ -65,12 +65,46 @@ class ForwardingBackend : public Backend {
                  const LayerKv& kv, DeviceMatrix out) override {
     inner_->Attention(spec, qkv, sinks, kv, out);
   }
+  void StoreLatent(const AttentionSpec& spec, const NormSpec& norm,
+                   DeviceMatrix rows, const LayerKv& kv) override {
+    inner_->StoreLatent(spec, norm, rows, kv);
+  }
+  void LatentQueries(const AttentionSpec& spec, DeviceMatrix q,
+                     const Weight& keys, DeviceMatrix out) override {
+    inner_->LatentQueries(spec, q, keys, out);
+  }
+  void StoreIndexKeys(const AttentionSpec& spec, const NormSpec& norm,
+                      DeviceMatrix rows, const LayerKv& kv) override {
+    inner_->StoreIndexKeys(spec, norm, rows, kv);
+  }
+  void ChoosePositions(const AttentionSpec& spec, DeviceMatrix queries,
+                       DeviceMatrix weights, const LayerKv& kv,
+                       DeviceMatrix chosen) override {
+    inner_->ChoosePositions(spec, queries, weights, kv, chosen);
+  }
+  void ChosenAttention(const AttentionSpec& spec, DeviceMatrix q,
+                       DeviceMatrix chosen, const LayerKv& kv,
+                       DeviceMatrix out) override {
+    inner_->ChosenAttention(spec, q, chosen, kv, out);
+  }
+  void HeadLinear(DeviceMatrix x, const Weight& heads,
+                  DeviceMatrix y) override {
+    inner_->HeadLinear(x, heads, y);
+  }
   void Gate(const Activation& activation, DeviceMatrix x,
             DeviceMatrix y) override {
     inner_->Gate(activation, x, y);
   }
   void Map(const kernels::ElementMap& map, DeviceMatrix x) override {
     inner_->Map(map, x);
+  }
+  void SigmoidGate(DeviceMatrix gate, DeviceMatrix y) override {
+    inner_->SigmoidGate(gate, y);
+  }
+  void MixState(const kernels::StateMixer& mixer, const StateVectors& vectors,
+                const LayerState& state, DeviceMatrix x, DeviceMatrix scratch,
+                DeviceMatrix y) override {
+    inner_->MixState(mixer, vectors, state, x, scratch, y);
   }
   void Multiply(DeviceMatrix x, DeviceMatrix y) override {
     inner_->Multiply(x, y);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,7 +19,8 @@ namespace sluice {
 // kBlockTokens tokens, of the backend's type. The gateway assigns blocks; a
 // block id means the same slot in every layer of a KV group. The n-th layers of
 // all groups share memory where their sizes agree (KvBytes of
-// common/core/kv_groups.h).
+// common/core/kv_groups.h). Blocks of states have ids of their own, and share
+// no memory.
 class KvCache {
  public:
   // One layer's heads on this rank.
@@ -26,34 +28,72 @@ class KvCache {
     int32_t group = 0;
     int64_t num_kv_heads = 0;
     int64_t head_dim = 0;
+    bool has_values = true;    // else they are parts of the keys
+    int64_t index_dim = 0;     // of index keys; 0: none
+    int64_t state_floats = 0;  // of a block of the layer's state; 0: none
+    // Of the keys of one block.
+    uint64_t key_bytes(ElementType type) const {
+      return KvBytesOf(type, kBlockTokens * num_kv_heads * head_dim);
+    }
     // Of the keys and values of one block together.
     uint64_t block_bytes(ElementType type) const {
-      return 2 * KvBytesOf(type, kBlockTokens * num_kv_heads * head_dim);
+      return (has_values ? 2 : 1) * key_bytes(type) + index_bytes(type);
+    }
+    uint64_t index_bytes(ElementType type) const {
+      return KvBytesOf(type, kBlockTokens * index_dim);
     }
   };
 
+  // The blocks of states, and their KV group.
+  struct States {
+    int64_t num_blocks;
+    int32_t group;
+  };
+
   KvCache(Backend& backend, std::span<const Layer> layers, int64_t num_blocks)
+      : KvCache(backend, layers, num_blocks, States{0, 0}) {}
+  KvCache(Backend& backend, std::span<const Layer> layers, int64_t num_blocks,
+          const States& states)
       : num_blocks_(num_blocks) {
     const ElementType type = backend.info().kv_type;
-    std::map<std::pair<int32_t, uint64_t>, size_t> seen;  // by group and size
-    std::map<std::pair<uint64_t, size_t>, Slab> slabs;    // by size and number
+    using Parts = std::tuple<uint64_t, uint64_t, bool>;
+    std::map<std::pair<int32_t, Parts>, size_t> seen;  // by group and parts
+    std::map<std::pair<Parts, size_t>, Slab> slabs;    // by parts and number
     for (const Layer& layer : layers) {
-      const uint64_t size = layer.block_bytes(type);
-      const size_t bytes = size / 2 * num_blocks;
-      Slab& slab = slabs[{size, seen[{layer.group, size}]++}];
-      if (slab.keys.data() == nullptr) {
-        slab = {backend.Allocate(bytes), backend.Allocate(bytes)};
+      const size_t bytes = layer.key_bytes(type) * num_blocks;
+      // Only layers with the same parts share memory.
+      const Parts parts = {layer.key_bytes(type), layer.index_bytes(type),
+                           layer.has_values};
+      Slab& slab = slabs[{parts, seen[{layer.group, parts}]++}];
+      if (slab.keys.data() == nullptr) slab.keys = backend.Allocate(bytes);
+      if (layer.has_values && slab.values.data() == nullptr) {
+        slab.values = backend.Allocate(bytes);
+      }
+      if (layer.index_dim > 0 && slab.index_keys.data() == nullptr) {
+        slab.index_keys =
+            backend.Allocate(layer.index_bytes(type) * num_blocks);
       }
       layers_.push_back({slab.keys.data(), slab.values.data(), type, num_blocks,
-                         layer.group});
+                         layer.group, slab.index_keys.data()});
     }
     for (auto& [place, slab] : slabs) slabs_.push_back(std::move(slab));
+    for (const Layer& layer : layers) {
+      LayerState& state = states_.emplace_back(
+          LayerState{nullptr, states.num_blocks, states.group});
+      if (layer.state_floats == 0) continue;
+      state_memory_.push_back(backend.Allocate(
+          sizeof(float) *
+          static_cast<size_t>(layer.state_floats * states.num_blocks)));
+      state.data = state_memory_.back().data();
+    }
   }
 
   // Gives the memory of these blocks back; they hold nothing.
   void GiveBack(Backend& backend, const BlockRange& range) {
     for (const Slab& slab : slabs_) {
-      for (const DeviceMemory* memory : {&slab.keys, &slab.values}) {
+      for (const DeviceMemory* memory :
+           {&slab.keys, &slab.values, &slab.index_keys}) {
+        if (memory->data() == nullptr) continue;
         const size_t block = memory->bytes() / static_cast<size_t>(num_blocks_);
         auto* const data = static_cast<std::byte*>(memory->data());
         backend.GiveBack(data + block * static_cast<size_t>(range.begin),
@@ -63,15 +103,19 @@ class KvCache {
   }
 
   const LayerKv& layer(int32_t index) const { return layers_[index]; }
+  const LayerState& state(int32_t index) const { return states_[index]; }
 
  private:
   struct Slab {
     DeviceMemory keys;
     DeviceMemory values;
+    DeviceMemory index_keys;
   };
   const int64_t num_blocks_;
   std::vector<Slab> slabs_;
   std::vector<LayerKv> layers_;
+  std::vector<DeviceMemory> state_memory_;
+  std::vector<LayerState> states_;
 };
 
 }  // namespace sluice

@@ -51,7 +51,28 @@ struct RopeSpec {
 // A RopeSpec in a backend: see Backend::AddRope.
 enum class RopeHandle : int32_t {};
 
-// Attention of one layer, over one rank's heads.
+// The indexer of latent attention: a token sees the `top_k` positions that
+// score best (kernels/chosen_attention.h).
+struct IndexSpec {
+  int64_t top_k = 0;  // 0: none, a token sees all
+  int64_t num_heads = 0;
+  int64_t head_dim = 0;
+  RopeHandle rope = {};
+};
+
+// The sizes of latent attention: a query head is `nope_dim` elements and
+// behind them `rope_dim` that rotate, `nope_dim` of which become `kv_rank` by a
+// product of the head's own. A row of the cache is `rope_dim` rotated elements
+// and behind them `kv_rank`, which are the values, too.
+struct LatentSpec {
+  int64_t kv_rank = 0;  // 0: none
+  int64_t nope_dim = 0;
+  int64_t rope_dim = 0;
+  IndexSpec index;
+};
+
+// Attention of one layer, over one rank's heads. With latent attention
+// head_dim = rope_dim + kv_rank, num_kv_heads = 1.
 struct AttentionSpec {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
@@ -65,19 +86,43 @@ struct AttentionSpec {
   bool norms_after_rope = false;  // of the heads of q and k
   float soft_cap = 0;             // of the scores; 0: none
   QueryGrowth growth;
+  LatentSpec latent;
+  // Elements of a head's output.
+  int64_t value_dim() const {
+    return latent.kv_rank > 0 ? latent.kv_rank : head_dim;
+  }
 };
 
 using kernels::Activation;
 
 // Keys and values of one layer on the device, and the KV group whose block
 // tables the layer follows. [num_blocks, num_kv_heads, kBlockTokens, head_dim]
-// each.
+// each. With latent attention there are no values: they are parts of the keys.
 struct LayerKv {
   void* keys = nullptr;
   void* values = nullptr;
   ElementType type = ElementType::kF32;
   int64_t num_blocks = 0;
   int32_t group = 0;
+  void* index_keys = nullptr;  // [num_blocks, kBlockTokens, dim], or none
+};
+
+// The blocks of states of one layer (kernels/recurrence.h) on the device, and
+// their KV group.
+struct LayerState {
+  void* data = nullptr;
+  int64_t num_blocks = 0;
+  int32_t group = 0;
+};
+
+// As kernels::StateMixerVectors.
+struct StateVectors {
+  const void* taps = nullptr;
+  const void* conv_bias = nullptr;
+  const void* a_log = nullptr;
+  const void* time_bias = nullptr;
+  const void* skip = nullptr;
+  const void* norm = nullptr;
 };
 
 // The experts of a step's tokens, [T, k] each: ids (INT32), rising within a

@@ -22,7 +22,7 @@ struct WeightPart {
 
 // A linear layer's weight [rows, cols] on a device: parts one below the other,
 // a single part if all rows have the same type. Experts and weights of
-// RowParallel have one part.
+// RowParallel have one part, weights of HeadLinear a part for each head.
 struct Weight {
   int64_t rows = 0;
   int64_t cols = 0;

@@ -239,7 +239,8 @@ bool BatchBuilder::Match(Sequence& sequence, bool may_replay) {
   for (const Sequence* other : sequences_.running()) {
     needed += blocks.Needed(other->tables, other->num_tokens() + kBlockTokens);
   }
-  if (blocks.num_free() >= needed) return true;
+  const auto sequences = std::ssize(sequences_.running()) + 1;
+  if (blocks.HasRoom(needed, sequences)) return true;
   blocks.Release(sequence.tables);
   return false;
 }

@@ -98,7 +98,7 @@ std::vector<Sequence*> BatchPolicy::DecodesAhead() const {
     needed += blocks.Needed(sequence->tables, next);
     ahead.push_back(sequence);
   }
-  if (needed > blocks.num_free()) ahead.clear();
+  if (!blocks.HasRoom(needed, std::ssize(ahead))) ahead.clear();
   return ahead;
 }
 

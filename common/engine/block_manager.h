@@ -23,6 +23,7 @@ struct BlockTable {
   int32_t num_evicted = 0;
   // In the first group's table alone, for all groups:
   bool use_cache = false;  // whether full blocks get cached
+  int32_t num_first = 0;   // full blocks of the tokens that it began with
   int32_t num_cached = 0;  // full blocks from the front that are cached
   PrefixHash prefix;       // behind the cached ones
   // Blocks from the front that every stage has. Behind them come kept ones:
@@ -40,8 +41,13 @@ struct BlockTable {
 
 // Hands out the KV blocks of one replica, and finds the blocks of known
 // prefixes. A block id means the same slot on every stage, so no other class
-// gives or takes blocks. All KV groups take from one pool. Not thread safe: the
-// engine loop's.
+// gives or takes blocks. All KV groups take from one pool, but states have a
+// pool of their own. Not thread safe: the engine loop's.
+//
+// A state's block is large, and a long chunk passes many of them. So within a
+// chunk, and where a replay fills gaps, only every state_stride()-th block is
+// kept, and the entries before it name the next kept block: a step leaves there
+// what is of the last one. Of the blocks that decodes fill as many stay cached.
 //
 // A block may be reused as soon as its last reference goes, even while a plan
 // in flight writes to it: every stage runs plans in step order, so the block's
@@ -54,7 +60,8 @@ class BlockManager {
   struct Options {
     // Window of each group, see kv_groups.h; the first group has none.
     std::vector<int32_t> windows = {0};
-    int num_blocks = 0;   // of all groups together
+    int num_blocks = 0;  // of all groups together, but that of states
+    int num_state_blocks = 0;
     int step_tokens = 1;  // most tokens of one sequence in one plan
     SipKey key = SipKey::Random();
   };
@@ -84,8 +91,11 @@ class BlockManager {
   // cached: it is stale until it is replayed. No table may hold a block.
   void MakeStale(const std::vector<int32_t>& lost);
   // Forgets what is stale. The stages of replay_at lack nothing then.
-  void ForgetStale() { pool_.ForgetStale(); }
-  int num_stale() const { return pool_.num_stale(); }
+  void ForgetStale() {
+    pool_.ForgetStale();
+    states_.ForgetStale();
+  }
+  int num_stale() const { return pool_.num_stale() + states_.num_stale(); }
   // The first layers, rising, of the stages that lack stale blocks. A stage
   // that was replaced earlier still lacks those that have been stale since.
   const std::vector<int32_t>& replay_at() const { return replay_at_; }
@@ -94,6 +104,10 @@ class BlockManager {
   // `num_tokens` positions.
   int32_t Needed(const std::vector<BlockTable>& tables,
                  int32_t num_tokens) const;
+
+  // Whether so many blocks are free, and the group of states, if there is one,
+  // has some for so many more sequences.
+  bool HasRoom(int32_t needed, int64_t sequences) const;
 
   // Grows every table to hold `num_tokens` positions. Returns false and
   // changes nothing if there are too few free blocks.
@@ -122,6 +136,7 @@ class BlockManager {
   // Forgets all cached content. No table may hold a block.
   void Reset(int num_blocks);
 
+  // Of keys and values.
   int num_blocks() const { return pool_.num_blocks(); }
   int num_free() const { return pool_.num_free(); }  // cached ones included
   // Blocks of cached prefixes that were handed out again since the last Reset.
@@ -144,11 +159,25 @@ class BlockManager {
             std::span<const TokenId> tokens) const;
   // Fills the gaps of `table` from its first held block on with free blocks.
   // Returns false if there are too few.
-  bool FillGaps(BlockTable& table);
+  bool FillGaps(size_t group, BlockTable& table);
+  // Blocks of states from `have` up to `wanted`.
+  void AppendStates(BlockTable& table, size_t wanted);
+  // Whether entry `index` is one that the next one stands for.
+  bool IsPassed(size_t group, const BlockTable& table, int32_t index) const;
+  Status CheckBlock(size_t group, BlockId block) const;
+  BlockPool& PoolOf(size_t group) {
+    return IsState(options_.windows[group]) ? states_ : pool_;
+  }
+  const BlockPool& PoolOf(size_t group) const {
+    return IsState(options_.windows[group]) ? states_ : pool_;
+  }
+  // So many blocks of keys and values are for one of states.
+  int32_t state_stride() const;
   int num_groups() const { return static_cast<int>(options_.windows.size()); }
 
   Options options_;
   BlockPool pool_;
+  BlockPool states_;
   std::vector<int32_t> replay_at_;
 };
 

@@ -46,6 +46,12 @@ void BlockPool::Release(BlockId id) {
   if (--block.references == 0) PushFree(id.value());
 }
 
+void BlockPool::Discard(BlockId id) {
+  Block& block = at(id);
+  if (block.references == 1 && block.cached) Forget(block);
+  Release(id);
+}
+
 PrefixHash BlockPool::Root(std::span<const uint8_t> salt) const {
   return {SipHash128(key_, salt), 0};
 }

@@ -48,6 +48,8 @@ class BlockPool {
   void Hold(BlockId block);
   // Drops a reference.
   void Release(BlockId block);
+  // The same, and forgets the content unless others hold the block.
+  void Discard(BlockId block);
 
   // Returns the start of all chains with this salt.
   PrefixHash Root(std::span<const uint8_t> salt) const;

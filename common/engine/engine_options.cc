@@ -60,6 +60,14 @@ Status Validate(const PlanLimits& limits) {
     return InvalidArgument("KV group 0 must see all positions, its window is ",
                            limits.kv_window(0));
   }
+  for (int32_t g = 1; g < limits.num_kv_groups; ++g) {
+    if (!IsState(limits.kv_window(g))) continue;
+    SLUICE_RETURN_IF_ERROR(CheckAtLeast(
+        "num_state_blocks", limits.num_state_blocks, kLeastStateBlocks));
+    if (g + 1 == limits.num_kv_groups) continue;
+    return InvalidArgument("the group of states must be the last, is KV group ",
+                           g, " of ", limits.num_kv_groups);
+  }
   if (MaxPositions(limits) == 0) {
     return InvalidArgument("num_blocks must be at least one for each of ",
                            limits.num_kv_groups, " KV groups, got ",

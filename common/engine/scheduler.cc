@@ -148,6 +148,7 @@ BlockManager::Options BlocksOf(const PlanLimits& limits, int32_t step_tokens) {
     blocks.windows.push_back(limits.kv_window(g));
   }
   blocks.num_blocks = limits.num_blocks;
+  blocks.num_state_blocks = limits.num_state_blocks;
   blocks.step_tokens = step_tokens;
   return blocks;
 }

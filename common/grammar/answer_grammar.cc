@@ -22,6 +22,7 @@ class AnswerWriter {
   AnswerWriter(const OutputFormat& format, const Vocabulary& vocabulary,
                const AnswerRules& rules, const GrammarTexts& compiler)
       : format_(format),
+        markup_(MarkupOf(format.tools)),
         vocabulary_(vocabulary),
         asked_(rules),
         compiler_(compiler) {}
@@ -114,7 +115,11 @@ class AnswerWriter {
       case ToolFormat::kNone:
         return InvalidArgument("the model has no format of calls");
       case ToolFormat::kGlm:
-      case ToolFormat::kQwenCoder: {
+      case ToolFormat::kQwenCoder:
+      case ToolFormat::kSeed:
+      case ToolFormat::kMiniMax:
+      case ToolFormat::kDeepSeekV32:
+      case ToolFormat::kDeepSeekV4: {
         SLUICE_ASSIGN_OR_RETURN(
             const std::string text,
             TaggedCallRules(format_.tools, tool, rule, vocabulary_, compiler_));
@@ -147,11 +152,14 @@ class AnswerWriter {
         before = LarkLiteral("{\"name\": " + name + ", \"parameters\": ");
         behind = LarkLiteral("}");
         break;
-      default:  // harmony
+      case ToolFormat::kHarmony:
         before = Tag("<|channel|>") + " " +
                  LarkLiteral("commentary to=" + std::string(kFunctionsPrefix) +
                              tool.name);
         before += " " + Constrain() + Tag("<|message|>");
+        break;
+      default:
+        SetAround(tool.name, before, behind);
         break;
     }
     rules_ += rule + ": " + before + " args" + rule + " " + behind + "\n";
@@ -159,16 +167,102 @@ class AnswerWriter {
     return OkStatus();
   }
 
+  // Sets what stands before and behind a call's arguments, within the tags
+  // that Group or MarkupStart write.
+  void SetAround(const std::string& name, std::string& before,
+                 std::string& behind) {
+    constexpr std::string_view kNumber = "/[0-9]{1,3}/";
+    const std::string quoted = Json(name).dump();
+    switch (markup_.shape) {
+      case CallShape::kNamed:
+        if (!markup_.type.empty()) {
+          before = Cat(LarkLiteral(markup_.type), " ", Tag(markup_.separator),
+                       " ", LarkLiteral(Cat(name, "\n```json\n")));
+          behind = Cat(LarkLiteral("\n```"), " ");
+        } else {
+          before = LarkLiteral(Cat(markup_.name_prefix, name));
+          if (markup_.is_numbered) before += Cat(" \":\" ", kNumber);
+          before += Cat(" ", Tag(markup_.separator));
+        }
+        break;
+      case CallShape::kGemma:
+        before = LarkLiteral(Cat("call:", name));
+        break;
+      default:  // lists
+        if (!markup_.id_key.empty()) {
+          before = Cat(LarkLiteral(Cat("{\"", markup_.id_key, "\": \"")), " ",
+                       kNumber, " ", LarkLiteral("\", "));
+        } else {
+          before = LarkLiteral("{");
+        }
+        before +=
+            Cat(" ", LarkLiteral(Cat("\"", markup_.name_key, "\": ", quoted,
+                                     ", \"", markup_.arguments_key, "\": ")));
+        behind = LarkLiteral("}");
+        return;
+    }
+    if (!markup_.close.empty()) behind += Tag(markup_.close);
+  }
+
+  // True of formats whose calls stand together between tags of their own.
+  bool is_grouped() const {
+    switch (markup_.shape) {
+      case CallShape::kJsonList:
+      case CallShape::kPythonList:
+        return true;
+      case CallShape::kNamed:
+        return !markup_.section.empty();
+      case CallShape::kParameters:
+        return markup_.quotes_names;
+      default:
+        return false;
+    }
+  }
+
+  // The tag that begins a call, or all calls.
+  std::string_view Opening() const {
+    return markup_.section.empty() ? markup_.open : markup_.section;
+  }
+
+  // All calls behind their opening tag.
+  std::string Group() const {
+    std::string first;
+    std::string next;
+    std::string last = Tag(markup_.close);
+    if (markup_.shape == CallShape::kParameters) {
+      first = LarkLiteral("\n");
+    } else if (markup_.shape == CallShape::kNamed) {
+      first = Tag(markup_.open);
+      next = markup_.is_fenced ? Cat(LarkLiteral("\n"), " ", first) : first;
+      last = Tag(markup_.section_end);
+    } else {
+      const bool has_lines = !markup_.id_key.empty();
+      first = LarkLiteral(has_lines ? "[\n    " : "[");
+      next = LarkLiteral(has_lines ? ",\n    " : ", ");
+      last = LarkLiteral(has_lines ? "\n]" : "]");
+      if (!markup_.close.empty()) last += Cat(" ", Tag(markup_.close));
+    }
+    std::string calls = Cat(first, " call");
+    if (asked_.is_parallel) {
+      calls += Cat(" (", next, " call){0,", kMaxCallsPerAnswer - 1, "}");
+    }
+    return Cat(calls, " ", last);
+  }
+
   // --- <tool_call>, bare JSON ----------------------------------------------
 
   std::string MarkupStart() {
     if (asked_.tools.empty()) return "content";
     const bool tagged = format_.tools != ToolFormat::kLlamaJson;
-    const std::string opening = tagged ? Tag(kToolCall) + " " : "";
+    const std::string opening = tagged ? Tag(Opening()) + " " : "";
     const std::string most = std::to_string(kMaxCallsPerAnswer - 1);
-    const std::string separator = tagged ? "\"\\n\"? " : "\"; \" ";
-    std::string calls = opening + "call";
-    if (asked_.is_parallel) {
+    std::string separator = tagged ? "\"\\n\"? " : "\"; \" ";
+    if (markup_.shape == CallShape::kNamed ||
+        markup_.shape == CallShape::kGemma) {
+      separator = "";
+    }
+    std::string calls = opening + (is_grouped() ? Group() : "call");
+    if (asked_.is_parallel && !is_grouped()) {
       calls += " (" + separator + opening + "call){0," + most + "}";
     }
     if (!may_answer()) return calls;
@@ -179,11 +273,22 @@ class AnswerWriter {
                     EscapedRegex(kPythonTag), "(?s:.*)/\n");
       return "(" + calls + ") | FREE";
     }
-    // Any text, and from a call's opening on a call.
-    constexpr std::string_view kOpenings[] = {kToolCall, kFunction};
-    rules_ += LarkTextUntil("before", kToolCall, kOpenings, vocabulary_);
-    rules_ += Cat("TAIL: /(?s:.*)/ & ~/(?s:.*)(", EscapedRegex(kToolCall), "|",
-                  EscapedRegex(kFunction), ")(?s:.*)/\n");
+    return TextAndCalls();
+  }
+
+  // Any text, and from a call's opening on a call.
+  std::string TextAndCalls() {
+    std::vector<std::string_view> openings = {Opening()};
+    if (markup_.shape == CallShape::kTagged) openings.push_back(kFunction);
+    if (!markup_.section.empty()) openings.push_back(markup_.open);
+    if (!markup_.function.empty()) openings.push_back(markup_.function);
+    rules_ += LarkTextUntil("before", Opening(), openings, vocabulary_);
+    std::string spelled;
+    for (const std::string_view tag : openings) {
+      spelled += Cat(spelled.empty() ? "" : "|", EscapedRegex(tag));
+    }
+    rules_ += Cat("TAIL: /(?s:.*)/ & ~/(?s:.*)(", spelled, ")(?s:.*)/\n");
+    if (is_grouped()) return Cat("(before ", Group(), ")? TAIL");
     const std::string count =
         asked_.is_parallel ? "{0," + std::to_string(kMaxCallsPerAnswer) + "}"
                            : "?";
@@ -229,6 +334,7 @@ class AnswerWriter {
   }
 
   const OutputFormat& format_;
+  const CallMarkup& markup_;
   const Vocabulary& vocabulary_;
   const AnswerRules& asked_;
   const GrammarTexts& compiler_;
@@ -254,9 +360,11 @@ StatusOr<GrammarSpec> AnswerGrammar(const OutputFormat& format,
 ReasoningMarks ReasoningMarksOf(const OutputFormat& format,
                                 const Vocabulary& vocabulary) {
   ReasoningMarks marks;
-  if (format.reasoning != ReasoningFormat::kThink) return marks;
-  const auto begin = vocabulary.Find(kThink);
-  const auto end = vocabulary.Find(kThinkEnd);
+  const ReasoningTags& tags = TagsOf(format.reasoning);
+  if (tags.open.empty()) return marks;
+  const auto begin =
+      vocabulary.Find(tags.open_token.empty() ? tags.open : tags.open_token);
+  const auto end = vocabulary.Find(tags.close);
   if (!begin || !end) return marks;
   marks.begin = {*begin};
   marks.end = {*end};

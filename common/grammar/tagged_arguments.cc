@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -16,18 +15,11 @@
 namespace sluice {
 namespace {
 
-// A bare text that spells markup could not be read back.
-constexpr std::string_view kMarkup[] = {
-    "<tool_call",  "</tool_call", "<arg_key",   "</arg_key",   "<arg_value",
-    "</arg_value", "<function=",  "</function", "<parameter=", "</parameter"};
-
 // A lexer that counts characters beside the tags that a text may not spell has
 // a state for each pair: more than these are too many for llguidance's bound on
 // a step. A longer text spells less than a tag, or no `<` at all.
 constexpr uint64_t kMaxCountedBesideTags = 30;
 constexpr uint64_t kMaxCountedBesideStarts = 200;
-constexpr std::string_view kMarkupStarts[] = {"<t", "</t", "<a", "</a",
-                                              "<f", "</f", "<p", "</p"};
 
 constexpr int kMaxRootDepth = 8;
 // The most properties that a call of any arguments names: optional parts of a
@@ -42,12 +34,42 @@ constexpr std::pair<unsigned, const char*> kTypeNames[] = {
     {kNullType, "null"},     {kObjectType, "object"}, {kArrayType, "array"}};
 // A parameter that the schema does not name.
 constexpr char kOtherName[] = "/[^<>\\s][^<>\\r\\n]{0,63}/";
+constexpr char kOtherQuotedName[] = "/[^<>\"\\s][^<>\"\\r\\n]{0,63}/";
 
-// Returns whether a format of tags can spell `name`.
-bool IsSayable(const std::string& name) {
-  const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
-  return !name.empty() && name.find_first_of("<>\r\n") == name.npos &&
-         !is_blank(name.front()) && !is_blank(name.back());
+// What a parameter's tag says of its value, where it tells strings.
+enum class ValueKind { kText, kJson, kAny };
+
+// The texts that no bare text may spell, since it could not be read back:
+// `tags` as far as their names, and, shorter, as far as their first characters.
+struct Never {
+  std::vector<std::string> tags;
+  std::vector<std::string> starts;
+};
+
+Never NeverOf(ToolFormat format) {
+  std::vector<std::string_view> all = {
+      kToolCall,    kToolCallEnd, kArgKey,      kArgKeyEnd, kArgValue,
+      kArgValueEnd, kFunction,    kFunctionEnd, kParameter, kParameterEnd};
+  if (MarkupOf(format).shape == CallShape::kParameters) {
+    const CallMarkup& markup = MarkupOf(format);
+    all = {markup.open,         markup.close,     markup.function,
+           markup.function_end, markup.parameter, markup.parameter_end};
+  }
+  Never never;
+  for (const std::string_view tag : all) {
+    const size_t end = tag.find_first_of(" >");
+    never.tags.emplace_back(tag.substr(0, end));
+    const size_t name = tag.starts_with("</") ? 2 : 1;
+    const bool is_ascii = static_cast<unsigned char>(tag[name]) < 0x80;
+    // The other one begins with a sign of three bytes.
+    never.starts.emplace_back(tag.substr(0, name + (is_ascii ? 1 : 3)));
+  }
+  const auto unique = [](std::vector<std::string>& texts) {
+    std::sort(texts.begin(), texts.end());
+    texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
+  };
+  unique(never.starts);
+  return never;
 }
 
 class TaggedCall {
@@ -55,6 +77,8 @@ class TaggedCall {
   TaggedCall(ToolFormat format, const GrammarTool& tool, std::string rule,
              const Vocabulary& vocabulary, const GrammarTexts& compiler)
       : is_glm_(format == ToolFormat::kGlm),
+        markup_(MarkupOf(format)),
+        never_(NeverOf(format)),
         tool_(tool),
         rule_(std::move(rule)),
         vocabulary_(vocabulary),
@@ -71,13 +95,16 @@ class TaggedCall {
       SLUICE_ASSIGN_OR_RETURN(schema_, ParseJson(tool_.parameters));
       body = FreeParameters();
     }
-    const std::string begin =
-        LarkLiteral(is_glm_ ? Cat(tool_.name, "\n")
-                            : Cat("\n", kFunction, tool_.name, ">\n"));
-    std::string end = Tag(kToolCallEnd);
+    // Calls of a group stand between the tags of all.
+    const bool is_grouped = markup_.quotes_names;
+    std::string begin = Cat(tool_.name, "\n");
+    std::string end = is_grouped ? "" : Tag(markup_.close);
     if (!is_glm_) {
-      end = Cat(LarkLiteral(Cat(kFunctionEnd, "\n")), " ", end);
+      begin = is_grouped ? Cat(markup_.function, "\"", tool_.name, "\">\n")
+                         : Cat("\n", markup_.function, tool_.name, ">\n");
+      end = Cat(LarkLiteral(Cat(markup_.function_end, "\n")), " ", end);
     }
+    begin = LarkLiteral(begin);
     return Cat(rule_, ": ", begin, body, " ", end, "\n", rules_);
   }
 
@@ -148,10 +175,15 @@ class TaggedCall {
     if (has_properties) {
       int index = 0;
       for (const auto& [name, property] : schema_["properties"].items()) {
-        if (!IsSayable(name) || property == false) continue;
+        if (!is_sayable(name) || property == false) continue;
         if (rules_.size() > compiler_.limits().max_bytes / 2) break;
         const std::string part = Cat(rule_, "_", index++);
-        AddRule(part, Before(LarkLiteral(name)), FreeValue(name, part));
+        const unsigned types = types_.Of(tool_.name, name).types;
+        const auto kind = types == kStringType ? ValueKind::kText
+                          : types == kAnyType || (types & kStringType) != 0
+                              ? ValueKind::kAny
+                              : ValueKind::kJson;
+        AddRule(part, Before(LarkLiteral(name), kind), FreeValue(name, part));
         body += Cat(" ", part, IsRequired(name) ? "" : "?");
       }
     }
@@ -160,7 +192,10 @@ class TaggedCall {
                            schema_["additionalProperties"] == false;
     if (has_properties && is_closed) return body;
     const std::string part = Cat(rule_, "_other");
-    AddRule(part, Before(kOtherName), Text(part, kAnyBareText, kMarkup));
+    AddRule(part,
+            Before(markup_.quotes_names ? kOtherQuotedName : kOtherName,
+                   ValueKind::kAny),
+            Text(part, kAnyBareText, never_.tags));
     return Cat(body, " ", part, "*");
   }
 
@@ -175,7 +210,7 @@ class TaggedCall {
   std::string FreeValue(const std::string& name, const std::string& part) {
     const unsigned types = types_.Of(tool_.name, name).types;
     if (types == kAnyType || (types & kStringType) != 0) {
-      return Text(part, kAnyBareText, kMarkup);
+      return Text(part, kAnyBareText, never_.tags);
     }
     Json names = Json::array();
     for (const auto& [bit, type] : kTypeNames) {
@@ -183,17 +218,22 @@ class TaggedCall {
     }
     const auto checked =
         compiler_.CheckSchema(DumpJson(Json{{"type", std::move(names)}}));
-    if (!checked.ok()) return Text(part, kAnyBareText, kMarkup);
+    if (!checked.ok()) return Text(part, kAnyBareText, never_.tags);
     return Cat("%json ", *checked, " ", Tag(ValueEnd()));
   }
 
   Status AddParameter(const std::string& name, const Json& property,
                       const std::string& part) {
     const std::string path = Cat("/properties/", name);
-    if (!IsSayable(name)) return CannotSay(path, "has a name with a tag in it");
+    if (!is_sayable(name))
+      return CannotSay(path, "has a name with a tag in it");
     SLUICE_ASSIGN_OR_RETURN(const std::string value,
                             Value(name, property, part, path));
-    AddRule(part, Before(LarkLiteral(name)), value);
+    const bool is_text = types_.Of(tool_.name, name).types == kStringType;
+    AddRule(part,
+            Before(LarkLiteral(name),
+                   is_text ? ValueKind::kText : ValueKind::kJson),
+            value);
     // Definitions stand in each property that leads to them.
     if (rules_.size() > compiler_.limits().max_bytes) {
       return InvalidArgument("schema: at `", path,
@@ -208,18 +248,39 @@ class TaggedCall {
     rules_ += Cat(part, ": ", before, " ", value, " \"\\n\"\n");
   }
 
+  // Returns whether the format can spell `name`.
+  bool is_sayable(const std::string& name) const {
+    const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
+    return !name.empty() && name.find_first_of("<>\r\n") == name.npos &&
+           !(markup_.quotes_names && name.find('"') != name.npos) &&
+           !is_blank(name.front()) && !is_blank(name.back());
+  }
+
   // Returns what stands before the value of the parameter `name`, a literal or
   // a terminal.
-  std::string Before(const std::string& name) const {
+  std::string Before(const std::string& name, ValueKind kind) const {
     if (is_glm_) {
       return Cat(Tag(kArgKey), " ", name, " ", Tag(kArgKeyEnd), " \"\\n\" ",
                  Tag(kArgValue));
     }
-    return Cat(LarkLiteral(kParameter), " ", name, " ", LarkLiteral(">\n"));
+    const std::string_view quote = markup_.quotes_names ? "\"" : "";
+    const std::string_view end = markup_.has_line_feeds ? ">\n" : ">";
+    const std::string begin =
+        Cat(LarkLiteral(Cat(markup_.parameter, quote)), " ", name, " ");
+    if (!markup_.tells_strings) {
+      return Cat(begin, LarkLiteral(Cat(quote, end)));
+    }
+    const std::string_view told = kind == ValueKind::kText ? "\"true\" "
+                                  : kind == ValueKind::kJson
+                                      ? "\"false\" "
+                                      : "(\"true\" | \"false\") ";
+    return Cat(begin, LarkLiteral(Cat(quote, " string=\"")), " ", told,
+               LarkLiteral(Cat("\"", end)));
   }
 
   std::string ValueEnd() const {
-    return is_glm_ ? std::string(kArgValueEnd) : Cat("\n", kParameterEnd);
+    if (is_glm_) return std::string(kArgValueEnd);
+    return Cat(markup_.has_line_feeds ? "\n" : "", markup_.parameter_end);
   }
 
   // Returns what stands for a value and its closing tag.
@@ -249,18 +310,19 @@ class TaggedCall {
 
   std::string TextOf(const BareValue& value, const std::string& part) {
     if (value.counted <= kMaxCountedBesideTags) {
-      return Text(part, value.text, kMarkup);
+      return Text(part, value.text, never_.tags);
     }
     if (value.counted <= kMaxCountedBesideStarts) {
-      return Text(part, value.text, kMarkupStarts);
+      return Text(part, value.text, never_.starts);
     }
     return Text(part, Cat("(", value.text, ") & /[^\\x3c]*/"), {});
   }
 
   std::string Text(const std::string& part, const std::string& terminal,
-                   std::span<const std::string_view> never) {
+                   const std::vector<std::string>& never) {
     const std::string name = Cat("text", part);
-    rules_ += LarkTextUntil(name, ValueEnd(), never, vocabulary_, terminal);
+    const std::vector<std::string_view> spelled(never.begin(), never.end());
+    rules_ += LarkTextUntil(name, ValueEnd(), spelled, vocabulary_, terminal);
     return name;
   }
 
@@ -314,6 +376,8 @@ class TaggedCall {
   }
 
   const bool is_glm_;
+  const CallMarkup& markup_;
+  const Never never_;
   const GrammarTool& tool_;
   const std::string rule_;
   const Vocabulary& vocabulary_;

@@ -19,9 +19,12 @@ constexpr size_t kGgufEnd = 5;        // of ".gguf"
 constexpr size_t kSplitEnd = 15;      // of "-00001-of-00003"
 
 // What the readers of configs, tokenizers and templates look for.
-constexpr std::array<std::string_view, 11> kSmallFiles = {
+constexpr std::array<std::string_view, 14> kSmallFiles = {
     "config.json",
     "generation_config.json",
+    "hf_quant_config.json",
+    "quant_config.json",
+    "quantize_config.json",
     "tokenizer.json",
     "tokenizer.model",
     "tokenizer_config.json",

@@ -57,6 +57,23 @@ class RecordingBackend final : public ForwardingBackend {
     inner().RopeStoreKv(spec, q_norm, k_norm, qkv, kv);
   }
 
+  void StoreLatent(const AttentionSpec& spec, const NormSpec& norm,
+                   DeviceMatrix rows, const LayerKv& kv) override {
+    ++layer_;
+    is_sparse_ = false;
+    AddLinear(WeightPlace::kQkv);
+    product_ = WeightPlace::kO;
+    linear_ = {};
+    inner().StoreLatent(spec, norm, rows, kv);
+  }
+
+  void LatentQueries(const AttentionSpec& spec, DeviceMatrix q,
+                     const Weight& keys, DeviceMatrix out) override {
+    // Without a latent row of q there is no product since StoreLatent.
+    if (linear_.rows > 0) AddLinear(WeightPlace::kQueryHeads);
+    inner().LatentQueries(spec, q, keys, out);
+  }
+
   void Route(DeviceMatrix logits, const kernels::RouterRule& rule,
              const void* correction, const DeviceRouting& routing) override {
     is_sparse_ = true;

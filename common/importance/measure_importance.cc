@@ -75,6 +75,13 @@ StatusOr<weights::Importance> MeasureImportance(
     return InvalidArgument("importance: token ", token,
                            " is not in the vocabulary of ", config.vocab_size);
   }
+  for (const LayerConfig& layer : config.layers) {
+    // What a product reads is told by the operations of attention.
+    if (layer.attention.present && !layer.state.present()) continue;
+    return Unimplemented("importance: model_type '", config.model_type,
+                         "' has layers with a state or without attention, for "
+                         "which it is not measured yet");
+  }
   SquaresByWeight squares;
   StageOptions stage_options;
   stage_options.model_path = model;

@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/core/kv_groups.h"
 
 namespace sluice::measure {
 
@@ -32,6 +33,12 @@ StageSteps::StageSteps(Stage* stage, int count, int length,
     }
     // Each group has layers of its own, so the groups may share the ids.
     state.blocks.assign(static_cast<size_t>(limits.num_kv_groups), blocks);
+    if (IsState(limits.kv_window(limits.num_kv_groups - 1))) {
+      // One block of states is enough: what it has is of the last tokens.
+      const int own = first_block / per_sequence + i;
+      state.blocks.back().assign(blocks.size(),
+                                 BlockId(own % limits.num_state_blocks));
+    }
     chunks_[static_cast<size_t>(i)].sequence = SequenceId(i + 1);
   }
   older_chunks_ = chunks_;

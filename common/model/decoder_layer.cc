@@ -3,6 +3,9 @@
 #include <span>
 #include <utility>
 
+#include "common/model/latent_attention.h"
+#include "common/model/state_layer.h"
+
 namespace sluice {
 namespace {
 
@@ -37,6 +40,35 @@ void NormAllHeads(Backend& device, const StageLayer& layer,
       qkv);
 }
 
+// heads [T, N D] = attention(rope(W_q n), rope(W_k n), W_v n), n = norm(x).
+void RunAttention(Backend& device, const StageLayer& layer,
+                  const LayerActivations& a, DeviceMatrix x,
+                  const NormSpec& before, DeviceMatrix heads) {
+  const LayerSpec& spec = layer.spec;
+  const LayerWeights& weights = layer.weights;
+  const DeviceMatrix qkv = a.qkv.Packed(weights.qkv->rows);
+  device.Linear(x, before, *weights.qkv, weights.qkv_bias.data(), qkv);
+  HeadNorms of_heads = {NormOf(layer, weights.q_norm),
+                        NormOf(layer, weights.k_norm)};
+  if (spec.norm_heads.head_dim > 0) {
+    NormAllHeads(device, layer, a, qkv);
+    of_heads = HeadNorms();
+  }
+  if (spec.clip_qkv != 0) device.Map({.clip = spec.clip_qkv}, qkv);
+  const AttentionSpec& attention = spec.attention;
+  const int64_t kv_cols = attention.num_kv_heads * attention.head_dim;
+  if (weights.v_norm.data() != nullptr) {
+    device.NormEachHead(qkv.Columns(heads.cols + kv_cols, kv_cols),
+                        attention.head_dim, NormOf(layer, weights.v_norm));
+  }
+  device.RopeAttention(attention, of_heads, qkv, weights.sinks.data(), layer.kv,
+                       heads);
+  if (!spec.gates_heads) return;
+  // A gate's rows are behind those of v.
+  const int64_t gate = heads.cols + 2 * kv_cols;
+  device.SigmoidGate(qkv.Columns(gate, heads.cols), heads);
+}
+
 // Returns act(W_gate n) * W_up n, n = norm(x): of the layer's MLP, or of the
 // shared expert of a sparse layer.
 DeviceMatrix GateMlp(Backend& device, const StageLayer& layer, DeviceMatrix x,
@@ -46,6 +78,13 @@ DeviceMatrix GateMlp(Backend& device, const StageLayer& layer, DeviceMatrix x,
   const DeviceMatrix mlp = a.mlp.Packed(weights.down->cols);
   Activation activation = layer.spec.activation;
   activation.xielu = weights.xielu;
+  if (layer.spec.gate_scale != 1) {
+    const DeviceMatrix both = a.gate_up.Packed(weights.gate_up->rows);
+    device.Linear(x, norm, *weights.gate_up, weights.gate_up_bias.data(), both);
+    device.Map({.scale = layer.spec.gate_scale}, both.Columns(0, mlp.cols));
+    device.Gate(activation, both, mlp);
+    return mlp;
+  }
   device.GatedLinear(x, norm, *weights.gate_up, weights.gate_up_bias.data(),
                      activation, a.gate_up.Packed(weights.gate_up->rows), mlp);
   return mlp;
@@ -138,50 +177,48 @@ void AddExperts(const RankContext& rank, const StageLayer& layer,
              NormOf(layer, layer.weights.post_mlp_norm), x);
 }
 
-// x += attention, x += MLP or experts.
+// x += W_o attention(rope(W_q n), rope(W_k n), W_v n), n = before(n).
+void AddAttention(Backend& device, const StageLayer& layer,
+                  const LayerActivations& a, DeviceMatrix n,
+                  const NormSpec& before, DeviceMatrix x) {
+  const AttentionSpec& attention = layer.spec.attention;
+  const LayerWeights& weights = layer.weights;
+  const LayerSpec& spec = layer.spec;
+  const DeviceMatrix heads = a.attention.Packed(weights.o->cols);
+  if (attention.latent.kv_rank > 0) {
+    RunLatentAttention(device, layer, a, n, before, heads);
+  } else {
+    RunAttention(device, layer, a, n, before, heads);
+  }
+  const RowShards& o_shards = layer.share.attention;
+  device.AddRowParallel(
+      heads, *weights.o, o_shards, SumsOf(o_shards, a),
+      {weights.o_bias.data(), NormOf(layer, weights.post_attention_norm), x,
+       spec.attention_scale});
+}
+
+// x += attention, state or both, x += MLP or experts.
 void RunBlocks(const RankContext& rank, const StageLayer& layer,
                const LayerActivations& a, DeviceMatrix x) {
   Backend& device = rank.backend;
-  const AttentionSpec& attention = layer.spec.attention;
   const LayerWeights& weights = layer.weights;
-  const DeviceMatrix qkv = a.qkv.Packed(weights.qkv->rows);
-  const DeviceMatrix heads = a.attention.Packed(weights.o->cols);
-  const auto norm = [&layer](const DeviceVector& weight) {
-    return NormOf(layer, weight);
-  };
   const LayerSpec& spec = layer.spec;
-
-  // x += W_o attention(rope(W_q n), rope(W_k n), W_v n), n = norm(x)
   NormSpec before =
       NormOf(layer, weights.attention_norm, weights.attention_norm_bias);
   DeviceMatrix n = x;
-  if (spec.parallel) {
+  if (spec.parallel || spec.norms_once) {
     device.Norm(x, before, a.normed);
     n = a.normed;
     before = NormSpec();
   }
-  device.Linear(n, before, *weights.qkv, weights.qkv_bias.data(), qkv);
-  HeadNorms of_heads = {norm(weights.q_norm), norm(weights.k_norm)};
-  if (spec.norm_heads.head_dim > 0) {
-    NormAllHeads(device, layer, a, qkv);
-    of_heads = HeadNorms();
+  if (weights.qkv != nullptr) AddAttention(device, layer, a, n, before, x);
+  if (weights.state.in != nullptr) {
+    AddStateMixer(device, layer, a, n, before, x);
   }
-  if (spec.clip_qkv != 0) device.Map({.clip = spec.clip_qkv}, qkv);
-  if (weights.v_norm.data() != nullptr) {
-    const int64_t kv_cols = attention.num_kv_heads * attention.head_dim;
-    device.NormEachHead(qkv.Columns(qkv.cols - kv_cols, kv_cols),
-                        attention.head_dim, norm(weights.v_norm));
-  }
-  device.RopeAttention(attention, of_heads, qkv, weights.sinks.data(), layer.kv,
-                       heads);
-  const RowShards& o_shards = layer.share.attention;
-  device.AddRowParallel(
-      heads, *weights.o, o_shards, SumsOf(o_shards, a),
-      {weights.o_bias.data(), norm(weights.post_attention_norm), x,
-       spec.residual_scale});
 
   // x += experts(n), n = norm(x)
   if (weights.is_sparse()) return AddExperts(rank, layer, a, x);
+  if (weights.mlp.down == nullptr) return;
   // x += W_down (act(W_gate n) * W_up n), n = norm(x)
   const DeviceMatrix mlp =
       spec.parallel
@@ -189,9 +226,10 @@ void RunBlocks(const RankContext& rank, const StageLayer& layer,
           : GateMlp(device, layer, x,
                     NormOf(layer, weights.mlp_norm, weights.mlp_norm_bias), a);
   const RowShards& shards = layer.share.mlp;
-  device.AddRowParallel(mlp, *weights.mlp.down, shards, SumsOf(shards, a),
-                        {weights.mlp.down_bias.data(),
-                         norm(weights.post_mlp_norm), x, spec.residual_scale});
+  device.AddRowParallel(
+      mlp, *weights.mlp.down, shards, SumsOf(shards, a),
+      {weights.mlp.down_bias.data(), NormOf(layer, weights.post_mlp_norm), x,
+       spec.mlp_scale});
 }
 
 // x += norm(W_p (gelu(W_g x) * the layer's own input)).

@@ -19,12 +19,22 @@ struct LayerSpec {
   kernels::HeadRuns norm_heads;
   int64_t norm_q_count = 0;  // columns of all ranks' q
   int64_t norm_k_count = 0;
-  int32_t kv_layer = 0;  // of the stage: the layer with the keys and values
-  float clip_qkv = 0;    // 0: none
+  int32_t kv_layer = 0;      // of the stage: the layer with the keys and values
+  float clip_qkv = 0;        // 0: none
+  bool gates_heads = false;  // heads times the sigmoid of a gate
   float norm_eps = 0;
-  bool layer_norm = false;     // else RMS norms
-  bool parallel = false;       // attention and MLP read the same norm's rows
-  float residual_scale = 1;    // of what attention and MLP add
+  float latent_norm_eps = 0;
+  float index_norm_eps = 0;
+  bool has_indexer = false;  // of its own
+  bool layer_norm = false;   // else RMS norms
+  bool parallel = false;     // attention and MLP read the same norm's rows
+  bool norms_once = false;   // attention and state do
+  float residual_scale = 1;  // of what attention and MLP add
+  // The same for each, times its own multiplier.
+  float attention_scale = 1;
+  float state_scale = 1;
+  float mlp_scale = 1;
+  float gate_scale = 1;        // of the MLP's gate, before the activation
   Activation activation;       // of the MLP, or of the experts
   kernels::RouterRule router;  // of a sparse layer
 };
@@ -44,11 +54,22 @@ struct ExpertJoin {
   std::vector<DeviceMatrix> sums;        // of `nodes`, [T, H] each
 };
 
+// Values inside latent attention.
+struct LatentActivations {
+  DeviceMatrix q;         // [T, N (p + r)], if q has a latent row
+  DeviceMatrix queries;   // [T, N (r + c)]
+  DeviceMatrix weighted;  // [T, N c]: weighted sums of rows of the cache
+  // [T, top_k]: the positions that an indexer chose, for the layers behind,
+  // too.
+  DeviceMatrix chosen;
+};
+
 // Values inside a layer, one set per rank, which all layers use in turn: as
 // large as the largest layer needs (DeviceMatrix::Packed).
 struct LayerActivations {
-  DeviceMatrix qkv;                // [T, (N + 2K) D]
-  DeviceMatrix attention;          // [T, N D]
+  DeviceMatrix qkv;        // [T, rows of LayerWeights::qkv]
+  DeviceMatrix attention;  // [T, N D], of latent attention [T, N w]
+  LatentActivations latent;
   DeviceMatrix gate_up;            // [T, 2F], also of the shared expert
   DeviceMatrix mlp;                // [T, F], also of the shared expert
   std::vector<DeviceMatrix> sums;  // [T, H] per node that the rank finishes
@@ -56,6 +77,10 @@ struct LayerActivations {
   std::vector<DeviceMatrix> squares;
   DeviceMatrix normed;     // [T, H]: sparse or parallel layers
   DeviceMatrix own_input;  // [T, P]
+  // Layers with a state: [T, in_columns], and so on (kernels/state_mixer.h).
+  DeviceMatrix state_in;
+  DeviceMatrix state_scratch;
+  DeviceMatrix state_out;
   // Sparse layers.
   DeviceMatrix shared_gate;         // [T, 1]
   DeviceMatrix router_logits;       // [T, E]
@@ -73,6 +98,7 @@ struct StageLayer {
   const LayerShare& share;
   const LayerWeights& weights;
   const LayerKv& kv;
+  const LayerState& state;
   DeviceMatrix own_input;  // [T, P]; no data: none
 };
 

@@ -43,11 +43,11 @@ std::array<ExpertLoader::Matrix, 2> ExpertLoader::MatricesOf(
   const MoeConfig& moe = config_.layers[layer].moe;
   const int64_t size = moe.intermediate_size;
   const int64_t hidden = config_.hidden_size;
-  return {
-      {{at(WeightPlace::kExpertGateUp), at(WeightPlace::kExpertGateUpBias),
-        2 * size, hidden, moe.interleaved && storage_ != ExpertStorage::kApart},
-       {at(WeightPlace::kExpertDown), at(WeightPlace::kExpertDownBias), hidden,
-        size, false}}};
+  return {{{at(WeightPlace::kExpertGateUp), at(WeightPlace::kExpertGateUpBias),
+            (moe.activation.gated ? 2 : 1) * size, hidden,
+            moe.interleaved && storage_ != ExpertStorage::kApart},
+           {at(WeightPlace::kExpertDown), at(WeightPlace::kExpertDownBias),
+            hidden, size, false}}};
 }
 
 uint64_t ExpertLoader::StoredBytes(int32_t layer, ExpertRange range) const {

@@ -9,7 +9,9 @@
 #include "common/base/clock.h"
 #include "common/device/device_choice.h"
 #include "common/model/expert_weights.h"
+#include "common/model/gpu_support.h"
 #include "common/model/local_experts.h"
+#include "common/model_config/config_report.h"
 #include "common/model_config/open_model.h"
 #include "common/weights/model_file.h"
 #include "common/weights/model_name.h"
@@ -104,6 +106,9 @@ StatusOr<std::unique_ptr<HostedExperts>> HostedExperts::Load(
                              .activations = options.activations}));
   hosted->backend_ = std::move(backends[0]);
   const BackendInfo& device = hosted->backend_->info();
+  if (!device.gpu.empty()) {
+    SLUICE_RETURN_IF_ERROR(CheckGpuHasExperts(hosted->config_));
+  }
   hosted->info_.numerics = device.numerics;
   hosted->info_.threads = device.threads;
   hosted->info_.isa = device.isa;
@@ -122,6 +127,7 @@ Status HostedExperts::LoadAll(const HostedExpertsOptions& options,
                               weights::ModelFile& file) {
   SLUICE_ASSIGN_OR_RETURN(const auto digest, weights::ComputeIdentity(file));
   SLUICE_RETURN_IF_ERROR(weights::UseWeightSums(file, digest));
+  LogUnreadKeys(file);
   info_.model_name = weights::ModelName(file);
   info_.model_digest = digest.Hex();
   info_.weights = options.weights;

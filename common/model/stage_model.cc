@@ -30,13 +30,17 @@ std::pair<size_t, size_t> RowsWithin(std::span<const T> all, int64_t begin,
           static_cast<size_t>(last - first)};
 }
 
-std::vector<KvCache::Layer> KvLayersOf(const StageModelShape& shape) {
+std::vector<KvCache::Layer> KvLayersOf(const StageModelShape& shape,
+                                       const RankPlan& plan) {
   std::vector<KvCache::Layer> layers;
   for (size_t i = 0; i < shape.layers.size(); ++i) {
     const AttentionSpec& attention = shape.layers[i].attention;
-    layers.push_back({shape.kv_groups[i],
-                      attention.shares_kv ? 0 : attention.num_kv_heads,
-                      attention.head_dim});
+    layers.push_back(
+        {shape.kv_groups[i], attention.shares_kv ? 0 : attention.num_kv_heads,
+         attention.head_dim, attention.latent.kv_rank == 0,
+         shape.layers[i].has_indexer ? attention.latent.index.head_dim : 0,
+         plan.layers[shape.range.first_layer + i].mixer.shape.block_floats(
+             kBlockTokens)});
   }
   return layers;
 }
@@ -49,9 +53,11 @@ StageModel::StageModel(StageModelShape shape, RankPlan plan,
       plan_(std::move(plan)),
       weights_(std::move(weights)),
       backend_(*dependencies.backend),
-      kv_(backend_, KvLayersOf(shape_), shape_.kv_blocks) {
+      kv_(backend_, KvLayersOf(shape_, plan_), shape_.kv_blocks,
+          {shape_.state_blocks, shape_.state_group}) {
   hidden_ = AllocateMatrix(shape_.max_step_tokens, shape_.row_size);
   AllocateLayers();
+  AllocateStates();
   AllocateSparse(dependencies.expert_transport);
   ExpectCopies();
   if (!shape_.range.is_last) return;
@@ -76,21 +82,38 @@ void StageModel::AllocateLayers() {
   int64_t qkv = 0;
   int64_t heads = 0;
   int64_t mlp = 0;
+  int64_t q_heads = 0;
+  int64_t queries = 0;
+  int64_t weighted = 0;
+  int64_t chosen = 0;
   size_t sums = 0;
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     const LayerWeights& layer = weights_.layers[i];
     const LayerShare& share = ShareOf(i);
     const RowShards& of_mlp = layer.is_sparse() ? share.shared_mlp : share.mlp;
-    qkv = std::max(qkv, layer.qkv->rows);
-    heads = std::max(heads, layer.o->cols);
+    if (layer.qkv != nullptr) {
+      qkv = std::max(qkv, layer.qkv->rows);
+      heads = std::max(heads, layer.o->cols);
+    }
     mlp = std::max(mlp, of_mlp.cols());
-    sums = std::max({sums, share.attention.nodes.size(), of_mlp.nodes.size()});
+    const AttentionSpec& attention = shape_.layers[i].attention;
+    if (attention.latent.kv_rank > 0) {
+      queries = std::max(queries, attention.num_heads * attention.head_dim);
+      weighted =
+          std::max(weighted, attention.num_heads * attention.value_dim());
+      chosen = std::max(chosen, attention.latent.index.top_k);
+      const Weight* of_q = layer.latent.q_heads.get();
+      if (of_q != nullptr) q_heads = std::max(q_heads, of_q->rows);
+    }
+    sums = std::max({sums, share.attention.nodes.size(), of_mlp.nodes.size(),
+                     share.state.nodes.size()});
   }
   const int64_t tokens = shape_.max_step_tokens;
   LayerActivations& a = activations_;
-  const bool is_parallel =
-      std::any_of(shape_.layers.begin(), shape_.layers.end(),
-                  [](const LayerSpec& layer) { return layer.parallel; });
+  const bool is_parallel = std::any_of(
+      shape_.layers.begin(), shape_.layers.end(), [](const LayerSpec& layer) {
+        return layer.parallel || layer.norms_once;
+      });
   if (shape_.per_layer_input > 0) {
     a.own_input = AllocateMatrix(tokens, shape_.per_layer_input);
     if (shape_.range.is_first) {
@@ -100,12 +123,31 @@ void StageModel::AllocateLayers() {
   if (is_parallel) a.normed = AllocateMatrix(tokens, shape_.hidden_size);
   a.qkv = AllocateMatrix(tokens, qkv);
   a.attention = AllocateMatrix(tokens, heads);
+  a.latent = {AllocateMatrix(tokens, q_heads), AllocateMatrix(tokens, queries),
+              AllocateMatrix(tokens, weighted),
+              AllocateMatrix(tokens, chosen, ElementType::kInt32)};
   a.gate_up = AllocateMatrix(tokens, 2 * mlp);
   a.mlp = AllocateMatrix(tokens, mlp);
   while (a.sums.size() < sums) {
     a.sums.push_back(AllocateMatrix(tokens, shape_.hidden_size));
     a.squares.push_back(a.sums.back().Packed(2));
   }
+}
+
+void StageModel::AllocateStates() {
+  int64_t in = 0, scratch = 0, out = 0;
+  for (size_t i = 0; i < weights_.layers.size(); ++i) {
+    if (weights_.layers[i].state.in == nullptr) continue;
+    const kernels::StateMixer& mixer = ShareOf(i).mixer;
+    in = std::max(in, mixer.in_columns());
+    scratch = std::max(scratch, mixer.scratch_columns());
+    out = std::max(out, mixer.out_columns());
+  }
+  if (in == 0) return;
+  const int64_t tokens = shape_.max_step_tokens;
+  activations_.state_in = AllocateMatrix(tokens, in);
+  activations_.state_scratch = AllocateMatrix(tokens, scratch);
+  activations_.state_out = AllocateMatrix(tokens, out);
 }
 
 void StageModel::AllocateSparse(ExpertTransport* expert_transport) {
@@ -192,9 +234,10 @@ DeviceMatrix StageModel::AllocateMatrix(int64_t rows, int64_t cols,
 void StageModel::SetRows(int32_t num_tokens) {
   LayerActivations& a = activations_;
   for (DeviceMatrix* matrix :
-       {&hidden_, &a.qkv, &a.attention, &a.gate_up, &a.mlp, &a.normed,
+       {&hidden_, &a.qkv, &a.attention, &a.latent.q, &a.latent.queries,
+        &a.latent.weighted, &a.latent.chosen, &a.gate_up, &a.mlp, &a.normed,
         &a.shared_gate, &a.router_logits, &a.routing.ids, &a.routing.weights,
-        &a.mixed}) {
+        &a.mixed, &a.state_in, &a.state_scratch, &a.state_out}) {
     matrix->rows = num_tokens;
   }
   inputs_.rows = num_tokens;
@@ -259,7 +302,8 @@ void StageModel::Begin(const StepInputs& step, const StepIo& io) {
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     RunDecoderLayer(rank,
                     {i, shape_.layers[i], ShareOf(i), weights_.layers[i],
-                     kv_.layer(shape_.layers[i].kv_layer), OwnInput(hidden, i)},
+                     kv_.layer(shape_.layers[i].kv_layer),
+                     kv_.state(static_cast<int32_t>(i)), OwnInput(hidden, i)},
                     activations_, x);
     if (io.layers_done != nullptr) ++*io.layers_done;
   }

@@ -32,6 +32,8 @@ struct StageModelShape {
   // Per layer of the stage.
   std::vector<LayerSpec> layers;
   std::vector<int32_t> kv_groups;
+  int64_t state_blocks = 0;
+  int32_t state_group = 0;  // the KV group of states; 0: there is none
 };
 
 // Where rows of raw logits go in host memory.
@@ -101,6 +103,7 @@ class StageModel {
   // Hidden states that a step brings, or that go to the next stage.
   void ExpectCopies();
   void AllocateLayers();
+  void AllocateStates();
   void AllocateSparse(ExpertTransport* expert_transport);
   // Maps the sums of each sparse layer's experts to nodes.
   void PlanExperts(ExpertTransport* expert_transport);

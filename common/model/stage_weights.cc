@@ -1,3 +1,4 @@
+// Size: from rows of a table to weights on a device, one step after another.
 #include "common/model/stage_weights.h"
 
 #include <algorithm>
@@ -46,9 +47,14 @@ std::unique_ptr<Weight>* MatrixAt(WeightPlace place, RankWeights& rank,
               {kInputProjection, &layer.input_projection},
               {kSharedGate, &layer.moe.shared_gate},
               {kQkv, &layer.qkv},
+              {kQueryHeads, &layer.latent.q_heads},
+              {kHeadKeys, &layer.latent.keys},
+              {kHeadValues, &layer.latent.values},
               {kO, &layer.o},
               {kGateUp, &layer.mlp.gate_up},
               {kDown, &layer.mlp.down},
+              {kStateIn, &layer.state.in},
+              {kStateOut, &layer.state.out},
               {kRouter, &layer.moe.router},
               {kSharedGateUp, &layer.moe.shared.gate_up},
               {kSharedDown, &layer.moe.shared.down}});
@@ -68,8 +74,18 @@ DeviceVector* VectorAt(WeightPlace place, RankWeights& rank,
               {kGateUpBias, &layer.mlp.gate_up_bias},
               {kDownBias, &layer.mlp.down_bias},
               {kAttentionNorm, &layer.attention_norm},
+              {kStateTaps, &layer.state.taps},
+              {kStateBias, &layer.state.conv_bias},
+              {kStateALog, &layer.state.a_log},
+              {kStateTimeBias, &layer.state.time_bias},
+              {kStateSkip, &layer.state.skip},
+              {kStateNorm, &layer.state.norm},
               {kQkvBias, &layer.qkv_bias},
               {kOBias, &layer.o_bias},
+              {kQueryLatentNorm, &layer.latent.q_norm},
+              {kLatentNorm, &layer.latent.norm},
+              {kIndexNorm, &layer.latent.index_norm},
+              {kIndexNormBias, &layer.latent.index_norm_bias},
               {kQNorm, &layer.q_norm},
               {kKNorm, &layer.k_norm},
               {kSinks, &layer.sinks},
@@ -118,22 +134,95 @@ void AddOnes(const LayerConfig& layer, Backend& backend, LayerWeights& to) {
   backend.CopyIn(ones.data(), {to.v_norm.data(), 1, count, count});
 }
 
+// Turns a part [rows, cols] of F32 or BF16 into [cols, rows].
+template <typename T>
+void TransposeElements(const HostWeight& from, HostWeight& to) {
+  const T* const elements = from.data.as<T>();
+  T* const out = to.data.as<T>();
+  for (int64_t r = 0; r < from.rows; ++r) {
+    for (int64_t c = 0; c < from.cols; ++c) {
+      out[c * from.rows + r] = elements[r * from.cols + c];
+    }
+  }
+}
+
+void TransposePart(HostWeight& part) {
+  HostWeight to(part.type, part.cols, part.rows);
+  if (part.type == WeightType::kBf16) {
+    TransposeElements<uint16_t>(part, to);
+  } else {
+    SLUICE_CHECK(part.type == WeightType::kF32);
+    TransposeElements<float>(part, to);
+  }
+  part = std::move(to);
+}
+
 }  // namespace
+
+WeightLoader::Read WeightLoader::ReadHeads(int32_t layer,
+                                           const WeightRows& weight,
+                                           const RankPlan& plan) const {
+  const TensorRow& row = weight.first();
+  const AttentionConfig& attention = config_.layers[layer].attention;
+  const LatentConfig& latent = attention.latent;
+  const std::vector<Dimension> shape = DimensionsOf(row, config_, layer);
+  int64_t rows = 1;  // of a head in the tensor
+  for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i].size;
+  rows /= attention.num_heads;
+  int64_t begin = 0;
+  int64_t end = rows;
+  if (row.taken == RowsTaken::kHeadKeys) end = latent.nope_dim;
+  if (row.taken == RowsTaken::kHeadValues) begin = latent.nope_dim;
+  Read read = {layer,
+               weight.place,
+               /*is_vector=*/false,
+               /*is_apart=*/true,
+               row.taken == RowsTaken::kHeadKeys,
+               {}};
+  const LayerShare& share = plan.layers[static_cast<size_t>(layer)];
+  const WeightType type = TypesOf(weight, layer, file_, mode_)[0];
+  for (int64_t head = share.head_begin; head < share.head_end; ++head) {
+    read.pieces.push_back(
+        {NameOf(row, layer),
+         {head * rows + begin, head * rows + end, 0, shape.back().size},
+         type});
+  }
+  return read;
+}
 
 WeightLoader::Read WeightLoader::ReadOf(int32_t layer, const WeightRows& weight,
                                         const RankPlan& plan) const {
-  Read read = {layer, weight.place, weight.first().is_vector(), {}};
+  if (weight.place == WeightPlace::kHeadKeys ||
+      weight.place == WeightPlace::kHeadValues) {
+    return ReadHeads(layer, weight, plan);
+  }
+  Read read = {layer, weight.place, weight.first().is_vector()};
   const auto types = TypesOf(weight, layer, file_, mode_);
+  std::vector<Piece> late;
   for (size_t part = 0; part < types.size(); ++part) {
     const TensorRow* row = weight.rows[part];
     const std::string from = NameOf(*row, layer);
     const std::vector<Dimension> shape = DimensionsOf(*row, config_, layer);
-    Slice slice = {0, read.is_vector ? 1 : shape[0].size, 0, shape.back().size};
+    const bool is_row = read.is_vector && row->stored != StoredAs::kTaps;
+    Slice slice = {0, is_row ? 1 : shape[0].size, 0, shape.back().size};
+    if (row->taken == RowsTaken::kLastRunFirst) {
+      const int64_t first = shape[0].size - shape[0].runs.back().size;
+      Slice rest = slice;
+      slice.row_begin = rest.row_end = first;
+      read.pieces.push_back({from, slice, types[part]});
+      read.pieces.push_back({from, rest, types[part]});
+      continue;
+    }
     if (row->cut == RankCut::kNone) {
       read.pieces.push_back({from, slice, types[part]});
       continue;
     }
-    const bool cuts_rows = row->cut == RankCut::kRows && !read.is_vector;
+    if (row->cut == RankCut::kGroups) {
+      AddGroups(*row, layer, plan, {from, slice, types[part]}, read, late);
+      continue;
+    }
+    const bool cuts_rows = row->cut == RankCut::kRows && shape.size() > 1 &&
+                           !row->shape.starts_with("1 ");
     const Dimension& cut = cuts_rows ? shape[0] : shape.back();
     int64_t begin = 0;
     for (const Dimension::Run& run : cut.runs) {
@@ -144,7 +233,38 @@ WeightLoader::Read WeightLoader::ReadOf(int32_t layer, const WeightRows& weight,
       begin += run.size;
     }
   }
+  std::ranges::move(late, std::back_inserter(read.pieces));
   return read;
+}
+
+// Adds the pieces of rows that stand group by group, each with its part of
+// every run: run by run. A gate of attention comes last of its weight.
+void WeightLoader::AddGroups(const TensorRow& row, int32_t layer,
+                             const RankPlan& plan, Piece piece, Read& read,
+                             std::vector<Piece>& late) const {
+  const Dimension all = DimensionsOf(row, config_, layer)[0];
+  const auto at = static_cast<size_t>(layer);
+  const bool is_gate = row.place == WeightPlace::kQkv;
+  const LayerConfig& config = config_.layers[at];
+  const int64_t groups = is_gate ? config.attention.num_heads
+                                 : config.state.mixer.shape.num_key_heads;
+  int64_t begin = 0;
+  for (size_t r = 0; r < all.runs.size(); ++r) {
+    const Dimension::Run& run = all.runs[r];
+    const int64_t rows = run.size / groups;
+    const OwnRange own = OwnRangeOf(plan, config_, layer, run.letter);
+    std::vector<Piece>& to = is_gate && r > 0 ? late : read.pieces;
+    if (own.begin == own.end) {  // a rank without such heads
+      piece.slice.row_begin = piece.slice.row_end = 0;
+      to.push_back(piece);
+    }
+    for (int64_t group = own.begin / rows; group < own.end / rows; ++group) {
+      piece.slice.row_begin = group * (all.size / groups) + begin;
+      piece.slice.row_end = piece.slice.row_begin + rows;
+      to.push_back(piece);
+    }
+    begin += rows;
+  }
 }
 
 WeightLoader::Read WeightLoader::TiedHead(const RankPlan& plan) const {
@@ -196,7 +316,7 @@ WeightLoader::Reading WeightLoader::ReadingOf(const Read& read) const {
   Reading reading;
   const Piece* last = nullptr;
   for (const Piece& piece : read.pieces) {
-    if (last == nullptr || last->type != piece.type) {
+    if (last == nullptr || last->type != piece.type || read.is_apart) {
       HostWeight& part = reading.parts.emplace_back();
       part.type = piece.type;
       // A vector is one column.
@@ -280,8 +400,12 @@ StatusOr<PackedWeights::Weights> WeightLoader::Pack(
                                  static_cast<uint64_t>(chunks),
                total_bytes_);
     };
-    ahead.take = [this, &reading, &made, &backend] {
+    const bool is_transposed = reads[aheads.size() - 1]->is_transposed;
+    ahead.take = [this, &reading, &made, &backend, is_transposed] {
       done_bytes_ += reading.stored_bytes;
+      if (is_transposed) {
+        std::ranges::for_each(reading.parts, TransposePart);
+      }
       made.push_back(backend.Pack(std::move(reading.parts)));
       return OkStatus();
     };
@@ -292,14 +416,21 @@ StatusOr<PackedWeights::Weights> WeightLoader::Pack(
 
 void WeightLoader::Change(const Read& read, HostWeight& vector) const {
   using enum WeightPlace;
-  constexpr WeightPlace kNorms[] = {
-      kFinalNorm, kAttentionNorm,     kQNorm,      kKNorm,
-      kMlpNorm,   kPostAttentionNorm, kPostMlpNorm};
-  const bool is_norm = std::find(std::begin(kNorms), std::end(kNorms),
-                                 read.place) != std::end(kNorms);
+  if (read.place == kStateTaps && vector.rows > 0) {
+    // Stored channel by channel.
+    const int64_t taps =
+        config_.layers[static_cast<size_t>(read.layer)].state.mixer.shape.taps;
+    const int64_t channels = vector.rows / taps;
+    const float* const stored = vector.data.as<float>();
+    const std::vector<float> copy(stored, stored + vector.rows);
+    for (int64_t i = 0; i < vector.rows; ++i) {
+      vector.data.as<float>()[i % taps * channels + i / taps] =
+          copy[static_cast<size_t>(i)];
+    }
+  }
   const std::span<float> elements(vector.data.as<float>(),
                                   static_cast<size_t>(vector.rows));
-  if (is_norm && config_.norms_add_one) {
+  if (IsNormWeight(read.place) && config_.norms_add_one) {
     for (float& element : elements) element += 1.0f;
   }
   if (read.place == kRouterNorm) {
@@ -329,6 +460,7 @@ Status WeightLoader::LoadVectors(const Group& group, Backend& backend,
     done_bytes_ += reading.stored_bytes;
     if (progress) progress(done_bytes_, total_bytes_);
     HostWeight& elements = reading.parts[0];
+    if (elements.rows == 0) continue;  // a rank without such heads
     if (SetNumber(read.place, elements.data.as<float>()[0], *group.layer)) {
       continue;
     }
@@ -358,7 +490,7 @@ Status WeightLoader::LoadMatrices(const Group& group, Backend& backend,
               FormatOf(piece.type).name, "\n");
       done += StoredBytes(piece);
     }
-    packed.contents += "\n";
+    packed.contents += read.is_transposed ? "transposed\n" : "\n";
   }
   if (reads.empty()) return OkStatus();
   const auto pack = [&] { return Pack(reads, backend, progress); };

@@ -51,11 +51,40 @@ struct MoeWeights {
   std::vector<ExpertWeights> experts;   // runs of this rank, rising
 };
 
+// A mixer with a state (kernels/state_mixer.h), over this rank's heads.
+struct StateWeights {
+  std::unique_ptr<Weight> in;   // [in_columns, H]
+  std::unique_ptr<Weight> out;  // [H, out_columns]
+  DeviceVector taps;            // [taps, channels]
+  DeviceVector conv_bias;       // [channels] or none
+  DeviceVector a_log;           // [heads]
+  DeviceVector time_bias;       // [heads]
+  DeviceVector skip;            // [heads]
+  DeviceVector norm;
+};
+
+// Latent attention. Of both weights of heads each part is a head of this rank.
+struct LatentWeights {
+  DeviceVector q_norm;  // [l], or none
+  // [N (p + r), l], and the indexer's [h d, l]; or null.
+  std::unique_ptr<Weight> q_heads;
+  DeviceVector norm;               // [c]
+  std::unique_ptr<Weight> keys;    // [N c, p]
+  std::unique_ptr<Weight> values;  // [N w, c]
+  DeviceVector index_norm;         // [d] of an indexer, or none
+  DeviceVector index_norm_bias;    // [d]
+};
+
 // One decoder layer of one rank. Vectors that a model does not have are null.
 struct LayerWeights {
   DeviceVector attention_norm;       // [H]
   DeviceVector attention_norm_bias;  // [H]
-  std::unique_ptr<Weight> qkv;       // [(N + 2K) D, H]: q rows, k rows, v rows
+  // [(N + 2K) D, H]: q rows, k rows, v rows; null: no attention. With a gate
+  // of attention its N D rows behind. Of latent attention the rows of q's
+  // latent row [l], or of q, those of the cache's row [r + c], and those of an
+  // indexer's key [d] and weights [h].
+  std::unique_ptr<Weight> qkv;
+  LatentWeights latent;
   DeviceVector qkv_bias;             // [(N + 2K) D]
   DeviceVector q_norm;               // [D], or of all heads: this rank's [N D]
   DeviceVector k_norm;               // [D], or [K D]
@@ -63,6 +92,7 @@ struct LayerWeights {
   std::unique_ptr<Weight> o;         // [H, N D]: this rank's columns
   DeviceVector o_bias;               // [H], times the layer's residual_scale
   DeviceVector post_attention_norm;  // [H]
+  StateWeights state;                // null without a state
   DeviceVector mlp_norm;             // [H]
   DeviceVector mlp_norm_bias;        // [H]
   MlpWeights mlp;                    // of a dense layer
@@ -141,12 +171,19 @@ class WeightLoader {
     int32_t layer = -1;  // of the model; -1: outside of layers
     WeightPlace place = WeightPlace::kEmbedding;
     bool is_vector = false;
+    bool is_apart = false;       // each piece is a part
+    bool is_transposed = false;  // part by part
     std::vector<Piece> pieces;
   };
 
   std::vector<Read> Reads(const StageRange& range, const RankPlan& plan) const;
   Read ReadOf(int32_t layer, const WeightRows& weight,
               const RankPlan& plan) const;
+  void AddGroups(const TensorRow& row, int32_t layer, const RankPlan& plan,
+                 Piece piece, Read& read, std::vector<Piece>& late) const;
+  // The same of a weight that has a part for each head.
+  Read ReadHeads(int32_t layer, const WeightRows& weight,
+                 const RankPlan& plan) const;
   // Returns the output head's rows, for a head that is the embedding.
   Read TiedHead(const RankPlan& plan) const;
   uint64_t StoredBytes(const Piece& piece) const;

@@ -34,6 +34,7 @@ void ForEachTensor(const ModelConfig& config, ExpertStorage storage,
   for (int32_t layer = -1; layer < config.num_layers(); ++layer) {
     for (const WeightRows& weight : WeightsOf(config, layer, storage)) {
       for (const TensorRow* row : weight.rows) {
+        if (row->again) continue;
         const int32_t copies =
             row->per_expert() ? config.layers[layer].moe.num_experts : 1;
         for (int32_t expert = 0; expert < copies; ++expert) {
@@ -53,6 +54,7 @@ uint64_t Elements(const ModelConfig& config, int32_t layer, bool all) {
   for (const WeightRows& weight :
        WeightsOf(config, layer, ExpertStorage::kStacked)) {
     for (const TensorRow* row : weight.rows) {
+      if (row->again) continue;
       uint64_t elements = 1;
       for (const Dimension& dimension : DimensionsOf(*row, config, layer)) {
         elements *= static_cast<uint64_t>(dimension.letter() == 'E' &&
@@ -85,9 +87,16 @@ bool IsLeftAside(const ModelConfig& config, std::string_view name) {
 Status CheckOne(const TensorInfo& wanted, const weights::ModelFile& model) {
   const TensorInfo* found = model.Find(wanted.name);
   if (found == nullptr) {
+    const std::string why = model.WhyAbsent(wanted.name);
     return InvalidArgument(model.path(), ": tensor ", Quoted(wanted.name),
-                           " is missing; the config asks for shape ",
+                           " is missing; ", why, why.empty() ? "" : "; ",
+                           "the config asks for shape ",
                            ShapeToString(wanted.shape));
+  }
+  if (!weights::IsReadable(found->dtype)) {
+    return InvalidArgument(model.path(), ": tensor ", Quoted(wanted.name),
+                           " is stored as ", found->type_name(),
+                           ", which is not supported");
   }
   if (found->shape != wanted.shape) {
     return InvalidArgument(model.path(), ": tensor ", Quoted(wanted.name),
@@ -95,27 +104,64 @@ Status CheckOne(const TensorInfo& wanted, const weights::ModelFile& model) {
                            ", the config asks for ",
                            ShapeToString(wanted.shape));
   }
-  if (!weights::IsReadable(found->dtype)) {
-    return InvalidArgument(model.path(), ": tensor ", Quoted(wanted.name),
-                           " is stored as ", found->dtype,
-                           ", which is not supported");
-  }
   return OkStatus();
 }
 
-// Tensors that no step reads: of old checkpoints, and the scales of activations
-// and of a KV cache in eight bits.
+// Tensors that no step reads: tables and masks that old checkpoints keep, and
+// the scales of activations and of a KV cache in eight bits. Activations and
+// keys and values are never stored in the checkpoint's eight bits, so that
+// their scales say nothing.
 bool IsUnread(std::string_view name) {
   constexpr std::string_view kUnread[] = {".rotary_emb.inv_freq",
+                                          ".rotary_emb.cos_cached",
+                                          ".rotary_emb.sin_cached",
+                                          ".masked_bias",
                                           ".input_scale",
+                                          ".input_scale_ub",
                                           ".input_zero_point",
+                                          ".input_global_scale",
+                                          ".activation_scale",
+                                          ".act_scale",
                                           ".output_scale",
+                                          ".output_zero_point",
                                           ".q_scale",
                                           ".k_scale",
-                                          ".v_scale"};
+                                          ".v_scale",
+                                          ".kv_scale",
+                                          ".prob_scale",
+                                          ".q_zero_point",
+                                          ".k_zero_point",
+                                          ".v_zero_point",
+                                          ".kv_cache_scale"};
   return std::any_of(
       std::begin(kUnread), std::end(kUnread),
       [&](std::string_view suffix) { return name.ends_with(suffix); });
+}
+
+// Whether the tensor is a bias of zeros, which AutoGPTQ writes beside every
+// matrix, or a further scale of ones: they change nothing.
+StatusOr<bool> IsNeutral(const weights::ModelFile& model,
+                         const std::unordered_set<std::string_view>& names,
+                         std::string_view name) {
+  constexpr std::string_view kBias = ".bias";
+  constexpr std::string_view kScale = ".weight_scale_2";
+  constexpr int64_t kMostElements = 1 << 22;
+  const bool is_bias = name.ends_with(kBias);
+  if (!is_bias && !name.ends_with(kScale)) return false;
+  std::string matrix(name.substr(0, name.rfind('.')));
+  matrix += ".weight";
+  const TensorInfo* found = model.Find(name);
+  if (!names.contains(matrix) || found == nullptr ||
+      !weights::IsReadable(found->dtype) || found->shape.size() > 1 ||
+      found->elements() > kMostElements) {
+    return false;
+  }
+  std::vector<float> values(static_cast<size_t>(found->elements()));
+  SLUICE_RETURN_IF_ERROR(
+      model.ReadF32(name, weights::Slice::All(*found), values.data()));
+  return std::all_of(values.begin(), values.end(), [&](float value) {
+    return value == (is_bias ? 0.0f : 1.0f);
+  });
 }
 
 // Released layers that read another layer's keys and values have tensors of
@@ -140,6 +186,8 @@ Status CheckKnown(const ModelConfig& config, const weights::ModelFile& model,
       IsOfSharedKv(config, name) || IsLeftAside(config, name)) {
     return OkStatus();
   }
+  SLUICE_ASSIGN_OR_RETURN(const bool is_neutral, IsNeutral(model, names, name));
+  if (is_neutral) return OkStatus();
   return InvalidArgument(model.path(), ": tensor ", Quoted(name),
                          " is not part of a ", config.model_type, " model of ",
                          config.num_layers(), " layers");

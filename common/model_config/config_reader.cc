@@ -1,10 +1,12 @@
 #include "common/model_config/config_reader.h"
 
+#include <cmath>
 #include <utility>
 
 namespace sluice {
 
 const Json* ConfigReader::Find(const char* key) const {
+  if (read_ != nullptr) read_->insert(key);
   const auto found = config_.find(key);
   if (found == config_.end() || found->is_null()) return nullptr;
   return &*found;
@@ -19,6 +21,12 @@ Status ConfigReader::Int(const char* key, int64_t min, int64_t max,
                          std::optional<int64_t> absent, int32_t& out) const {
   int64_t value = 0;
   if (const Json* found = Find(key)) {
+    // 2048.0 is an integer, as in Python.
+    if (found->is_number_float() && std::abs(found->get<double>()) < 0x1p53 &&
+        std::trunc(found->get<double>()) == found->get<double>()) {
+      return Set(key, min, max, static_cast<int64_t>(found->get<double>()),
+                 out);
+    }
     if (!found->is_number_integer()) return WrongType(key, "an integer");
     if (found->is_number_unsigned() &&
         !std::in_range<int64_t>(found->get<uint64_t>())) {
@@ -31,6 +39,11 @@ Status ConfigReader::Int(const char* key, int64_t min, int64_t max,
   } else {
     return InvalidArgument("key ", key, " is missing");
   }
+  return Set(key, min, max, value, out);
+}
+
+Status ConfigReader::Set(const char* key, int64_t min, int64_t max,
+                         int64_t value, int32_t& out) {
   if (value < min || value > max) {
     return InvalidArgument(key, " is ", value, ", limits ", min, " and ", max);
   }

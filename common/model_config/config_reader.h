@@ -2,7 +2,10 @@
 #define SLUICE_COMMON_MODEL_CONFIG_CONFIG_READER_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 
 #include "common/base/json.h"
@@ -10,10 +13,15 @@
 
 namespace sluice {
 
+// The keys of a config that were asked for.
+using ReadKeys = std::set<std::string, std::less<>>;
+
 // Typed reads of one config's keys; each error names key, limit and value.
 class ConfigReader {
  public:
-  explicit ConfigReader(const Json& config) : config_(config) {}
+  // `read`, if any, gets every key that is asked for and outlives the reader.
+  explicit ConfigReader(const Json& config, ReadKeys* read = nullptr)
+      : config_(config), read_(read) {}
 
   // Null for an absent key and for JSON null: configs use both alike.
   const Json* Find(const char* key) const;
@@ -31,9 +39,12 @@ class ConfigReader {
   Status MustBe(const char* key, const Json& built) const;
 
  private:
+  static Status Set(const char* key, int64_t min, int64_t max, int64_t value,
+                    int32_t& out);
   Status WrongType(const char* key, std::string_view wanted) const;
 
   const Json& config_;
+  ReadKeys* const read_;
 };
 
 }  // namespace sluice

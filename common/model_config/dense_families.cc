@@ -22,7 +22,11 @@ Status ReadMultiplier(const ConfigReader& reader, const char* key,
 
 Status SetWindows(const ConfigReader& reader, int32_t from,
                   ModelConfig& parsed) {
-  if (reader.Find("sliding_window") == nullptr) return OkStatus();
+  // Types of layers, which say more, are ReadWindows'.
+  if (reader.Find("sliding_window") == nullptr ||
+      reader.Find("layer_types") != nullptr) {
+    return OkStatus();
+  }
   int32_t window = 0;
   SLUICE_RETURN_IF_ERROR(
       reader.Int("sliding_window", kMaxKvWindow, {}, window));
@@ -122,7 +126,11 @@ Status ReadQwen2(const ConfigReader& reader, ModelConfig& parsed) {
   for (LayerConfig& layer : parsed.layers) layer.attention.qkv_bias = true;
   bool windows = false;
   SLUICE_RETURN_IF_ERROR(reader.Bool("use_sliding_window", false, windows));
-  if (!windows || reader.Find("layer_types") != nullptr) return OkStatus();
+  // A window that is off is read all the same: it has no effect.
+  const bool is_there = reader.Find("sliding_window") != nullptr;
+  if (!windows || !is_there || reader.Find("layer_types") != nullptr) {
+    return OkStatus();
+  }
   int32_t from = 0;
   SLUICE_RETURN_IF_ERROR(
       reader.Int("max_window_layers", 0, kMaxPattern, 28, from));
@@ -138,6 +146,18 @@ Status ReadQwen3(const ConfigReader& reader, ModelConfig& parsed) {
 
 Status ReadMistral(const ConfigReader& reader, ModelConfig& parsed) {
   return SetWindows(reader, 0, parsed);
+}
+
+Status ReadInternLm3(const ConfigReader& reader, ModelConfig& parsed) {
+  bool qkv = false;
+  bool bias = false;
+  SLUICE_RETURN_IF_ERROR(reader.Bool("qkv_bias", false, qkv));
+  SLUICE_RETURN_IF_ERROR(reader.Bool("bias", false, bias));
+  for (LayerConfig& layer : parsed.layers) {
+    layer.attention.qkv_bias = qkv;
+    layer.attention.o_bias = layer.mlp.bias = bias;
+  }
+  return OkStatus();
 }
 
 // q grows with the position: llama_4_scaling_beta beside RoPE's keys.
@@ -225,7 +245,11 @@ Status ReadErnie(const ConfigReader& reader, ModelConfig& parsed) {
 
 Status ReadHunyuan(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(reader.MustBe("use_cla", false));
-  SetQkNorm(QkNorm::kHeadsAfterRope, parsed);
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("mlp_bias", false));
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("norm_type", "rms"));
+  bool norms = true;
+  SLUICE_RETURN_IF_ERROR(reader.Bool("use_qk_norm", true, norms));
+  if (norms) SetQkNorm(QkNorm::kHeadsAfterRope, parsed);
   return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
 }
 
@@ -259,6 +283,44 @@ Status ReadStarcoder2(const ConfigReader& reader, ModelConfig& parsed) {
   return SetWindows(reader, 0, parsed);
 }
 
+Status ReadCohere(const ConfigReader& reader, ModelConfig& parsed) {
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("use_qk_norm", false));
+  SetNorms({.parallel = true, .layer_norm = true}, parsed);
+  parsed.ropes[0].interleaved = true;
+  SLUICE_RETURN_IF_ERROR(
+      ReadMultiplier(reader, "logit_scale", parsed.logit_scale));
+  return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
+}
+
+Status ReadStableLm(const ConfigReader& reader, ModelConfig& parsed) {
+  for (const char* key : {"use_parallel_residual", "qk_layernorm"}) {
+    SLUICE_RETURN_IF_ERROR(reader.MustBe(key, false));
+  }
+  SetNorms({.layer_norm = true, .bias = true}, parsed);
+  bool bias = false;
+  SLUICE_RETURN_IF_ERROR(reader.Bool("use_qkv_bias", false, bias));
+  for (LayerConfig& layer : parsed.layers) layer.attention.qkv_bias = bias;
+  return OkStatus();
+}
+
+Status ReadNemotron(const ConfigReader& reader, ModelConfig& parsed) {
+  SetNorms({.layer_norm = true, .bias = true}, parsed);
+  parsed.norms_add_one = true;
+  return ReadArcee(reader, parsed);
+}
+
+Status ReadHelium(const ConfigReader& reader, ModelConfig& parsed) {
+  parsed.ropes[0].interleaved = true;
+  return ReadLlama(reader, parsed);
+}
+
+// An MLP without a gate.
+Status ReadArcee(const ConfigReader& reader, ModelConfig& parsed) {
+  for (LayerConfig& layer : parsed.layers) layer.mlp.activation.gated = false;
+  SLUICE_RETURN_IF_ERROR(ReadMlpBias(reader, "mlp_bias", parsed));
+  return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
+}
+
 // Attention and MLP read one norm's rows. Layers without a window have no RoPE.
 Status ReadCohere2(const ConfigReader& reader, ModelConfig& parsed) {
   for (const char* key : {"use_parallel_block", "use_gated_activation"}) {
@@ -267,6 +329,8 @@ Status ReadCohere2(const ConfigReader& reader, ModelConfig& parsed) {
   for (const char* key : {"use_qk_norm", "use_parallel_embedding"}) {
     SLUICE_RETURN_IF_ERROR(reader.MustBe(key, false));
   }
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("position_embedding_type", "rope_gptj"));
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("rotary_pct", 1.0));
   SetNorms({.parallel = true, .layer_norm = true}, parsed);
   parsed.ropes[0].interleaved = true;
   parsed.tie_word_embeddings = true;
@@ -286,7 +350,10 @@ Status ReadCohere2(const ConfigReader& reader, ModelConfig& parsed) {
 Status ReadApertus(const ConfigReader& reader, ModelConfig& parsed) {
   SetQkNorm(QkNorm::kHeads, parsed);
   for (LayerConfig& layer : parsed.layers) layer.mlp.activation.gated = false;
-  SLUICE_RETURN_IF_ERROR(reader.MustBe("mlp_bias", false));
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("qk_norm", true));
+  for (const char* key : {"mlp_bias", "post_norm"}) {
+    SLUICE_RETURN_IF_ERROR(reader.MustBe(key, false));
+  }
   return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
 }
 

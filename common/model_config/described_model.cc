@@ -90,12 +90,19 @@ StatusOr<DType> QuantisedType(const Json& quantisation) {
   if (method == "fp8") {
     return Fp8Of(LastOf(FindMember(quantisation, "weight_block_size")));
   }
+  if (method == "fbgemm_fp8") return Fp8Of(0);
+  if (method == "modelopt" || method == "modelopt_fp4") {
+    // NVFP4 has no kernels: it becomes F32.
+    const std::string algorithm = FindText(quantisation, "quant_algo");
+    if (algorithm.find("FP8") != std::string::npos) return Fp8Of(0);
+    if (algorithm == "NVFP4") return DType::kF32;
+  }
   if (method == "mxfp4") return DType::kMxfp4;
-  if (method == "gptq" || method == "awq") {
+  const bool is_auto_round = method == "auto-round" || method == "auto_round";
+  if (method == "gptq" || method == "awq" || is_auto_round) {
     const int64_t bits = FindInt(quantisation, "bits").value_or(4);
     const Json* sym = FindMember(quantisation, "sym");
-    const bool symmetric =
-        method == "gptq" && (sym == nullptr || *sym != false);
+    const bool symmetric = method != "awq" && (sym == nullptr || *sym != false);
     if (bits == 8) return symmetric ? DType::kQ8_0 : DType::kF32;
     return symmetric ? DType::kQ4_0 : DType::kQ5_0;
   }
@@ -202,7 +209,7 @@ void AddTensors(const ModelConfig& config, const Storage& storage,
 
 StatusOr<DType> ParseStoredType(const std::string& name) {
   std::string known;
-  for (DType type = DType::kF32; weights::IsReadable(type);
+  for (DType type = DType::kF32; type <= DType::kIq4Xs;
        type = static_cast<DType>(static_cast<int>(type) + 1)) {
     if (type == DType::kWideE4M3) continue;  // the matrix's shape makes it
     if (StoredName(type) == name) return type;

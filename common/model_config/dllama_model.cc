@@ -29,8 +29,8 @@ const GgufFamily& FamilyOf(const DllamaHeader& header) {
   using Architecture = DllamaHeader::Architecture;
   const char* name = header.arch() == Architecture::kLlama   ? "llama"
                      : header.arch() == Architecture::kQwen3 ? "qwen3"
-                                                             : "qwen3moe";
-  const GgufFamily* family = FindGgufFamily(name);
+                                                             : "qwen3_moe";
+  const GgufFamily* family = GgufFamilyOf(name);
   SLUICE_CHECK(family != nullptr);
   return *family;
 }

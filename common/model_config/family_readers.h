@@ -17,6 +17,7 @@ Status ReadLlama(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadQwen2(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadQwen3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadMistral(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadInternLm3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadMinistral3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadSeedOss(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadSmolLm3(const ConfigReader& reader, ModelConfig& parsed);
@@ -32,9 +33,27 @@ Status ReadApertus(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadOlmo2(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadOlmo3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadExaone4(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadCohere(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadStableLm(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadNemotron(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadHelium(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadArcee(const ConfigReader& reader, ModelConfig& parsed);
+
+// Gemma (gemma_families.cc).
+Status ReadGemma1(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadGemma2(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadGemma3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadGemma4(const ConfigReader& reader, ModelConfig& parsed);
+
+// Models with states (state_families.cc).
+Status ReadLfm2(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadLfm2Moe(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadQwen3Next(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadQwen35(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadQwen35Moe(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadGraniteHybrid(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadNemotronH(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadFalconH1(const ConfigReader& reader, ModelConfig& parsed);
 
 // Mixtures of experts (sparse_families.cc).
 Status ReadMixtral(const ConfigReader& reader, ModelConfig& parsed);
@@ -58,6 +77,31 @@ struct ExpertKeys {
 };
 Status ReadExperts(const ConfigReader& reader, const ExpertKeys& keys,
                    int32_t num_layers, MoeConfig& moe);
+// Latent attention (latent_families.cc).
+Status ReadDeepseekV2(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadDeepseekV3(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadGlm4MoeLite(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadGlmMoeDsa(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadDeepseekV32(const ConfigReader& reader, ModelConfig& parsed);
+
+// Reads the sizes of the experts of mixtures with shared experts, and of their
+// groups (sparse_families.cc).
+Status ReadSharedMixture(const ConfigReader& reader, int32_t num_layers,
+                         MoeConfig& moe);
+// Reads DeepSeek V3's mixture: a sigmoid with a correction to choose, groups,
+// shared experts in one MLP.
+Status ReadSigmoidExperts(const ConfigReader& reader, int32_t num_layers,
+                          MoeConfig& moe);
+// Sets the experts of all layers from the first_k_dense_replace-th on.
+Status SetExpertsBehindDense(const ConfigReader& reader, int64_t absent,
+                             const MoeConfig& moe, ModelConfig& parsed);
+
+// Gives experts to every decoder_sparse_step-th layer but those of
+// mlp_only_layers.
+Status ReadSparseLayers(const ConfigReader& reader, const MoeConfig& moe,
+                        ModelConfig& parsed);
+// Reads the groups of experts that a router chooses first.
+Status ReadGroups(const ConfigReader& reader, MoeConfig& moe);
 
 // Reads attention_bias: biases of q, k and v, and for most families of o.
 Status ReadBias(const ConfigReader& reader, bool on_o, bool absent,

@@ -26,7 +26,9 @@ Status ReadFourNorms(const ConfigReader& reader, ModelConfig& parsed) {
 // Of all of Gemma 2 and 3.
 Status ReadGemma(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadFourNorms(reader, parsed));
-  parsed.norms_add_one = true;
+  // A GGUF's norms have the 1 already, which the key of its config tells.
+  SLUICE_RETURN_IF_ERROR(
+      reader.Bool("norms_add_one", true, parsed.norms_add_one));
   double scalar = parsed.layers[0].attention.head_dim;
   SLUICE_RETURN_IF_ERROR(
       reader.Positive("query_pre_attn_scalar", 1e6, scalar, scalar));
@@ -43,6 +45,12 @@ Status ReadGemma(const ConfigReader& reader, ModelConfig& parsed) {
 }
 
 }  // namespace
+
+Status ReadGemma1(const ConfigReader& reader, ModelConfig& parsed) {
+  parsed.norms_add_one = true;
+  parsed.embedding_scale = std::sqrt(static_cast<double>(parsed.hidden_size));
+  return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
+}
 
 Status ReadGemma2(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadGemma(reader, parsed));

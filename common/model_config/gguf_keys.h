@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
+#include "common/model_config/gguf_view.h"
 #include "common/model_config/model_config.h"
 #include "common/weights/gguf_file.h"
 #include "common/weights/model_file.h"
@@ -19,10 +21,10 @@ namespace sluice {
 
 // One key of the metadata and the key of config.json that says the same.
 struct GgufKey {
-  enum class Type : uint8_t { kInt, kFloat, kBool };
+  enum class Type : uint8_t { kInt, kFloat, kBool, kBools };
 
   std::string_view gguf;  // behind the architecture: ".block_count"
-  const char* config;
+  const char* config;     // null: the family's `read` reads it
   Type type;
   // Returns what a writer stores; null: nothing.
   Json (*value)(const ModelConfig& config);
@@ -48,15 +50,28 @@ struct GgufFamily {
   GgufGating gating = GgufGating::kUnset;  // of a mixture
   // llama.cpp's converter interleaves q and k rows within a head.
   bool permuted = false;
+  std::string_view activation = "silu";
+  // config.json's key of LayerNorms' epsilon; null: RMS norms.
+  const char* layer_norm_epsilon = nullptr;
+  // Tells which files of an architecture are this family's; null: all.
+  bool (*has)(const weights::GgufMetadata& metadata) = nullptr;
+  // Reads what no key says alone (gguf_readers.cc) into the config, which has
+  // all keys' values.
+  Status (*read)(const GgufView& gguf, Json& config) = nullptr;
+  // Keys and values of a head have sizes of their own (latent attention).
+  bool latent = false;
 };
 
-// The keys that all families share, in an order in which `absent` may read
-// those before.
-std::span<const GgufKey> SharedGgufKeys();
+// Returns the keys that all families share, in an order in which `absent` may
+// read those before, and the family's own.
+std::vector<GgufKey> KeysOf(const GgufFamily& family);
 
-// Return null for an architecture or a model_type without a GGUF.
-const GgufFamily* FindGgufFamily(std::string_view architecture);
+// Return null for an architecture or a model_type without a GGUF. The first:
+// the family of a file's metadata.
+const GgufFamily* FindGgufFamily(const weights::GgufMetadata& metadata);
 const GgufFamily* GgufFamilyOf(std::string_view model_type);
+// Returns the names of all architectures, "llama, qwen2, ...".
+std::string GgufArchitectures();
 
 // Returns the metadata of a GGUF of this model, without its tokenizer, from
 // general.architecture to NAME.rope.scaling.type. `tensors` are the GGUF's.
@@ -65,9 +80,13 @@ const GgufFamily* GgufFamilyOf(std::string_view model_type);
 StatusOr<weights::GgufMetadata> GgufKeysOf(
     const ModelConfig& config, const std::vector<weights::TensorInfo>& tensors);
 
-// Returns the elements of rope_freqs.weight [rotary_dim / 2], by which
-// frequencies are divided; empty for a scaling that keys tell.
-std::vector<float> RopeDivisorsOf(const RopeConfig& rope);
+// A GGUF's vector of divisors of RoPE's frequencies [rotary_dim / 2].
+struct GgufRopeTensor {
+  std::string_view name;
+  std::vector<float> elements;
+};
+// Returns the vectors that tell a scaling; empty for one that keys tell.
+std::vector<GgufRopeTensor> RopeTensorsOf(const RopeConfig& rope);
 
 // Returns the name of the row's tensor in a GGUF: "blk.3.attn_q.weight".
 std::string GgufNameOf(std::string_view row_name, int32_t layer);

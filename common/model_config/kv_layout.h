@@ -20,8 +20,15 @@ namespace sluice {
 inline Status CheckKvType(const ModelConfig& config, kernels::WeightType type) {
   const int64_t block = FormatOf(type).block_elements;
   for (int32_t i = 0; i < config.num_layers(); ++i) {
-    const int64_t head_dim = config.layers[i].attention.head_dim;
-    if (head_dim % block == 0) continue;
+    const AttentionConfig& attention = config.layers[i].attention;
+    if (attention.is_latent() && block > 1) {
+      return InvalidArgument(
+          "kv type ", FormatOf(type).name, " is not built for latent attention",
+          ": keys and values are one row there; bf16 takes as much memory as ",
+          FormatOf(type).name, " keys and values apart");
+    }
+    const int64_t head_dim = attention.head_dim;
+    if (head_dim % block == 0 || !attention.present) continue;
     return InvalidArgument("kv type ", FormatOf(type).name,
                            ": head_dim must be a multiple of ", block, ", is ",
                            head_dim, " in layer ", i);
@@ -30,7 +37,7 @@ inline Status CheckKvType(const ModelConfig& config, kernels::WeightType type) {
 }
 
 // Returns the layers at which no stage may begin: a layer from there on reads
-// keys and values of a layer before.
+// keys and values of a layer before, or sees what an indexer before chose.
 inline std::vector<bool> UncutLayers(const ModelConfig& config) {
   std::vector<bool> uncut(config.layers.size());
   for (int32_t i = 0; i < config.num_layers(); ++i) {
@@ -38,13 +45,22 @@ inline std::vector<bool> UncutLayers(const ModelConfig& config) {
     for (int32_t at = source + 1; source >= 0 && at <= i; ++at) {
       uncut[static_cast<size_t>(at)] = true;
     }
+    const IndexerConfig& indexer = config.layers[i].attention.latent.indexer;
+    if (indexer.top_k > 0 && !indexer.own) uncut[static_cast<size_t>(i)] = true;
   }
   return uncut;
 }
+// INVALID_ARGUMENT, with the layers, for one of these.
 inline Status CheckSharedKv(const ModelConfig& config, int32_t first_layer) {
   const std::vector<bool> uncut = UncutLayers(config);
   const auto at = static_cast<size_t>(first_layer);
   if (at >= uncut.size() || !uncut[at]) return OkStatus();
+  if (config.layers[at].attention.is_latent()) {
+    return InvalidArgument("no stage of this model may begin at layer ",
+                           first_layer,
+                           ": it sees the positions that the indexer of a "
+                           "layer before chooses");
+  }
   const auto begin = std::find(uncut.begin(), uncut.end(), true);
   return InvalidArgument(
       "no stage of this model may begin at layer ", first_layer,
@@ -55,29 +71,43 @@ inline Status CheckSharedKv(const ModelConfig& config, int32_t first_layer) {
 }
 
 // Returns the window of each KV group. Layers with full attention are group 0,
-// even without such layers; then comes a group for each window.
+// even without such layers; then comes a group for each window, and one for the
+// states that layers carry.
 inline std::vector<int32_t> KvWindows(const ModelConfig& config) {
   std::set<int32_t> windows = {0};
+  bool has_states = false;
   for (const LayerConfig& layer : config.layers) {
-    windows.insert(layer.attention.window);
+    if (layer.attention.present) windows.insert(layer.attention.window);
+    has_states |= layer.state.present();
   }
-  return {windows.begin(), windows.end()};
+  std::vector<int32_t> all(windows.begin(), windows.end());
+  if (has_states) all.push_back(kStateWindow);
+  return all;
 }
 
-// Returns the KV group of each of layers [first, last).
+// Returns the KV group of the states; 0: the model has none.
+inline int32_t StateGroup(const ModelConfig& config) {
+  const std::vector<int32_t> windows = KvWindows(config);
+  return IsState(windows.back()) ? static_cast<int32_t>(windows.size()) - 1 : 0;
+}
+
+// Returns the KV group of each of layers [first, last), 0 of those without
+// attention.
 inline std::vector<int32_t> KvGroups(const ModelConfig& config, int32_t first,
                                      int32_t last) {
   const std::vector<int32_t> windows = KvWindows(config);
   std::vector<int32_t> groups;
   for (int32_t i = first; i < last; ++i) {
-    const int32_t window = config.layers[i].attention.window;
-    const auto at = std::lower_bound(windows.begin(), windows.end(), window);
+    const AttentionConfig& attention = config.layers[i].attention;
+    const int32_t window = attention.present ? attention.window : 0;
+    const auto at = std::find(windows.begin(), windows.end(), window);
     groups.push_back(static_cast<int32_t>(at - windows.begin()));
   }
   return groups;
 }
 
-// Returns the most blocks, over all groups, that one sequence holds.
+// Returns the most blocks of keys and values, over all groups, that one
+// sequence holds.
 inline int64_t KvBlocksOfOne(const ModelConfig& config, int32_t max_context,
                              int32_t step_tokens) {
   int64_t blocks = 0;

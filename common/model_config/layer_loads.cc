@@ -40,9 +40,11 @@ std::vector<uint64_t> LayerKvBytes(const ModelConfig& config,
                             : KvBlocksOfOne(config, context, step);
   std::vector<uint64_t> bytes;
   for (size_t i = 0; i < kv_heads.size(); ++i) {
+    const AttentionConfig& attention = config.layers[i].attention;
     bytes.push_back(FormatOf(options.kv_type)
-                        .bytes(2 * blocks * kBlockTokens * kv_heads[i] *
-                               config.layers[i].attention.head_dim));
+                        .bytes(blocks * kBlockTokens * kv_heads[i] *
+                               attention.cached_size() /
+                               attention.num_kv_heads));
   }
   return bytes;
 }
@@ -75,7 +77,10 @@ struct WeightCounter {
       const WeightFormat& format = FormatOf(types[i]);
       const TensorInfo* found = model.Find(NameOf(*row, layer, expert));
       if (found == nullptr) continue;
-      bytes += OnAllRanks(*row, layer, format.bytes(found->elements()));
+      const uint64_t all = format.bytes(found->elements());
+      const uint64_t taken =
+          layer < 0 ? all : TakenOf(*row, config.layers[layer], all);
+      bytes += OnAllRanks(*row, layer, taken);
     }
     return bytes;
   }
@@ -97,10 +102,11 @@ StageBytes LayerLoads::Of(const LayerRange& range) const {
   std::vector<KvLayer> kept;
   for (int32_t i = range.first; i < range.last; ++i) {
     bytes.weights += layers[i];
+    if (!states.empty()) bytes.state += states[i];
     if (kv.empty()) continue;
     kept.push_back({kv_groups.empty() ? 0 : kv_groups[i], kv[i]});
   }
-  bytes.kv = KvBytes(kept);
+  bytes.kv = KvBytes(kept) + kLeastStateBlocks * bytes.state;
   const bool is_first = range.first == 0;
   if (is_first) bytes.weights += embedding + first;
   if (is_first && range.last == num_layers()) bytes.weights += tied_again;
@@ -127,6 +133,17 @@ LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
   loads.layers.resize(num_layers);
   loads.kv = LayerKvBytes(config, options, kv_heads);
   loads.kv_groups = KvGroups(config, 0, config.num_layers());
+  if (StateGroup(config) > 0) {
+    for (const LayerConfig& layer : config.layers) {
+      // The ranks together have the heads once.
+      loads.states.push_back(
+          layer.state.present()
+              ? sizeof(float) *
+                    static_cast<uint64_t>(
+                        layer.state.mixer.shape.block_floats(kBlockTokens))
+              : 0);
+    }
+  }
   loads.uncut = UncutLayers(config);
   loads.tied = config.tie_word_embeddings;
   const WeightCounter counter = {config, model, options.weights,

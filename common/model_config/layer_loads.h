@@ -28,7 +28,8 @@ inline constexpr int32_t kMaxStepTokens = 1 << 16;
 // Bytes of one stage.
 struct StageBytes {
   uint64_t weights = 0;
-  uint64_t kv = 0;
+  uint64_t kv = 0;     // kLeastStateBlocks blocks of states included
+  uint64_t state = 0;  // of one block of states
   uint64_t total() const { return weights + kv; }
 };
 
@@ -41,6 +42,8 @@ struct LayerLoads {
   // memory (KvBytes of common/core/kv_groups.h).
   std::vector<uint64_t> kv;
   std::vector<int32_t> kv_groups;  // per layer; empty: all in group 0
+  // One block of states per layer; empty: none.
+  std::vector<uint64_t> states;
   // Per layer: no stage may begin there (kv_layout.h); empty: any may.
   std::vector<bool> uncut;
   uint64_t embedding = 0;  // on the first stage

@@ -126,6 +126,7 @@ Status ReadActivation(const ConfigReader& reader, const Family& family,
                                                 : DumpJson(*found);
   const bool is_gelu = name == "gelu_pytorch_tanh" || name == "gelu_tanh";
   if (name == "xielu") activation.kind = Kind::kXIelu;
+  if (name == "relu2") activation.kind = Kind::kRelu2;
   if (is_gelu && family.activation == "gelu_pytorch_tanh") {
     activation.kind = Kind::kGeluTanh;
   } else if (name != family.activation) {
@@ -184,6 +185,11 @@ std::string SparseLayers(const ModelConfig& config) {
 }
 
 StatusOr<ModelConfig> ParseModelConfig(const Json& config) {
+  ReadKeys read;
+  return ParseAndRecord(config, read);
+}
+
+StatusOr<ModelConfig> ParseAndRecord(const Json& config, ReadKeys& read) {
   if (!config.is_object()) {
     return InvalidArgument("config is ", config.type_name(),
                            ", expected an object");
@@ -191,13 +197,18 @@ StatusOr<ModelConfig> ParseModelConfig(const Json& config) {
   Json text = weights::TextPartOf(config);
   ModelConfig parsed;
   SLUICE_ASSIGN_OR_RETURN(const Family* family, FindFamily(ConfigReader(text)));
+  read.emplace("model_type");
   parsed.model_type = family->model_type;
   parsed.tensors = family->tensors;
   if (family->needs_keys) {
     SLUICE_RETURN_IF_ERROR(RequireKeys(ConfigReader(text), *family));
   }
   SLUICE_RETURN_IF_ERROR(Complete(*family, text));
-  const ConfigReader reader(text);
+  for (const RenamedKey& key : family->renamed) read.emplace(key.own);
+  const ConfigReader reader(text, &read);
+  for (const char* key : {"is_encoder_decoder", "add_cross_attention"}) {
+    SLUICE_RETURN_IF_ERROR(reader.MustBe(key, false));
+  }
   SLUICE_RETURN_IF_ERROR(CheckQuantisation(reader));
   SLUICE_RETURN_IF_ERROR(ReadSizes(reader, parsed));
   for (LayerConfig& layer : parsed.layers) {
@@ -215,17 +226,9 @@ StatusOr<ModelConfig> ParseModelConfig(const Json& config) {
     SLUICE_RETURN_IF_ERROR(ReadRope(reader, "full_attention", head_dim, rope));
   }
   if (const Json* bos = reader.Find("bos_token_id")) {
-    const bool valid =
-        bos->is_number_integer() && *bos >= 0 && *bos < parsed.vocab_size;
-    if (!valid) {
-      return InvalidArgument("bos_token_id ", DumpJson(*bos),
-                             " is not in the vocabulary of ",
-                             parsed.vocab_size);
-    }
-    parsed.bos_token_id = bos->get<int32_t>();
+    parsed.bos_token_id = TokenIdOf(*bos, parsed.vocab_size).value_or(-1);
   }
-  SLUICE_ASSIGN_OR_RETURN(parsed.eos_token_ids,
-                          EosTokenIds(text, parsed.vocab_size));
+  parsed.eos_token_ids = EosTokenIds(text, parsed.vocab_size);
   return parsed;
 }
 

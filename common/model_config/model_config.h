@@ -1,18 +1,23 @@
 #ifndef SLUICE_COMMON_MODEL_CONFIG_MODEL_CONFIG_H_
 #define SLUICE_COMMON_MODEL_CONFIG_MODEL_CONFIG_H_
-
+// Size: all that layers of models may have.
 #include <cstdint>
+#include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
+#include "common/model_config/latent_config.h"
 #include "kernels/elementwise.h"
 #include "kernels/route.h"
+#include "kernels/state_mixer.h"
 
 namespace sluice {
 
 struct TensorTable;
+using ReadKeys = std::set<std::string, std::less<>>;  // config_reader.h
 
 // How rotary frequencies derive from theta^(-2i/rotary_dim).
 struct RopeScaling {
@@ -72,8 +77,13 @@ struct QueryGrowthConfig {
   bool operator==(const QueryGrowthConfig&) const = default;
 };
 
-// Attention of one layer. A value.
+// Attention of one layer. With latent attention there is one kv head: its key
+// is the row that the cache keeps, its values are the row's latent part. A
+// value.
 struct AttentionConfig {
+  // A layer without attention has its heads all the same: they tell how the
+  // layer's products are cut (rank_plan.h).
+  bool present = true;
   int32_t num_heads = 0;
   int32_t num_kv_heads = 0;  // divides num_heads
   int32_t head_dim = 0;      // even
@@ -87,13 +97,27 @@ struct AttentionConfig {
   double soft_cap = 0.0;  // of scores: cap * tanh(score / cap); 0: none
   double clip_qkv = 0.0;  // q, k and v within +-clip_qkv; 0: none
   QueryGrowthConfig growth;
-  bool v_norm = false;    // RMS norm of every head of v, without a weight
-  bool k_is_v = false;    // v is k_proj's output, before norm and RoPE
-  int32_t kv_layer = -1;  // the layer that has this one's keys and values
+  bool gate = false;       // what the heads give, times sigmoid(W x)
+  double out_scale = 1.0;  // of what attention adds
+  bool v_norm = false;     // RMS norm of every head of v, without a weight
+  bool k_is_v = false;     // v is k_proj's output, before norm and RoPE
+  int32_t kv_layer = -1;   // the layer that has this one's keys and values
+  LatentConfig latent;
 
+  bool is_latent() const { return latent.kv_rank > 0; }
   // Columns of q_proj's and k_proj's outputs.
-  int64_t q_size() const { return int64_t{num_heads} * head_dim; }
-  int64_t kv_size() const { return int64_t{num_kv_heads} * head_dim; }
+  int64_t q_size() const { return present ? int64_t{num_heads} * head_dim : 0; }
+  int64_t kv_size() const {
+    return present ? int64_t{num_kv_heads} * head_dim : 0;
+  }
+  // Columns of o_proj's input, and those of one head.
+  int64_t o_dim() const { return is_latent() ? latent.value_dim : head_dim; }
+  int64_t o_size() const { return present ? num_heads * o_dim() : 0; }
+  // Elements of a token that the KV cache keeps.
+  int64_t cached_size() const {
+    if (!is_latent()) return 2 * kv_size();
+    return kv_size() + (latent.indexer.own ? latent.indexer.head_dim : 0);
+  }
   bool operator==(const AttentionConfig&) const = default;
 };
 
@@ -111,10 +135,25 @@ struct NormConfig {
 
 // The MLP of a dense layer. A value.
 struct MlpConfig {
-  int32_t intermediate_size = 0;
+  int32_t intermediate_size = 0;  // 0: the layer has no MLP
   bool bias = false;
   kernels::Activation activation;
+  double gate_scale = 1.0;  // of the gate, before the activation
+  double out_scale = 1.0;   // of what the MLP adds
   bool operator==(const MlpConfig&) const = default;
+};
+
+// The mixer of a layer that carries a state from token to token, in the place
+// of attention or beside it. A value.
+struct StateConfig {
+  kernels::StateMixer mixer;  // over all heads
+  bool conv_bias = false;
+  double out_scale = 1.0;  // of what it adds
+  bool present() const { return mixer.shape.channels > 0; }
+  // The least columns of the output projection that a rank holds: those of the
+  // heads that share a key, or a norm.
+  int64_t unit() const;
+  bool operator==(const StateConfig&) const = default;
 };
 
 // The experts of a sparse layer. A value.
@@ -128,9 +167,11 @@ struct MoeConfig {
   kernels::RouterRule::Score score = kernels::RouterRule::Score::kSoftmax;
   int32_t num_groups = 1;
   int32_t groups_per_token = 1;
+  int32_t group_best = 2;  // a group's score is the sum of so many
   bool normalise = false;
   double scale = 1.0;
-  bool correction = false;  // the router adds a bias to choose
+  double sum_floor = 1e-20;  // normalise divides by the sum and this
+  bool correction = false;   // the router adds a bias to choose
   // The shared expert and the experts have norms of their own before and
   // behind them, and the router has another: Gemma 4's MLP beside experts.
   bool own_norms = false;
@@ -143,6 +184,7 @@ struct MoeConfig {
 // One decoder layer. A value.
 struct LayerConfig {
   AttentionConfig attention;
+  StateConfig state;
   NormConfig norm;
   MlpConfig mlp;
   MoeConfig moe;                // of a sparse layer, without MLP
@@ -198,6 +240,8 @@ struct ModelConfig {
 // class for the model_type. INVALID_ARGUMENT names the key, its limit and its
 // value, or a model_type that is not built.
 StatusOr<ModelConfig> ParseModelConfig(const Json& config);
+// The same; `read` gets the keys that were asked for.
+StatusOr<ModelConfig> ParseAndRecord(const Json& config, ReadKeys& read);
 
 // The first and the last sparse layer, both included, of a model with experts.
 struct LayerSpan {

@@ -1,9 +1,11 @@
 #include "common/model_config/model_families.h"
 
+#include <algorithm>
 #include <string_view>
 
 #include "common/core/kv_groups.h"
 #include "common/model_config/family_readers.h"
+#include "common/model_config/gguf_keys.h"
 
 namespace sluice {
 namespace {
@@ -14,6 +16,7 @@ constexpr std::string_view kGgufPrefix = "gguf ";
 
 constexpr std::string_view kGelu = "gelu_pytorch_tanh";
 constexpr RenamedKey kCohereKeys[] = {{"layer_norm_eps", "rms_norm_eps"}};
+constexpr RenamedKey kNemotronKeys[] = {{"norm_eps", "rms_norm_eps"}};
 constexpr RenamedKey kStarcoderKeys[] = {{"norm_epsilon", "rms_norm_eps"}};
 constexpr RenamedKey kErnieMoeKeys[] = {{"moe_num_experts", "num_experts"},
                                         {"moe_k", "num_experts_per_tok"}};
@@ -21,18 +24,59 @@ constexpr RenamedKey kGemma3Keys[] = {
     {"_sliding_window_pattern", "sliding_window_pattern"}};
 constexpr RenamedKey kHunyuanKeys[] = {{"attention_head_dim", "head_dim"}};
 
+constexpr std::string_view kMistralDefaults =
+    R"({"num_key_value_heads": 8, "sliding_window": 4096,
+         "max_position_embeddings": 131072})";
+constexpr std::string_view kGemma3Defaults =
+    R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
+         "num_hidden_layers": 26, "num_attention_heads": 8,
+         "num_key_value_heads": 4, "head_dim": 256,
+         "max_position_embeddings": 131072, "tie_word_embeddings": true,
+         "query_pre_attn_scalar": 256, "sliding_window": 4096,
+         "rope_theta": 1000000.0})";
+constexpr std::string_view kGemma4Defaults =
+    R"({"num_key_value_heads": 4, "head_dim": 256,
+         "max_position_embeddings": 131072, "tie_word_embeddings": true,
+         "sliding_window": 512,
+         "rope_parameters": {
+           "full_attention": {"rope_type": "proportional",
+             "partial_rotary_factor": 0.25, "rope_theta": 1000000.0},
+           "sliding_attention": {"rope_type": "default",
+             "rope_theta": 10000.0}}})";
+constexpr std::string_view kQwen2Defaults =
+    R"({"num_key_value_heads": 32, "max_position_embeddings": 32768,
+        "sliding_window": 4096})";
+constexpr std::string_view kQwen35Defaults =
+    R"({"num_key_value_heads": 4, "head_dim": 256,
+        "max_position_embeddings": 32768, "partial_rotary_factor": 0.25,
+        "rope_theta": 10000000.0})";
+constexpr std::string_view kQwen35MoeDefaults =
+    R"({"num_key_value_heads": 2, "head_dim": 256,
+        "max_position_embeddings": 32768, "partial_rotary_factor": 0.25,
+        "rope_theta": 10000000.0, "intermediate_size": 512,
+        "num_experts": 256, "num_experts_per_tok": 8,
+        "moe_intermediate_size": 512})";
+constexpr RenamedKey kLfm2Keys[] = {{"norm_eps", "rms_norm_eps"},
+                                    {"tie_embedding", "tie_word_embeddings"}};
+constexpr std::string_view kDeepseekV3Defaults = R"({
+    "head_dim": 64, "q_lora_rank": 1536, "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+    "n_shared_experts": 1, "n_routed_experts": 256, "num_experts_per_tok": 8,
+    "n_group": 8, "topk_group": 4, "moe_intermediate_size": 2048,
+    "routed_scaling_factor": 2.5, "max_position_embeddings": 4096})";
+
 // Defaults as transformers 5.3 has them.
 constexpr Family kFamilies[] = {
     {"llama", ReadLlama, &kLlamaTensors},
-    {"mistral", ReadMistral, &kLlamaTensors,
-     R"({"num_key_value_heads": 8, "sliding_window": 4096,
-         "max_position_embeddings": 131072})"},
+    {"mistral", ReadMistral, &kLlamaTensors, kMistralDefaults},
+    {"ministral", ReadMistral, &kLlamaTensors, kMistralDefaults},
+    {"internlm3", ReadInternLm3, &kLlamaTensors,
+     R"({"num_key_value_heads": 2, "max_position_embeddings": 32768})"},
+    {"mimo", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
     {"ministral3", ReadMinistral3, &kLlamaTensors,
      R"({"num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-5,
          "max_position_embeddings": 262144})"},
-    {"qwen2", ReadQwen2, &kLlamaTensors,
-     R"({"num_key_value_heads": 32, "max_position_embeddings": 32768,
-         "sliding_window": 4096})"},
+    {"qwen2", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
     {"qwen3", ReadQwen3, &kLlamaTensors, {}, {}, "silu", true},
     {"seed_oss", ReadSeedOss, &kSeedOssTensors,
      R"({"num_key_value_heads": 8, "head_dim": 128,
@@ -57,6 +101,10 @@ constexpr Family kFamilies[] = {
      R"({"num_key_value_heads": 2, "rms_norm_eps": 1e-5,
          "max_position_embeddings": 4096, "tie_word_embeddings": true})",
      kStarcoderKeys, kGelu},
+    {"cohere", ReadCohere, &kCohere2Tensors,
+     R"({"rms_norm_eps": 1e-5, "logit_scale": 0.0625, "rope_theta": 500000.0,
+         "max_position_embeddings": 8192, "tie_word_embeddings": true})",
+     kCohereKeys},
     {"cohere2", ReadCohere2, &kCohere2Tensors,
      R"({"rms_norm_eps": 1e-5, "logit_scale": 0.0625, "sliding_window": 4096,
          "max_position_embeddings": 8192})",
@@ -78,6 +126,30 @@ constexpr Family kFamilies[] = {
     {"exaone4", ReadExaone4, &kPostNormTensors,
      R"({"rms_norm_eps": 1e-5, "sliding_window": 4096,
          "sliding_window_pattern": 4})"},
+    {"helium", ReadHelium, &kLlamaTensors,
+     R"({"num_key_value_heads": 20, "head_dim": 128, "rms_norm_eps": 1e-8,
+         "rope_theta": 100000.0, "max_position_embeddings": 4096})"},
+    {"arcee",
+     ReadArcee,
+     &kUngatedTensors,
+     R"({"rms_norm_eps": 1e-5, "max_position_embeddings": 4096})",
+     {},
+     "relu2"},
+    {"nemotron", ReadNemotron, &kUngatedTensors,
+     R"({"rms_norm_eps": 1e-5, "partial_rotary_factor": 0.5,
+         "max_position_embeddings": 4096})",
+     kNemotronKeys, "relu2"},
+    {"stablelm", ReadStableLm, &kLlamaTensors,
+     R"({"num_key_value_heads": 32, "rms_norm_eps": 1e-5,
+         "partial_rotary_factor": 0.25, "max_position_embeddings": 4096})",
+     kCohereKeys},
+    {"gemma",
+     ReadGemma1,
+     &kLlamaTensors,
+     R"({"num_key_value_heads": 16, "head_dim": 256,
+         "max_position_embeddings": 8192, "tie_word_embeddings": true})",
+     {},
+     kGelu},
     {"gemma2",
      ReadGemma2,
      &kGemmaTensors,
@@ -87,27 +159,61 @@ constexpr Family kFamilies[] = {
          "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0})",
      {},
      kGelu},
-    {"gemma3_text", ReadGemma3, &kGemmaTensors,
-     R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
-         "num_hidden_layers": 26, "num_attention_heads": 8,
-         "num_key_value_heads": 4, "head_dim": 256,
-         "max_position_embeddings": 131072, "tie_word_embeddings": true,
-         "query_pre_attn_scalar": 256, "sliding_window": 4096,
-         "rope_theta": 1000000.0})",
-     kGemma3Keys, kGelu},
-    {"gemma4_text",
-     ReadGemma4,
-     &kGemma4Tensors,
-     R"({"num_key_value_heads": 4, "head_dim": 256,
-         "max_position_embeddings": 131072, "tie_word_embeddings": true,
-         "sliding_window": 512,
-         "rope_parameters": {
-           "full_attention": {"rope_type": "proportional",
-             "partial_rotary_factor": 0.25, "rope_theta": 1000000.0},
-           "sliding_attention": {"rope_type": "default",
-             "rope_theta": 10000.0}}})",
+    // The text parts of models that read images, too: of text alone all of a
+    // position's numbers are equal, and their RoPE is the plain one.
+    {"qwen2_vl", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
+    {"qwen2_vl_text", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
+    {"qwen2_5_vl", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
+    {"qwen2_5_vl_text", ReadQwen2, &kLlamaTensors, kQwen2Defaults},
+    {"qwen3_vl", ReadQwen3, &kLlamaTensors, {}, {}, "silu", true},
+    {"qwen3_vl_text", ReadQwen3, &kLlamaTensors, {}, {}, "silu", true},
+    {"qwen3_vl_moe", ReadQwen3Moe, &kQwen3MoeTensors, {}, {}, "silu", true},
+    {"qwen3_vl_moe_text",
+     ReadQwen3Moe,
+     &kQwen3MoeTensors,
      {},
+     {},
+     "silu",
+     true},
+    {"glm4v", ReadGlm4, &kGlm4Tensors, {}, {}, "silu", true},
+    {"glm4v_text", ReadGlm4, &kGlm4Tensors, {}, {}, "silu", true},
+    {"glm4v_moe", ReadGlm4Moe, &kGlm4MoeTensors, {}, {}, "silu", true},
+    {"glm4v_moe_text", ReadGlm4Moe, &kGlm4MoeTensors, {}, {}, "silu", true},
+    {"mistral3", ReadMistral, &kLlamaTensors, kMistralDefaults},
+    {"gemma3", ReadGemma3, &kGemmaTensors, kGemma3Defaults, kGemma3Keys, kGelu},
+    {"gemma4", ReadGemma4, &kGemma4Tensors, kGemma4Defaults, {}, kGelu},
+    {"gemma3_text", ReadGemma3, &kGemmaTensors, kGemma3Defaults, kGemma3Keys,
      kGelu},
+    {"gemma4_text", ReadGemma4, &kGemma4Tensors, kGemma4Defaults, {}, kGelu},
+    {"lfm2", ReadLfm2, &kLfm2Tensors,
+     R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+         "rope_theta": 1000000.0, "max_position_embeddings": 128000,
+         "tie_word_embeddings": true, "intermediate_size": 12288})",
+     kLfm2Keys},
+    {"lfm2_moe", ReadLfm2Moe, &kLfm2Tensors,
+     R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+         "rope_theta": 1000000.0, "max_position_embeddings": 128000,
+         "tie_word_embeddings": true, "num_experts": 32,
+         "num_experts_per_tok": 4, "moe_intermediate_size": 1792})",
+     kLfm2Keys},
+    {"qwen3_next", ReadQwen3Next, &kQwen3NextTensors,
+     R"({"num_key_value_heads": 2, "head_dim": 256,
+         "max_position_embeddings": 32768, "partial_rotary_factor": 0.25,
+         "intermediate_size": 5632, "num_experts": 512,
+         "num_experts_per_tok": 10, "moe_intermediate_size": 512})"},
+    {"qwen3_5", ReadQwen35, &kQwen35Tensors, kQwen35Defaults},
+    {"qwen3_5_text", ReadQwen35, &kQwen35Tensors, kQwen35Defaults},
+    {"qwen3_5_moe", ReadQwen35Moe, &kQwen35Tensors, kQwen35MoeDefaults},
+    {"qwen3_5_moe_text", ReadQwen35Moe, &kQwen35Tensors, kQwen35MoeDefaults},
+    {"granitemoehybrid", ReadGraniteHybrid, &kGraniteHybridTensors,
+     R"({"intermediate_size": 1024, "num_experts_per_tok": 2})"},
+    {"nemotron_h", ReadNemotronH, &kNemotronHTensors,
+     R"({"num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-5,
+         "max_position_embeddings": 4096, "intermediate_size": 21504})",
+     kHunyuanKeys},
+    {"falcon_h1", ReadFalconH1, &kFalconH1Tensors,
+     R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+         "rope_theta": 100000.0, "max_position_embeddings": 8192})"},
     {"mixtral", ReadMixtral, &kMixtralTensors,
      R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5,
          "rope_theta": 1000000.0, "num_local_experts": 8,
@@ -141,6 +247,27 @@ constexpr Family kFamilies[] = {
          "max_position_embeddings": 2048})"},
     {"glm4_moe", ReadGlm4Moe, &kGlm4MoeTensors, {}, {}, "silu", true},
     {"gpt_oss", ReadGptOss, &kGptOssTensors, {}, {}, "silu", true},
+    {"deepseek_v2", ReadDeepseekV2, &kDeepseekTensors,
+     R"({"head_dim": 64, "q_lora_rank": 1536, "kv_lora_rank": 512,
+         "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+         "n_shared_experts": 2, "n_routed_experts": 64,
+         "moe_intermediate_size": 1407})"},
+    {"deepseek_v3", ReadDeepseekV3, &kDeepseekTensors, kDeepseekV3Defaults},
+    {"kimi_k2", ReadDeepseekV3, &kDeepseekTensors, kDeepseekV3Defaults},
+    {"deepseek_v32", ReadDeepseekV32, &kDeepseekTensors, kDeepseekV3Defaults},
+    {"glm_moe_dsa", ReadGlmMoeDsa, &kDeepseekTensors,
+     R"({"head_dim": 64, "rms_norm_eps": 1e-5, "q_lora_rank": 2048,
+         "kv_lora_rank": 512, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64,
+         "v_head_dim": 256, "n_shared_experts": 1, "n_routed_experts": 256,
+         "num_experts_per_tok": 8, "moe_intermediate_size": 2048,
+         "routed_scaling_factor": 2.5, "max_position_embeddings": 202752,
+         "index_topk": 2048, "index_n_heads": 32, "index_head_dim": 128})"},
+    {"glm4_moe_lite", ReadGlm4MoeLite, &kDeepseekTensors,
+     R"({"head_dim": 64, "rms_norm_eps": 1e-5, "q_lora_rank": 768,
+         "kv_lora_rank": 512, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64,
+         "v_head_dim": 256, "n_shared_experts": 1, "n_routed_experts": 64,
+         "num_experts_per_tok": 4, "moe_intermediate_size": 1536,
+         "routed_scaling_factor": 1.8, "max_position_embeddings": 202752})"},
 };
 
 Status ReadLayerTypes(const Json& types, const ConfigReader& reader,
@@ -170,7 +297,9 @@ Status ReadLayerTypes(const Json& types, const ConfigReader& reader,
 
 Status CheckQuantisation(const ConfigReader& reader) {
   constexpr std::string_view kMethods[] = {
-      "awq", "compressed-tensors", "fp8", "gptq", "mxfp4", "sluice"};
+      "auto-round",   "auto_round", "awq",   "compressed-tensors",
+      "fbgemm_fp8",   "fp8",        "gptq",  "modelopt",
+      "modelopt_fp4", "mxfp4",      "quark", "sluice"};
   const Json* found = reader.Find("quantization_config");
   if (found == nullptr) return OkStatus();
   const Json method =
@@ -199,16 +328,20 @@ StatusOr<const Family*> FindFamily(const ConfigReader& reader) {
   if (model_type.starts_with(kGgufPrefix)) {
     return InvalidArgument(
         "GGUF architecture '", model_type.substr(kGgufPrefix.size()),
-        "' is not supported; of GGUF files llama, qwen3, qwen3moe, glm4, "
-        "glm4moe and gpt-oss are, of safetensors folders ",
-        supported);
+        "' is not supported; of GGUF files ", GgufArchitectures(),
+        " are, of safetensors folders ", supported);
   }
   return InvalidArgument("model_type '", model_type,
                          "' is not supported; supported are ", supported);
 }
 
 Status ReadWindows(const ConfigReader& reader, ModelConfig& parsed) {
-  if (const Json* types = reader.Find("layer_types"); types != nullptr) {
+  // The readers of such families have read the types.
+  const bool has_states =
+      std::any_of(parsed.layers.begin(), parsed.layers.end(),
+                  [](const LayerConfig& l) { return l.state.present(); });
+  if (const Json* types = reader.Find("layer_types");
+      types != nullptr && !has_states) {
     SLUICE_RETURN_IF_ERROR(ReadLayerTypes(*types, reader, parsed));
   }
   // A window beyond the last position is none: its blocks would never be freed.

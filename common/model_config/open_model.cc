@@ -1,18 +1,24 @@
+// Size: what each kind of file says of a model.
 #include "common/model_config/open_model.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
+#include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "common/base/json.h"
+#include "common/model_config/config_report.h"
 #include "common/model_config/dllama_model.h"
 #include "common/model_config/gguf_keys.h"
+#include "common/model_config/gguf_tensors.h"
+#include "common/model_config/gguf_view.h"
 #include "common/model_config/model_families.h"
+#include "common/model_config/rope_frequencies.h"
 #include "common/model_config/tensor_table.h"
 #include "common/weights/file.h"
+#include "common/weights/gguf_ends.h"
 #include "common/weights/model_contents.h"
 
 namespace sluice {
@@ -23,8 +29,6 @@ using weights::LocatedTensor;
 using weights::ModelContents;
 using weights::Quoted;
 
-constexpr int64_t kMaxRopeDivisors = 4096;
-
 const LocatedTensor* FindTensor(const ModelContents& contents,
                                 std::string_view gguf_name) {
   for (const LocatedTensor& tensor : contents.tensors) {
@@ -33,37 +37,31 @@ const LocatedTensor* FindTensor(const ModelContents& contents,
   return nullptr;
 }
 
-// Returns the double with the shortest decimal form that rounds to this float:
-// 1e-05 as in config.json, which a GGUF stores as F32.
-double ShortestDouble(double stored) {
-  std::array<char, 64> text;
-  const auto end = std::to_chars(text.data(), text.data() + text.size(),
-                                 static_cast<float>(stored));
-  double value = stored;
-  std::from_chars(text.data(), end.ptr, value);
-  return value;
-}
-
 // Writes config keys from the metadata and keeps the first error. A key that
 // begins with a dot is the architecture's: ".block_count" is
 // "llama.block_count".
 class ConfigWriter {
  public:
+  // `asked` gets the keys that are asked for, and outlives the writer.
   ConfigWriter(const ModelContents& contents, std::string architecture,
-               Json& config)
+               Json& config, std::set<std::string>& asked)
       : contents_(contents),
         architecture_(std::move(architecture)),
-        config_(config) {}
+        config_(config),
+        asked_(asked) {}
 
   const ModelContents& contents() const { return contents_; }
   const GgufMetadata& metadata() const { return *contents_.gguf; }
   Json& operator[](const char* name) { return config_[name]; }
+  // Returns the whole key, and notes that it is asked for.
   std::string Key(std::string_view key) const {
+    asked_.emplace(key);
     return key.starts_with('.') ? Cat(architecture_, key) : std::string(key);
   }
+  std::set<std::string>& asked() const { return asked_; }
   bool Has(std::string_view key) const { return metadata().Has(Key(key)); }
   void Int(std::string_view key, const char* name) {
-    Set(metadata().Int(Key(key)), name);
+    Set(IntOrEqualInts(Key(key)), name);
   }
   void IntOr(std::string_view key, const char* name, const Json& absent) {
     if (Has(key)) return Int(key, name);
@@ -80,6 +78,10 @@ class ConfigWriter {
   }
   // Adds what the file, or the key's `absent`, says.
   Status Add(const GgufKey& key) {
+    if (key.config == nullptr) {
+      Key(key.gguf);  // the family's `read` reads it, or another key tells
+      return status_;
+    }
     if (!Has(key.gguf) && key.absent != nullptr) {
       config_[key.config] = key.absent(config_);
     } else if (key.type == GgufKey::Type::kInt) {
@@ -94,6 +96,19 @@ class ConfigWriter {
   const Status& status() const { return status_; }
 
  private:
+  // Reads an integer, or an array with the same one for every layer.
+  StatusOr<int64_t> IntOrEqualInts(const std::string& key) const {
+    auto integers = metadata().Ints(key);
+    if (!integers.ok() || integers->empty()) return metadata().Int(key);
+    for (size_t layer = 1; layer < integers->size(); ++layer) {
+      if ((*integers)[layer] == integers->front()) continue;
+      return InvalidArgument("GGUF key ", Quoted(key), " is ",
+                             integers->front(), " for layer 0 and ",
+                             (*integers)[layer], " for layer ", layer,
+                             "; layers that differ in it are not supported");
+    }
+    return integers->front();
+  }
   // The file must have each key that the config needs.
   template <typename T>
   void Set(const StatusOr<T>& value, const char* name) {
@@ -107,22 +122,14 @@ class ConfigWriter {
   const ModelContents& contents_;
   const std::string architecture_;
   Json& config_;
+  std::set<std::string>& asked_;
   Status status_;
 };
 
 // Reads llama3's scaling as the converter stores it: a divisor per frequency.
 StatusOr<Json> DivisorsFrom(const LocatedTensor& tensor) {
-  const weights::TensorInfo& info = tensor.info;
-  if (info.dtype != weights::DType::kF32 || info.shape.size() != 1 ||
-      info.cols() > kMaxRopeDivisors) {
-    return InvalidArgument("tensor ", Quoted(info.name), " is ", info.dtype,
-                           " ", weights::ShapeToString(info.shape),
-                           ", expected a vector of F32, at most ",
-                           kMaxRopeDivisors, " long");
-  }
-  std::vector<float> divisors(static_cast<size_t>(info.cols()));
-  SLUICE_RETURN_IF_ERROR(tensor.file->ReadAt(
-      tensor.offset, divisors.size() * sizeof(float), divisors.data()));
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<float> divisors,
+                          ReadRopeVector(tensor));
   Json scaling = {{"rope_type", "divisors"}};
   scaling["divisors"] = divisors;
   return scaling;
@@ -137,6 +144,21 @@ Status CheckUnit(const ConfigWriter& config, std::string_view key) {
   return InvalidArgument(config.Key(key), " is ", value, ", supported is 1");
 }
 
+// The converter copies config.json's attention_factor, which most often is the
+// usual one.
+Status AttentionFactor(ConfigWriter& scaling) {
+  constexpr std::string_view kKey = ".rope.scaling.yarn_attn_factor";
+  if (!scaling.Has(kKey) || !scaling.status().ok()) return scaling.status();
+  SLUICE_ASSIGN_OR_RETURN(const double stored,
+                          scaling.metadata().Float(scaling.Key(kKey)));
+  const double usual = YarnScale(scaling["factor"].get<double>(), 1.0);
+  if (stored != 1.0 && stored != 0.0 &&
+      static_cast<float>(stored) != static_cast<float>(usual)) {
+    scaling.Float(kKey, "attention_factor");
+  }
+  return scaling.status();
+}
+
 Status YarnKeys(ConfigWriter& scaling) {
   // A file without the key was made for its whole context.
   const char* original = "original_max_position_embeddings";
@@ -148,7 +170,7 @@ Status YarnKeys(ConfigWriter& scaling) {
   scaling.FloatOr(".rope.scaling.yarn_beta_fast", "beta_fast", 32.0);
   scaling.FloatOr(".rope.scaling.yarn_beta_slow", "beta_slow", 1.0);
   SLUICE_RETURN_IF_ERROR(CheckUnit(scaling, ".rope.scaling.yarn_ext_factor"));
-  SLUICE_RETURN_IF_ERROR(CheckUnit(scaling, ".rope.scaling.yarn_attn_factor"));
+  SLUICE_RETURN_IF_ERROR(AttentionFactor(scaling));
   return CheckUnit(scaling, ".rope.scaling.attn_factor");
 }
 
@@ -158,7 +180,7 @@ StatusOr<Json> RopeScalingOf(const ConfigWriter& config,
     return DivisorsFrom(*tensor);
   }
   Json scaling;
-  ConfigWriter writer(config.contents(), architecture, scaling);
+  ConfigWriter writer(config.contents(), architecture, scaling, config.asked());
   if (config.Has(".rope.scaling.type")) {
     SLUICE_ASSIGN_OR_RETURN(
         const std::string type,
@@ -167,9 +189,17 @@ StatusOr<Json> RopeScalingOf(const ConfigWriter& config,
     scaling["rope_type"] = type;
     writer.FloatOr(".rope.scaling.factor", "factor", 1.0);
     if (type == "yarn") SLUICE_RETURN_IF_ERROR(YarnKeys(writer));
-  } else if (config.Has(".rope.scale_linear")) {
-    scaling["rope_type"] = "linear";
-    writer.Float(".rope.scale_linear", "factor");
+  } else {
+    // A factor without a type is linear, as in llama.cpp; 0 is none.
+    for (const char* key : {".rope.scaling.factor", ".rope.scale_linear"}) {
+      if (!config.Has(key)) continue;
+      SLUICE_ASSIGN_OR_RETURN(const double factor,
+                              config.metadata().Float(config.Key(key)));
+      if (factor == 0.0) continue;
+      scaling["rope_type"] = "linear";
+      writer.Float(key, "factor");
+      break;
+    }
   }
   SLUICE_RETURN_IF_ERROR(writer.status());
   return scaling;
@@ -183,6 +213,11 @@ StatusOr<Json> EosIds(const GgufMetadata& metadata) {
         "tokenizer.ggml.eom_token_id"}) {
     if (!metadata.Has(key)) continue;
     SLUICE_ASSIGN_OR_RETURN(const int64_t id, metadata.Int(key));
+    if (std::find(ids.begin(), ids.end(), Json(id)) == ids.end()) {
+      ids.push_back(id);
+    }
+  }
+  for (const int64_t id : weights::EndsByText(metadata)) {
     if (std::find(ids.begin(), ids.end(), Json(id)) == ids.end()) {
       ids.push_back(id);
     }
@@ -204,12 +239,6 @@ Status CheckHeadDim(ConfigWriter& config, std::string_view key) {
 
 // Adds the keys of the dense families.
 Status LlamaKeys(ConfigWriter& config) {
-  // A Mixtral GGUF has Llama's architecture name.
-  if (config.Has(".expert_count")) {
-    SLUICE_ASSIGN_OR_RETURN(const int64_t experts,
-                            config.metadata().Int(config.Key(".expert_count")));
-    if (experts > 0) config["model_type"] = "mixtral";
-  }
   return CheckHeadDim(config, ".rope.dimension_count");
 }
 
@@ -290,24 +319,27 @@ Status ReadOwnKeys(const GgufFamily& family, ConfigWriter& config) {
   return config.status();
 }
 
-StatusOr<Json> ConfigOf(const ModelContents& contents,
-                        const GgufFamily& family) {
+StatusOr<Json> ConfigOf(const ModelContents& contents, const GgufFamily& family,
+                        std::vector<std::string>& unread) {
   const std::string architecture(family.architecture);
   Json json = Json::object();
-  ConfigWriter config(contents, architecture, json);
+  std::set<std::string> asked;
+  ConfigWriter config(contents, architecture, json, asked);
   config["architectures"] = Json::array({std::string(family.hugging_face)});
   config["model_type"] = std::string(family.model_type);
-  config["hidden_act"] = "silu";
+  config["hidden_act"] = std::string(family.activation);
   const LocatedTensor* embedding = FindTensor(contents, "token_embd.weight");
   config["vocab_size"] = embedding != nullptr ? embedding->info.rows() : 0;
-  for (const auto keys : {SharedGgufKeys(), family.keys}) {
-    for (const GgufKey& key : keys) SLUICE_RETURN_IF_ERROR(config.Add(key));
+  for (const GgufKey& key : KeysOf(family)) {
+    SLUICE_RETURN_IF_ERROR(config.Add(key));
   }
   if (embedding == nullptr) {
     return InvalidArgument("tensor 'token_embd.weight' is missing");
   }
   SLUICE_RETURN_IF_ERROR(CheckGating(config, family.gating));
-  SLUICE_RETURN_IF_ERROR(CheckHeadDim(config, ".attention.value_length"));
+  if (!family.latent) {
+    SLUICE_RETURN_IF_ERROR(CheckHeadDim(config, ".attention.value_length"));
+  }
   SLUICE_ASSIGN_OR_RETURN(config["rope_scaling"],
                           RopeScalingOf(config, architecture));
   config["tie_word_embeddings"] =
@@ -316,73 +348,49 @@ StatusOr<Json> ConfigOf(const ModelContents& contents,
   SLUICE_RETURN_IF_ERROR(config.status());
   SLUICE_ASSIGN_OR_RETURN(config["eos_token_id"], EosIds(config.metadata()));
   SLUICE_RETURN_IF_ERROR(ReadOwnKeys(family, config));
+  if (family.read != nullptr) {
+    SLUICE_RETURN_IF_ERROR(family.read({contents, architecture, asked}, json));
+  }
+  SLUICE_ASSIGN_OR_RETURN(
+      unread, UnreadGgufKeys(config.metadata(), architecture, asked));
   return json;
 }
 
-// Marks q and k rows, which the converter interleaves within a head.
-Status MarkPermuted(LocatedTensor& tensor, int64_t heads) {
-  const weights::TensorInfo& info = tensor.info;
-  const int64_t rows = info.rows();
-  if (info.shape.size() != 2 || heads < 1 || rows % heads != 0 ||
-      rows / heads % 2 != 0) {
-    return InvalidArgument("tensor ", Quoted(info.name), " of shape ",
-                           weights::ShapeToString(info.shape),
-                           " does not divide into ", heads,
-                           " heads of even size");
-  }
-  tensor.permuted_head_rows = rows / heads;
-  return OkStatus();
-}
-
-Status RenameTensors(const GgufFamily& family, const TensorTable& table,
-                     ModelContents& contents) {
-  const auto heads = [&](const char* key) {
-    return contents.config[key].get<int64_t>();
-  };
-  for (LocatedTensor& tensor : contents.tensors) {
-    const GgufTensorPlace place = PlaceOfGguf(table, tensor.info.name);
-    if (place.row == nullptr) continue;
-    const std::string_view gguf = place.row->gguf;
-    tensor.info.name = NameOf(*place.row, place.layer);
-    if (!family.permuted) continue;
-    if (gguf == "attn_q.weight") {
-      SLUICE_RETURN_IF_ERROR(
-          MarkPermuted(tensor, heads("num_attention_heads")));
-    } else if (gguf == "attn_k.weight") {
-      SLUICE_RETURN_IF_ERROR(
-          MarkPermuted(tensor, heads("num_key_value_heads")));
-    }
-  }
-  return OkStatus();
-}
-
-Status Translate(ModelContents& contents) {
+Status Translate(ModelContents& contents, std::vector<std::string>& unread) {
   if (contents.dllama.has_value()) return TranslateDllama(contents);
-  SLUICE_ASSIGN_OR_RETURN(contents.config, ConfigOfGguf(contents));
+  SLUICE_ASSIGN_OR_RETURN(contents.config, ConfigOfGguf(contents, unread));
   const auto found = FindFamily(ConfigReader(contents.config));
   if (!found.ok()) return OkStatus();  // ParseModelConfig refuses it
-  SLUICE_ASSIGN_OR_RETURN(const std::string architecture,
-                          contents.gguf->String("general.architecture"));
-  return RenameTensors(*FindGgufFamily(architecture), *(*found)->tensors,
-                       contents);
+  return RenameGgufTensors(*FindGgufFamily(*contents.gguf), *(*found)->tensors,
+                           contents);
 }
 
 }  // namespace
 
-StatusOr<Json> ConfigOfGguf(const ModelContents& contents) {
+StatusOr<Json> ConfigOfGguf(const ModelContents& contents,
+                            std::vector<std::string>& unread) {
   const auto architecture = contents.gguf->String("general.architecture");
   if (!architecture.ok()) {
     return InvalidArgument(Message(architecture.status()));
   }
-  const GgufFamily* family = FindGgufFamily(*architecture);
-  if (family != nullptr) return ConfigOf(contents, *family);
+  const GgufFamily* family = FindGgufFamily(*contents.gguf);
+  if (family != nullptr) return ConfigOf(contents, *family, unread);
   // ParseModelConfig refuses this model_type by its name.
   return Json({{"model_type", Cat("gguf ", *architecture)}});
 }
 
 StatusOr<std::unique_ptr<weights::ModelFile>> OpenModel(
     const std::string& path) {
-  return weights::OpenModel(path, Translate);
+  std::vector<std::string> unread;
+  SLUICE_ASSIGN_OR_RETURN(
+      auto model, weights::OpenModel(path, [&](ModelContents& contents) {
+        return Translate(contents, unread);
+      }));
+  if (auto parts = ComputedPartsOf(*model)) {
+    if (model->gguf() != nullptr) parts->unread_keys = std::move(unread);
+    model->SetComputed(*std::move(parts));
+  }
+  return model;
 }
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
@@ -19,12 +20,20 @@ namespace sluice {
 StatusOr<std::unique_ptr<weights::ModelFile>> OpenModel(
     const std::string& path);
 
-// A GGUF's tensor of divisors of RoPE's frequencies.
+// A GGUF's tensors of divisors of RoPE's frequencies; of two for short and long
+// contexts.
 inline constexpr std::string_view kRopeDivisors = "rope_freqs.weight";
+inline constexpr std::string_view kShortRopeDivisors =
+    "rope_factors_short.weight";
+inline constexpr std::string_view kLongRopeDivisors =
+    "rope_factors_long.weight";
 
 // Returns the config.json of an opened GGUF, whose tensors have their own
-// names. INVALID_ARGUMENT names a key that is missing or not supported.
-StatusOr<Json> ConfigOfGguf(const weights::ModelContents& contents);
+// names. `unread` gets the keys that are not read and not known to have no
+// effect (config_report.h). INVALID_ARGUMENT names a key that is missing or not
+// supported.
+StatusOr<Json> ConfigOfGguf(const weights::ModelContents& contents,
+                            std::vector<std::string>& unread);
 
 }  // namespace sluice
 

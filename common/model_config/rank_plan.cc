@@ -56,6 +56,22 @@ std::vector<ExpertRange> CutRuns(const std::vector<ExpertRange>& runs,
   return own;
 }
 
+// Returns the mixer over the heads of which the rank has the output columns.
+kernels::StateMixer MixerOf(const StateConfig& state, const RowShards& out) {
+  kernels::StateMixer mixer = state.mixer;
+  kernels::StateShape& shape = mixer.shape;
+  if (mixer.kind == kernels::StateMixer::Kind::kShortConvolution) {
+    shape.channels = out.cols();
+    return mixer;
+  }
+  const int64_t per_key = shape.values() / shape.num_key_heads;
+  mixer.norm_groups = mixer.norm_groups * out.cols() / shape.values();
+  shape.num_key_heads = out.cols() / per_key;
+  shape.num_heads = out.cols() / shape.value_dim;
+  shape.channels = 2 * shape.keys() + shape.values();
+  return mixer;
+}
+
 // Returns the rank's share of the layer's heads, sizes and experts.
 LayerShare ShareOf(const LayerConfig& layer, const ColumnFormats& formats,
                    int32_t ranks, int32_t rank) {
@@ -76,7 +92,18 @@ LayerShare ShareOf(const LayerConfig& layer, const ColumnFormats& formats,
   const auto cut = [&](int64_t columns, int64_t unit) {
     return MakeShards(columns, unit, shards.count, begin, end);
   };
-  share.attention = cut(attention.q_size(), shards.unit * attention.head_dim);
+  share.attention = cut(attention.o_size(), shards.unit * attention.o_dim());
+  if (!attention.present) {
+    share.head_end = share.head_begin;
+    share.kv_head_end = share.kv_head_begin;
+    share.kv_heads.clear();
+  }
+  if (layer.state.present()) {
+    share.state = cut(
+        layer.state.mixer.out_columns(),
+        std::lcm<int64_t>(layer.state.unit(), formats.state->block_elements));
+    share.mixer = MixerOf(layer.state, share.state);
+  }
   share.mlp = cut(layer.mlp.intermediate_size, formats.down->cut_unit);
   share.shared_mlp =
       cut(layer.moe.shared_intermediate_size, formats.shared_down->cut_unit);
@@ -89,7 +116,7 @@ LayerShare ShareOf(const LayerConfig& layer, const ColumnFormats& formats,
 HeadShards::HeadShards(const AttentionConfig& attention, const WeightFormat& o)
     : heads(attention.num_heads),
       unit(o.block_elements /
-           std::gcd<int64_t>(o.block_elements, attention.head_dim)),
+           std::gcd<int64_t>(o.block_elements, attention.o_dim())),
       count(static_cast<int32_t>(
           std::min<int64_t>(kMaxShards, (heads + unit - 1) / unit))) {}
 
@@ -103,11 +130,13 @@ int64_t ShardUnitOf(const LayerConfig& layer, char letter) {
   // How many shards there are is the attention output's to say, which may be
   // in FP8 or not.
   for (const WeightType o : {WeightType::kE4m3, WeightType::kF32}) {
-    if (letter == 'Q' && o != WeightType::kE4m3) continue;
+    const bool is_attention = letter == 'Q' || letter == 'o';
+    if (is_attention && o != WeightType::kE4m3) continue;
     const LayerShare share = ShareOf(layer, {&FormatOf(o)}, 1, 0);
-    const RowShards& shards = letter == 'Q'   ? share.attention
+    const RowShards& shards = is_attention    ? share.attention
                               : letter == 'F' ? share.mlp
-                                              : share.shared_mlp;
+                              : letter == 'S' ? share.shared_mlp
+                                              : share.state;
     for (const int32_t bound : shards.bounds) {
       unit = std::gcd<int64_t>(unit, bound);
     }
@@ -124,9 +153,11 @@ std::vector<ColumnFormats> ColumnFormatsOf(const ModelConfig& config,
          WeightsOf(config, i, ExpertStorage::kSeparate)) {
       if (weight.first().cut != RankCut::kColumns) continue;
       const WeightFormat& format = FormatOf(TypesOf(weight, i, model, mode)[0]);
-      (weight.place == WeightPlace::kO      ? formats[i].o
-       : weight.place == WeightPlace::kDown ? formats[i].down
-                                            : formats[i].shared_down) = &format;
+      (weight.place == WeightPlace::kO          ? formats[i].o
+       : weight.place == WeightPlace::kDown     ? formats[i].down
+       : weight.place == WeightPlace::kStateOut ? formats[i].state
+                                                : formats[i].shared_down) =
+          &format;
     }
   }
   return formats;
@@ -152,18 +183,44 @@ int64_t KvHeadsOnRanks(const LayerConfig& layer, const ColumnFormats& formats,
   return heads;
 }
 
+namespace {
+
+// Of a short convolution both are empty.
+OwnRange KeysOf(const StateConfig& state, const RowShards& out) {
+  const kernels::StateShape& shape = state.mixer.shape;
+  if (shape.num_heads == 0) return {};
+  const int64_t per_key = shape.values() / shape.num_key_heads;
+  return {out.col_begin / per_key * shape.key_dim,
+          out.col_end / per_key * shape.key_dim};
+}
+OwnRange HeadsOf(const StateConfig& state, const RowShards& out) {
+  const kernels::StateShape& shape = state.mixer.shape;
+  if (shape.num_heads == 0) return {};
+  return {out.col_begin / shape.value_dim, out.col_end / shape.value_dim};
+}
+
+}  // namespace
+
 OwnRange OwnRangeOf(const RankPlan& plan, const ModelConfig& config,
                     int32_t layer, char letter) {
   if (letter == 'V') return {plan.vocab_begin, plan.vocab_end};
   const auto at = static_cast<size_t>(layer);
   const LayerShare& share = plan.layers[at];
   const int64_t dim = config.layers[at].attention.head_dim;
+  const LatentConfig& latent = config.layers[at].attention.latent;
+  const int64_t q_dim = latent.nope_dim + latent.rope_dim;
   const std::pair<char, OwnRange> ranges[] = {
       {'Q', {share.attention.col_begin, share.attention.col_end}},
       {'K', {share.kv_head_begin * dim, share.kv_head_end * dim}},
       {'N', {share.head_begin, share.head_end}},
+      {'o', {share.attention.col_begin, share.attention.col_end}},
+      {'a', {share.head_begin * q_dim, share.head_end * q_dim}},
       {'F', {share.mlp.col_begin, share.mlp.col_end}},
-      {'S', {share.shared_mlp.col_begin, share.shared_mlp.col_end}}};
+      {'S', {share.shared_mlp.col_begin, share.shared_mlp.col_end}},
+      {'C', {share.state.col_begin, share.state.col_end}},
+      {'J', KeysOf(config.layers[at].state, share.state)},
+      {'Z', {share.state.col_begin, share.state.col_end}},
+      {'T', HeadsOf(config.layers[at].state, share.state)}};
   for (const auto& [name, range] : ranges) {
     if (name == letter) return range;
   }

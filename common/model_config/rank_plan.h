@@ -29,6 +29,7 @@ struct ColumnFormats {
   const WeightFormat* o = &FormatOf(kernels::WeightType::kF32);
   const WeightFormat* down = o;
   const WeightFormat* shared_down = o;
+  const WeightFormat* state = o;
 };
 // Returns the formats of every layer of `model` as `mode` loads it.
 std::vector<ColumnFormats> ColumnFormatsOf(const ModelConfig& config,
@@ -47,7 +48,7 @@ struct HeadShards {
   int64_t HeadAt(int64_t shard) const;
 };
 // Returns a number of columns of which, in a layer of FP8, the ends of all
-// shards of a dimension (Q, F or S of tensor_table.h) are multiples, whether
+// shards of a dimension (Q, o, F or S of tensor_table.h) are multiples, whether
 // its attention output is in FP8 or not.
 int64_t ShardUnitOf(const LayerConfig& layer, char letter);
 // Returns the most ranks that every layer can be cut into. `formats` is per
@@ -70,6 +71,10 @@ struct LayerShare {
   int64_t kv_head_end = 0;
   std::vector<int32_t> kv_heads;  // per own query head, from kv_head_begin
   RowShards attention;            // of o_proj
+  // Of the state's output projection, in whole units (StateConfig::unit); some
+  // ranks may have none. `mixer`: over the rank's heads.
+  RowShards state;
+  kernels::StateMixer mixer;
   RowShards mlp;  // of down_proj; its columns are rows of gate and up
   // The shared expert's; no columns without a shared expert.
   RowShards shared_mlp;
@@ -100,7 +105,7 @@ struct OwnRange {
   int64_t end = 0;
 };
 // Returns the rank's range of a dimension by its letter (tensor_table.h): Q, K,
-// N, F, S of `layer`, or V.
+// N, F, S, C, J, Z, T, a, o of `layer`, or V.
 OwnRange OwnRangeOf(const RankPlan& plan, const ModelConfig& config,
                     int32_t layer, char letter);
 

@@ -136,11 +136,12 @@ Status ReadLongRope(const Json& scaling, int rotary_dim, RopeScaling& parsed) {
   return OkStatus();
 }
 
-// Hunyuan's "dynamic" depends on no length. Others' would.
+// With an alpha "dynamic" is Hunyuan's, which depends on no length. Without, it
+// changes nothing up to max_position_embeddings, beyond which no sequence goes.
 Status ReadDynamic(const Json& scaling, RopeScaling& parsed) {
   if (!scaling.contains("alpha")) {
-    return InvalidArgument(
-        "rope_scaling.rope_type 'dynamic' is supported with an alpha alone");
+    parsed.kind = RopeScaling::Kind::kNone;
+    return ReadPositive(scaling, "factor", kMaxFactor, parsed.factor);
   }
   return ReadPositive(scaling, "alpha", kMaxFactor, parsed.alpha);
 }
@@ -210,7 +211,8 @@ StatusOr<RopeScaling> ParseRopeScaling(const Json& scaling, int rotary_dim) {
   }
   const std::string name =
       kind->is_string() ? kind->get<std::string>() : DumpJson(*kind);
-  if (name == "default") return parsed;
+  // Of text alone "mrope" is the plain one.
+  if (name == "default" || name == "mrope") return parsed;
   if (name == "llama3") {
     parsed.kind = RopeScaling::Kind::kLlama3;
     SLUICE_RETURN_IF_ERROR(ReadLlama3(scaling, parsed));
@@ -240,8 +242,8 @@ StatusOr<RopeScaling> ParseRopeScaling(const Json& scaling, int rotary_dim) {
   } else {
     return InvalidArgument("rope_scaling.rope_type '", name,
                            "' is not supported; supported are default, "
-                           "linear, llama3, yarn, longrope and dynamic with an "
-                           "alpha");
+                           "linear, llama3, yarn, longrope, dynamic, "
+                           "proportional and mrope");
   }
   return parsed;
 }

@@ -18,6 +18,40 @@ constexpr int64_t kMaxAllExperts = 1 << 17;
 constexpr int64_t kMaxExpertSize = 1 << 20;
 constexpr int64_t kMaxSparseStep = 1 << 20;
 
+// Sets the experts of all layers from `dense` on.
+void SetExperts(const MoeConfig& moe, int32_t dense, ModelConfig& parsed) {
+  for (int32_t i = dense; i < parsed.num_layers(); ++i) {
+    parsed.layers[static_cast<size_t>(i)].moe = moe;
+  }
+}
+
+// ReadSigmoidExperts in all layers but the first dense ones.
+Status ReadSigmoidMixture(const ConfigReader& reader, ModelConfig& parsed) {
+  MoeConfig moe;
+  SLUICE_RETURN_IF_ERROR(ReadSigmoidExperts(reader, parsed.num_layers(), moe));
+  return SetExpertsBehindDense(reader, 1, moe, parsed);
+}
+
+// Reads a list of equal numbers, one per layer, or a number.
+Status ReadOfLayers(const ConfigReader& reader, const char* key, int64_t max,
+                    int32_t& out) {
+  const Json* found = reader.Find(key);
+  if (found == nullptr || !found->is_array()) {
+    return reader.Int(key, max, out, out);
+  }
+  for (const Json& number : *found) {
+    if (number != found->front()) {
+      return InvalidArgument(key, " ", DumpJson(*found).substr(0, 200),
+                             " differs from layer to layer, which is not "
+                             "supported");
+    }
+  }
+  if (found->empty()) return InvalidArgument(key, " is an empty list");
+  return ConfigReader(Json{{key, found->front()}}).Int(key, max, {}, out);
+}
+
+}  // namespace
+
 // Every decoder_sparse_step-th layer has experts, from layer
 // decoder_sparse_step - 1 on; layers of mlp_only_layers have none.
 Status ReadSparseLayers(const ConfigReader& reader, const MoeConfig& moe,
@@ -47,13 +81,6 @@ Status ReadSparseLayers(const ConfigReader& reader, const MoeConfig& moe,
   return OkStatus();
 }
 
-// Sets the experts of all layers from `dense` on.
-void SetExperts(const MoeConfig& moe, int32_t dense, ModelConfig& parsed) {
-  for (int32_t i = dense; i < parsed.num_layers(); ++i) {
-    parsed.layers[static_cast<size_t>(i)].moe = moe;
-  }
-}
-
 Status ReadGroups(const ConfigReader& reader, MoeConfig& moe) {
   SLUICE_RETURN_IF_ERROR(
       reader.Int("n_group", moe.num_experts, 1, moe.num_groups));
@@ -69,51 +96,6 @@ Status ReadGroups(const ConfigReader& reader, MoeConfig& moe) {
                          " experts into groups of equal size, two at least");
 }
 
-// Reads DeepSeek V3's mixture: a sigmoid with a correction to choose, groups,
-// shared experts in one MLP, and dense layers before.
-Status ReadSigmoidMixture(const ConfigReader& reader, ModelConfig& parsed) {
-  MoeConfig moe;
-  SLUICE_RETURN_IF_ERROR(
-      ReadExperts(reader, {"n_routed_experts", "moe_intermediate_size"},
-                  parsed.num_layers(), moe));
-  moe.score = Score::kSigmoid;
-  moe.correction = true;
-  SLUICE_RETURN_IF_ERROR(ReadGroups(reader, moe));
-  SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", true, moe.normalise));
-  SLUICE_RETURN_IF_ERROR(
-      reader.Positive("routed_scaling_factor", 1e6, 1.0, moe.scale));
-  int32_t dense = 0;
-  SLUICE_RETURN_IF_ERROR(
-      reader.Int("first_k_dense_replace", 0, parsed.num_layers(), 1, dense));
-  int32_t shared = 0;
-  SLUICE_RETURN_IF_ERROR(reader.Int("n_shared_experts", 0,
-                                    kMaxExpertSize / moe.intermediate_size, 1,
-                                    shared));
-  moe.shared_intermediate_size = shared * moe.intermediate_size;
-  SetExperts(moe, dense, parsed);
-  return OkStatus();
-}
-
-// Reads a list of equal numbers, one per layer, or a number.
-Status ReadOfLayers(const ConfigReader& reader, const char* key, int64_t max,
-                    int32_t& out) {
-  const Json* found = reader.Find(key);
-  if (found == nullptr || !found->is_array()) {
-    return reader.Int(key, max, out, out);
-  }
-  for (const Json& number : *found) {
-    if (number != found->front()) {
-      return InvalidArgument(key, " ", DumpJson(*found).substr(0, 200),
-                             " differs from layer to layer, which is not "
-                             "supported");
-    }
-  }
-  if (found->empty()) return InvalidArgument(key, " is an empty list");
-  return ConfigReader(Json{{key, found->front()}}).Int(key, max, {}, out);
-}
-
-}  // namespace
-
 Status ReadExperts(const ConfigReader& reader, const ExpertKeys& keys,
                    int32_t num_layers, MoeConfig& moe) {
   SLUICE_RETURN_IF_ERROR(
@@ -128,6 +110,38 @@ Status ReadExperts(const ConfigReader& reader, const ExpertKeys& keys,
       reader.Int(keys.per_token, most, {}, moe.experts_per_token));
   return reader.Int(keys.intermediate, kMaxExpertSize, {},
                     moe.intermediate_size);
+}
+
+Status ReadSharedMixture(const ConfigReader& reader, int32_t num_layers,
+                         MoeConfig& moe) {
+  SLUICE_RETURN_IF_ERROR(ReadExperts(
+      reader, {"n_routed_experts", "moe_intermediate_size"}, num_layers, moe));
+  SLUICE_RETURN_IF_ERROR(ReadGroups(reader, moe));
+  SLUICE_RETURN_IF_ERROR(
+      reader.Positive("routed_scaling_factor", 1e6, 1.0, moe.scale));
+  int32_t shared = 0;
+  SLUICE_RETURN_IF_ERROR(reader.Int("n_shared_experts", 0,
+                                    kMaxExpertSize / moe.intermediate_size, 1,
+                                    shared));
+  moe.shared_intermediate_size = shared * moe.intermediate_size;
+  return OkStatus();
+}
+
+Status ReadSigmoidExperts(const ConfigReader& reader, int32_t num_layers,
+                          MoeConfig& moe) {
+  SLUICE_RETURN_IF_ERROR(ReadSharedMixture(reader, num_layers, moe));
+  moe.score = Score::kSigmoid;
+  moe.correction = true;
+  return reader.Bool("norm_topk_prob", true, moe.normalise);
+}
+
+Status SetExpertsBehindDense(const ConfigReader& reader, int64_t absent,
+                             const MoeConfig& moe, ModelConfig& parsed) {
+  int32_t dense = 0;
+  SLUICE_RETURN_IF_ERROR(reader.Int("first_k_dense_replace", 0,
+                                    parsed.num_layers(), absent, dense));
+  SetExperts(moe, dense, parsed);
+  return OkStatus();
 }
 
 Status ReadMixtral(const ConfigReader& reader, ModelConfig& parsed) {
@@ -208,6 +222,7 @@ Status ReadErnieMoe(const ConfigReader& reader, ModelConfig& parsed) {
                                      parsed.num_layers(), moe));
   moe.correction = true;
   moe.normalise = true;
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("moe_gate", "topk"));
   int32_t shared = 0;
   SLUICE_RETURN_IF_ERROR(reader.Int("moe_num_shared_experts", 0,
                                     kMaxExpertSize / moe.intermediate_size, 0,
@@ -241,6 +256,12 @@ Status ReadHunyuanMoe(const ConfigReader& reader, ModelConfig& parsed) {
                            kMaxAllExperts, " in all");
   }
   moe.experts_per_token = 1;
+  int32_t shared = 1;
+  SLUICE_RETURN_IF_ERROR(ReadOfLayers(reader, "num_shared_expert", 1, shared));
+  int32_t size = parsed.layers[0].mlp.intermediate_size;
+  SLUICE_RETURN_IF_ERROR(
+      ReadOfLayers(reader, "moe_intermediate_size", size, size));
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("norm_topk_prob", true));
   SLUICE_RETURN_IF_ERROR(
       ReadOfLayers(reader, "moe_topk",
                    std::min(moe.num_experts, kernels::kMaxExpertsPerToken),
@@ -271,6 +292,17 @@ Status ReadMinimaxM2(const ConfigReader& reader, ModelConfig& parsed) {
   moe.score = Score::kSigmoid;
   moe.normalise = true;
   SLUICE_RETURN_IF_ERROR(reader.Bool("use_routing_bias", true, moe.correction));
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("shared_intermediate_size", 0));
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("qk_norm_type", "per_layer"));
+  if (const Json* types = reader.Find("attn_type_list")) {
+    const bool plain =
+        types->is_array() && std::all_of(types->begin(), types->end(),
+                                         [](const Json& t) { return t == 1; });
+    if (!plain) {
+      return InvalidArgument("attn_type_list ", DumpJson(*types).substr(0, 200),
+                             " is not supported, only a list of 1");
+    }
+  }
   SetExperts(moe, 0, parsed);
   return OkStatus();
 }

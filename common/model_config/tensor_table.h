@@ -37,27 +37,51 @@ enum class WeightPlace : uint8_t {
   kRouterNorm, kRouter, kRouterBias, kCorrection, kExpertScale,
   kSharedGate, kSharedGateUp, kSharedDown, kSharedPostNorm,
   kExpertNorm, kExpertPostNorm,
-  kExpertGateUp, kExpertDown, kExpertGateUpBias, kExpertDownBias
+  kStateIn, kStateOut, kStateTaps, kStateBias, kStateALog, kStateTimeBias,
+  kStateSkip, kStateNorm,
+  kExpertGateUp, kExpertDown, kExpertGateUpBias, kExpertDownBias,
+  kQueryLatentNorm, kQueryHeads, kLatentNorm, kHeadKeys, kHeadValues,
+  kIndexNorm, kIndexNormBias
 };
 // clang-format on
 
+// Whether the place is of the weights of a norm.
+bool IsNormWeight(WeightPlace place);
+
 // The part of a tensor that one tensor-parallel rank holds: all, a run of rows
-// or columns by the shape's letter (rank_plan.h), or whole experts.
-enum class RankCut : uint8_t { kNone, kRows, kColumns, kExperts };
+// or columns by the shape's letter (rank_plan.h), or whole experts. Rows of
+// kGroups stand group by group, a group with its part of each of the shape's
+// runs: of Q a head's, of others those of a state's key head. They are computed
+// run by run.
+enum class RankCut : uint8_t { kNone, kRows, kColumns, kExperts, kGroups };
 
 // A tensor's stored and computed types. Vectors always become F32.
 enum class StoredAs : uint8_t {
   kWeight,  // any readable type; WeightsMode chooses the computed one
   kF32,     // any readable type; becomes F32
+  kTaps,    // as kF32: a vector of columns, one behind the other
+};
+
+// The rows that a weight takes of a tensor, and their order.
+enum class RowsTaken : uint8_t {
+  kAll,
+  kLastRunFirst,  // all, the last run of the first dimension first
+  kHeadKeys,      // of every head the first p rows, transposed
+  kHeadValues,    // of every head the last w rows, where another row takes p
 };
 
 // One kind of tensor. Its shape is written slowest dimension first, "2F H": V
 // vocabulary, H hidden, Q and K columns of q and k (heads times head_dim), N
 // heads, D head_dim, F, X and S intermediate sizes of a dense MLP, an expert
 // and the shared expert, E experts, P elements of a layer's own input, W these
-// of all layers, U 1; "2F" is twice F, "Q+2K" the rows of q,
-// of k and of v. A vector has one dimension, or a first one of "1". A tensor
-// with an empty dimension is absent.
+// of all layers, U 1; "2F" is twice F, "Q+2K" the rows of q, of k and of v. Of
+// a state C channels of a short convolution, L its taps, J columns of keys, Z
+// of values, T heads, M columns of a head's value. Of latent attention: l and c
+// the ranks of q's latent row and of the keys' and values', r and p a head's
+// dimensions with and without RoPE, w those of its values, and of all heads a =
+// N (p + r), b = N (p + w) and o = N w; of its indexer h heads, d their
+// dimension, e = h d. A vector has one dimension, or a first one of "1". A
+// tensor with an empty dimension is absent.
 struct TensorRow {
   std::string_view name;  // within its layer; {}: an expert's number
   std::string_view gguf;  // the GGUF tensor's name; empty: a GGUF has none
@@ -67,9 +91,12 @@ struct TensorRow {
   // Tells which layers have the tensor; null: all.
   bool (*only)(const LayerConfig& layer) = nullptr;
   StoredAs stored = StoredAs::kWeight;
+  bool again = false;  // another row's tensor, once more
+  RowsTaken taken = RowsTaken::kAll;
 
   bool is_vector() const {
-    return shape.starts_with("1 ") || shape.find(' ') == std::string_view::npos;
+    return shape.starts_with("1 ") || stored == StoredAs::kTaps ||
+           shape.find(' ') == std::string_view::npos;
   }
   bool is_f32() const { return is_vector() || stored == StoredAs::kF32; }
   bool per_expert() const { return name.find('{') != std::string_view::npos; }
@@ -86,13 +113,17 @@ struct TensorTable {
   // Experts' matrices of kSeparate and of kStacked; empty: the usual names.
   std::span<const TensorRow> separate{};
   std::span<const TensorRow> stacked{};
+  // Outside of layers; empty: the usual names.
+  std::span<const TensorRow> top{};
 };
 extern const TensorTable kLlamaTensors, kSeedOssTensors, kPhi3Tensors,
     kGlm4Tensors, kCohere2Tensors, kStarcoder2Tensors, kPostNormTensors,
     kGemmaTensors, kGemma4Tensors, kHunyuanTensors, kApertusTensors,
-    kQwen3MoeTensors, kQwen2MoeTensors, kMixtralTensors, kGraniteMoeTensors,
-    kErnieMoeTensors, kHunyuanMoeTensors, kDots1Tensors, kGlm4MoeTensors,
-    kGptOssTensors;
+    kUngatedTensors, kQwen3MoeTensors, kQwen2MoeTensors, kMixtralTensors,
+    kGraniteMoeTensors, kErnieMoeTensors, kHunyuanMoeTensors, kDots1Tensors,
+    kGlm4MoeTensors, kGptOssTensors, kLfm2Tensors, kQwen3NextTensors,
+    kQwen35Tensors, kGraniteHybridTensors, kNemotronHTensors, kFalconH1Tensors,
+    kDeepseekTensors;
 
 // How a checkpoint stores the experts of its sparse layers.
 enum class ExpertStorage {
@@ -142,6 +173,9 @@ struct Dimension {
 };
 std::vector<Dimension> DimensionsOf(const TensorRow& row,
                                     const ModelConfig& config, int32_t layer);
+// Returns the row's part of `amount` of its tensor, in elements or bytes.
+uint64_t TakenOf(const TensorRow& row, const LayerConfig& layer,
+                 uint64_t amount);
 
 // What the rows of a weight are computed with, by its tensors: F32 where the
 // table says so, else what `mode` makes of the types in which `model` has them.
@@ -178,8 +212,10 @@ std::vector<weights::TensorInfo> ExpectedTensors(const ModelConfig& config,
                                                  ExpertStorage storage);
 
 // Checks that `model` has these tensors, in these shapes and readable types,
-// and no others in its layers (layers behind the last excepted).
-// INVALID_ARGUMENT names the tensor and both shapes.
+// and no others in its layers that a step might have to read: layers behind the
+// last, tables of old checkpoints, scales of activations and of KV caches, and
+// biases of zeros are left aside. INVALID_ARGUMENT names the tensor and both
+// shapes.
 Status CheckTensors(const ModelConfig& config, const weights::ModelFile& model);
 
 // Returns the parameters of the whole model, without layers behind the last;

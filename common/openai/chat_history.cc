@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/cat.h"
 #include "common/base/json.h"
+#include "common/openai/stable_hash.h"
 #include "common/text/chat_template.h"
 
 namespace sluice::openai {
@@ -18,8 +20,11 @@ constexpr std::string_view kThought = "sluicethought";
 constexpr std::string_view kFirst = "sluicefirst";
 constexpr std::string_view kSecond = "sluicesecond";
 
+// An id that every template takes.
+constexpr size_t kShortId = 9;
+
 Json Call(std::string_view name) {
-  return {{"id", name},
+  return {{"id", name.substr(0, kShortId)},
           {"type", "function"},
           {"function", {{"name", name}, {"arguments", Json::object()}}}};
 }
@@ -59,6 +64,71 @@ Json Turn(Json calls) {
 
 bool Shows(const std::optional<std::string>& text, std::string_view word) {
   return text && text->find(word) != std::string::npos;
+}
+
+bool IsNine(std::string_view id) {
+  return id.size() == kShortId && std::all_of(id.begin(), id.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
+                  (c >= 'a' && c <= 'z');
+         });
+}
+
+// Returns nine letters and digits for `id`, the same ones each time.
+std::string NineOf(const std::string& id) {
+  if (IsNine(id)) return id;
+  StableHash hash;
+  hash.Add(id);
+  uint64_t left = hash.value();
+  std::string nine;
+  for (size_t i = 0; i < kShortId; ++i, left /= 36) {
+    nine += "0123456789abcdefghijklmnopqrstuvwxyz"[left % 36];
+  }
+  return nine;
+}
+
+// Gives the calls of `messages`, and their results, ids of the form.
+void RewriteIds(Json& messages, IdForm form) {
+  if (form == IdForm::kAny) return;
+  std::unordered_map<std::string, std::string> given;
+  size_t count = 0;
+  for (Json& message : messages) {
+    if (message.contains("tool_calls") && message["tool_calls"].is_array()) {
+      for (Json& call : message["tool_calls"]) {
+        const std::string id = call.contains("id") && call["id"].is_string()
+                                   ? call["id"].get<std::string>()
+                                   : Cat("call", count);
+        given[id] =
+            form == IdForm::kNine
+                ? NineOf(id)
+                : Cat("functions.", call["function"]["name"].get<std::string>(),
+                      ":", count);
+        call["id"] = given[id];
+        ++count;
+      }
+    }
+    const auto of = message.find("tool_call_id");
+    if (of == message.end() || !of->is_string()) continue;
+    const auto found = given.find(of->get<std::string>());
+    if (found != given.end()) {
+      *of = found->second;
+    } else if (form == IdForm::kNine) {
+      *of = NineOf(of->get<std::string>());
+    }
+  }
+}
+
+// True if tools are shown where they stand in a system message, and only there.
+bool ShowsToolsOfSystem(const ChatTemplate& chat_template) {
+  const Json messages =
+      Json::array({{{"role", "system"}, {"content", "."}, {"tools", kThought}},
+                   {{"role", "user"}, {"content", "Why?"}}});
+  RenderOptions options;
+  options.date = "2025-01-01";
+  const auto of_system = chat_template.Render(messages, nullptr, options);
+  if (!of_system.ok() || !Shows(*of_system, kThought)) return false;
+  const auto of_chat = chat_template.Render(
+      Json::array({messages[1]}), Json::array({Tool(kThought)}), options);
+  return !of_chat.ok() || !Shows(*of_chat, kThought);
 }
 
 // Returns `message` with its reasoning in the template's form.
@@ -159,6 +229,12 @@ HistoryRules LearnHistoryRules(const ChatTemplate& chat_template) {
   const auto two =
       Rendered(chat_template, Turn(Json::array({Call(kFirst), Call(kSecond)})));
   rules.one_call = Shows(one, kFirst) && !Shows(two, kSecond);
+  rules.tools_in_system = ShowsToolsOfSystem(chat_template);
+  Json long_id = Turn(Json::array({Call(kFirst)}));
+  long_id["tool_calls"][0]["id"] = "call_sluice_0";
+  if (one.has_value() && !Rendered(chat_template, long_id)) {
+    rules.ids = IdForm::kNine;
+  }
   Json bare = Tools();
   bare[0]["function"].erase("description");
   rules.described_tools =
@@ -168,6 +244,7 @@ HistoryRules LearnHistoryRules(const ChatTemplate& chat_template) {
 }
 
 Json AdaptHistory(Json messages, const HistoryRules& rules) {
+  RewriteIds(messages, rules.ids);
   Json out = Json::array();
   for (size_t i = 0; i < messages.size(); ++i) {
     Json message = WithReasoning(std::move(messages[i]), rules);

@@ -11,6 +11,13 @@ class ChatTemplate;
 
 namespace sluice::openai {
 
+// The form of calls' ids.
+enum class IdForm {
+  kAny,
+  kNine,      // nine letters and digits (Mistral)
+  kNumbered,  // functions.NAME:0, counted over the chat (Kimi)
+};
+
 // The form of tools and assistant messages that a chat template needs.
 struct HistoryRules {
   // The member with the reasoning: "reasoning_content" (GLM, Qwen), "thinking"
@@ -23,6 +30,10 @@ struct HistoryRules {
   bool one_call = false;
   // The template fails for a tool without a description (gpt-oss).
   bool described_tools = false;
+  // kNumbered is the model's, which a template that shows ids does not tell.
+  IdForm ids = IdForm::kAny;
+  // The template shows tools of a system message alone (Phi-4).
+  bool tools_in_system = false;
   bool operator==(const HistoryRules&) const = default;
 };
 
@@ -36,7 +47,8 @@ HistoryRules LearnHistoryRules(const ChatTemplate& chat_template);
 // one_call each call has a message of its own, with its result behind it; the
 // first one keeps the message's other members, and nothing is copied. A result
 // never moves to another call with an id; a result without a matching id goes
-// to the next call without a result.
+// to the next call without a result. Ids that are not of the form are replaced,
+// in results, too.
 Json AdaptHistory(Json messages, const HistoryRules& rules);
 
 // Returns `tools` (of ToolFields), with empty descriptions where the template

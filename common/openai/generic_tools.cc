@@ -52,16 +52,49 @@ void Append(const std::string& text, Json& message) {
   message["content"] = before.empty() ? text : Cat(before, "\n\n", text);
 }
 
+// Takes the system message from the front, or makes one.
+Json TakeSystem(Json& messages) {
+  const bool is_there =
+      !messages.empty() && messages.front()["role"] == "system";
+  if (!is_there) return {{"role", "system"}, {"content", ""}};
+  Json system = std::move(messages.front());
+  messages.erase(0);
+  return system;
+}
+
 }  // namespace
+
+Json WithToolsInSystem(Json messages, const Json& tools) {
+  Json out = Json::array();
+  if (!tools.is_null()) {
+    Json functions = Json::array();
+    for (const Json& tool : tools) functions.push_back(tool["function"]);
+    Json system = TakeSystem(messages);
+    system["tools"] = DumpJson(functions);
+    out.push_back(std::move(system));
+  }
+  for (Json& message : messages) {
+    const auto calls = message.find("tool_calls");
+    if (calls != message.end()) {
+      Json list = Json::array();
+      for (const Json& call : *calls) {
+        const Json& function = call["function"];
+        list.push_back(
+            {{"name", function["name"]}, {"arguments", function["arguments"]}});
+      }
+      message["content"] = Cat(TextOf(message), "<|tool_call|>", DumpJson(list),
+                               "<|/tool_call|>");
+      message.erase("tool_calls");
+    }
+    out.push_back(std::move(message));
+  }
+  return out;
+}
 
 Json WithToolsAsText(Json messages, const Json& tools) {
   Json out = Json::array();
   if (!tools.is_null()) {
-    const bool has_system =
-        !messages.empty() && messages.front()["role"] == "system";
-    Json system = has_system ? std::move(messages.front())
-                             : Json{{"role", "system"}, {"content", ""}};
-    if (has_system) messages.erase(0);
+    Json system = TakeSystem(messages);
     Append(Instructions(tools), system);
     out.push_back(std::move(system));
   }

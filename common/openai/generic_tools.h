@@ -13,6 +13,11 @@ namespace sluice::openai {
 // ChatRequest.
 Json WithToolsAsText(Json messages, const Json& tools);
 
+// Returns a chat for a template that shows the member "tools" of a system
+// message, a JSON text of functions, and no calls (Phi-4): those of the
+// assistant stand in the text of messages, as the model writes them.
+Json WithToolsInSystem(Json messages, const Json& tools);
+
 }  // namespace sluice::openai
 
 #endif  // SLUICE_COMMON_OPENAI_GENERIC_TOOLS_H_

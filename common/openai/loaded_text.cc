@@ -74,6 +74,9 @@ StatusOr<std::unique_ptr<LoadedText>> LoadedText::Load(
       text->template_ != nullptr) {
     text->format_.tools = ToolFormat::kGeneric;
   }
+  if (text->format_.tools == ToolFormat::kKimi) {
+    text->history_.ids = IdForm::kNumbered;
+  }
   text->markup_ = KeptTokens(text->format_, vocabulary);
   text->max_bytes_per_token_ = MaxBytesPerToken(*text->tokenizer_);
   const auto empty = text->tokenizer_->Encode("", EncodeOptions());
@@ -98,10 +101,14 @@ StatusOr<std::vector<TokenId>> LoadedText::EncodeChat(
   ObeyLeastEffort(format_, options.kwargs);
   const TimePoint begin = Clock::now();
   const bool as_text = format_.tools == ToolFormat::kGeneric;
+  const bool in_system = !as_text && history_.tools_in_system;
+  Json told = as_text     ? WithToolsAsText(messages, tools)
+              : in_system ? WithToolsInSystem(messages, tools)
+                          : messages;
   auto ids = LimitsAsInvalid(template_->RenderIds(
-      AdaptHistory(as_text ? WithToolsAsText(messages, tools) : messages,
-                   history_),
-      tools.is_null() || as_text ? Json() : AdaptTools(tools, history_),
+      AdaptHistory(std::move(told), history_),
+      tools.is_null() || as_text || in_system ? Json()
+                                              : AdaptTools(tools, history_),
       options));
   if (!ids.ok()) {
     NoteRendering(Seconds(Clock::now() - begin), 0);

@@ -251,15 +251,24 @@ class Planner {
     LayerLoadOptions options = Loads();
     const int64_t one =
         KvBlocksOfOne(config_, request_.context, options.max_step_tokens);
+    int64_t state_blocks = kMaxKvBlocks;
     plan_.kv_blocks = options.kv_blocks;
     options.kv_blocks = 1;
     const LayerLoads of_block = LoadsOf(config_, model_, options);
     if (plan_.kv_blocks == 0) {
       plan_.kv_blocks = std::min(kMostSequences * one, kMaxKvBlocks);
       for (const StagePlan& stage : plan_.stages) {
-        const uint64_t room = stage.memory - stage.bytes.weights - stage.work;
-        const uint64_t block =
-            std::max<uint64_t>(1, of_block.Of(stage.range).kv);
+        uint64_t room = stage.memory - stage.bytes.weights - stage.work;
+        const StageBytes one_block = of_block.Of(stage.range);
+        if (one_block.state > 0) {
+          // As a stage chooses them: half of the room (ChooseStateBlocks).
+          const uint64_t states = std::clamp<uint64_t>(
+              room / 2 / one_block.state, kLeastStateBlocks, kMaxKvBlocks);
+          room -= std::min(room, states * one_block.state);
+          state_blocks = std::min(state_blocks, static_cast<int64_t>(states));
+        }
+        const uint64_t block = std::max<uint64_t>(
+            1, one_block.kv - kLeastStateBlocks * one_block.state);
         plan_.kv_blocks =
             std::min(plan_.kv_blocks, static_cast<int64_t>(room / block));
       }
@@ -268,7 +277,9 @@ class Planner {
     // has, too.
     options.kv_blocks = static_cast<int32_t>(plan_.kv_blocks);
     SLUICE_RETURN_IF_ERROR(SplitFor(options));
-    plan_.sequences = std::min(kMostSequences, plan_.kv_blocks / one);
+    // A sequence that runs holds up to two blocks of states.
+    plan_.sequences =
+        std::min({kMostSequences, plan_.kv_blocks / one, state_blocks / 2});
     // Each group of layers takes blocks of its own.
     plan_.kv_tokens = plan_.kv_blocks * request_.context / one;
     return OkStatus();
@@ -277,7 +288,7 @@ class Planner {
   // Returns the seconds of `rows` hidden states from machine to machine.
   double HopSeconds(double rows, int32_t from, int32_t to) const {
     const Link& link = request_.machines.link;
-    const double bytes = rows * config_.hidden_size * sizeof(float);
+    const double bytes = rows * config_.row_size() * sizeof(float);
     const double wake = machines()[static_cast<size_t>(to)].rates.wake_seconds;
     const double software = kHopSeconds + kHopWakes * wake;
     if (from == to) return software + bytes / kLocalBytesPerSecond;

@@ -46,7 +46,9 @@ double ElementsOf(const TensorRow& row, const ModelConfig& config,
     const bool of_expert = size.letter() == 'E' && row.cut == RankCut::kExperts;
     if (!of_expert) elements *= static_cast<double>(size.size);
   }
-  return elements;
+  if (layer < 0) return elements;
+  return static_cast<double>(
+      TakenOf(row, config.layers[layer], static_cast<uint64_t>(elements)));
 }
 
 void AddProduct(WeightType type, double elements, std::vector<Product>& to) {
@@ -79,7 +81,7 @@ double AttentionSeconds(const AttentionConfig& attention, WeightType kv_type,
   }
   const double bytes =
       static_cast<double>(step.sequences) * seen *
-      static_cast<double>(FormatOf(kv_type).bytes(2 * attention.kv_size()));
+      static_cast<double>(FormatOf(kv_type).bytes(attention.cached_size()));
   const double operations = 4.0 * static_cast<double>(step.rows()) * seen *
                             attention.num_heads *
                             std::max(attention.head_dim, kFullHead);

@@ -18,8 +18,12 @@ KvRoom RoomIn(const MemoryLoad& load, uint64_t memory) {
     return bytes > load.weights ? bytes - load.weights : 0;
   };
   const uint64_t at_hand = rest(load.available);
-  KvRoom room = {load.device, load.weights, load.block_bytes, at_hand,
-                 load.device.empty() ? at_hand / kKvMemoryShare : at_hand};
+  KvRoom room = {load.device,
+                 load.weights,
+                 load.block_bytes,
+                 at_hand,
+                 load.device.empty() ? at_hand / kKvMemoryShare : at_hand,
+                 load.state_bytes};
   if (memory == 0) return room;
   room.at_most = std::min(at_hand, rest(memory));
   room.to_choose = std::min(room.to_choose, room.at_most);
@@ -115,6 +119,34 @@ StatusOr<int32_t> ChooseKvBlocks(const StageOptions& options,
           room.device.empty() ? "" : " on ", room.device);
   SLUICE_RETURN_IF_ERROR(CheckKvFits(blocks, room));
   return blocks;
+}
+
+KvRoom KvRoom::Beside(int32_t state_blocks) const {
+  const uint64_t bytes = state_bytes * static_cast<uint64_t>(state_blocks);
+  KvRoom rest = *this;
+  rest.at_most -= std::min(bytes, at_most);
+  rest.to_choose -= std::min(bytes, to_choose);
+  return rest;
+}
+
+StatusOr<int32_t> ChooseStateBlocks(const StageOptions& options,
+                                    const ModelConfig& config,
+                                    const KvRoom& room) {
+  if (StateGroup(config) == 0) return 0;
+  if (room.state_bytes == 0) return static_cast<int32_t>(kMaxKvBlocks);
+  const uint64_t one =
+      KvBlocksOfOne(config, MostContext(config), options.max_step_tokens);
+  const uint64_t all = std::clamp<uint64_t>(one * options.max_sequences,
+                                            kLeastStateBlocks, kMaxKvBlocks);
+  const uint64_t fit = InSteps(room.to_choose / 2 / room.state_bytes);
+  const auto blocks =
+      static_cast<int32_t>(std::clamp<uint64_t>(fit, kLeastStateBlocks, all));
+  const uint64_t bytes = room.state_bytes * static_cast<uint64_t>(blocks);
+  if (bytes <= room.at_most) return blocks;
+  return ResourceExhausted(room.device, room.device.empty() ? "" : ": ",
+                           "the least number of states, ", blocks, ", takes ",
+                           bytes, " bytes, available beside ", room.weights,
+                           " of weights are ", room.at_most);
 }
 
 uint64_t EqualShares(const std::map<int, uint64_t>& available) {

@@ -23,6 +23,7 @@ struct MemoryLoad {
   uint64_t available = 0;
   uint64_t weights = 0;
   uint64_t block_bytes = 0;  // of one KV block
+  uint64_t state_bytes = 0;  // of one block of states
 };
 
 // The memory beside the weights, which are not loaded yet.
@@ -32,6 +33,10 @@ struct KvRoom {
   uint64_t block_bytes = 0;
   uint64_t at_most = 0;
   uint64_t to_choose = 0;
+  uint64_t state_bytes = 0;  // of one block of states; 0: there are none
+
+  // Returns the room beside so many blocks of states.
+  KvRoom Beside(int32_t state_blocks) const;
 };
 
 // Returns the room of the memory with place for the fewest blocks, of which
@@ -56,6 +61,14 @@ StatusOr<int32_t> ChooseMaxContext(const StageOptions& options,
 StatusOr<int32_t> ChooseKvBlocks(const StageOptions& options,
                                  const ModelConfig& config, int32_t max_context,
                                  const KvRoom& room);
+
+// Returns the blocks of states: half of the room, but no more than all
+// sequences have blocks of keys and values. Without states on this stage, as
+// many as another stage may have. RESOURCE_EXHAUSTED without room for the
+// least.
+StatusOr<int32_t> ChooseStateBlocks(const StageOptions& options,
+                                    const ModelConfig& config,
+                                    const KvRoom& room);
 
 // Returns what equal shares of all memories, by number, may take together.
 uint64_t EqualShares(const std::map<int, uint64_t>& available);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -17,16 +18,19 @@
 #include "common/device/cpu/available_memory.h"
 #include "common/device/device_choice.h"
 #include "common/device/kv_cache.h"
+#include "common/model/gpu_support.h"
 #include "common/model/local_experts.h"
 #include "common/model/packed_weights.h"
 #include "common/model/stage_weights.h"
+#include "common/model_config/config_report.h"
 #include "common/model_config/kv_layout.h"
 #include "common/model_config/layer_loads.h"
 #include "common/model_config/open_model.h"
 #include "common/model_config/rank_plan.h"
 #include "common/stage/boundary_log.h"
-#include "common/stage/gpu_support.h"
+#include "common/stage/cache_bytes.h"
 #include "common/stage/kv_room.h"
+#include "common/stage/layer_specs.h"
 #include "common/stage/measure_room.h"
 #include "common/stage/rank_link.h"
 #include "common/tensor/buffer_pool.h"
@@ -74,99 +78,6 @@ Status CheckOptions(const StageOptions& options) {
       CheckCount("all_ranks", options.all_ranks, 2, kMaxShards));
   return CheckCount("first_rank", options.first_rank, 0,
                     options.all_ranks - options.ranks);
-}
-
-// Returns the bytes of one block in all layers of a KV group and all ranks.
-uint64_t BytesPerBlock(const StageRange& range, const ModelConfig& config,
-                       const std::vector<RankPlan>& plans, ElementType type) {
-  const std::vector<int32_t> groups =
-      KvGroups(config, range.first_layer, range.last_layer);
-  uint64_t bytes = 0;
-  for (const RankPlan& plan : plans) {
-    std::vector<KvLayer> layers;
-    for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
-      const int32_t group = groups[i - range.first_layer];
-      const KvCache::Layer layer = {group, plan.layers[i].num_kv_heads(),
-                                    config.layers[i].attention.head_dim};
-      layers.push_back({group, layer.block_bytes(type)});
-    }
-    bytes += KvBytes(layers);
-  }
-  return bytes;
-}
-
-// Returns the columns of the rank's q and k of each of its shards.
-kernels::HeadRuns HeadRunsOf(const AttentionConfig& attention,
-                             const LayerShare& share) {
-  const int64_t dim = attention.head_dim;
-  const int64_t group = attention.num_heads / attention.num_kv_heads;
-  const int64_t q_cols = share.num_heads() * dim;
-  kernels::HeadRuns runs;
-  runs.head_dim = dim;
-  for (size_t s = 0; s + 1 < share.attention.bounds.size(); ++s) {
-    const int64_t begin = share.attention.bounds[s];
-    const int64_t end = share.attention.bounds[s + 1];
-    runs.q.push_back({begin, end});
-    // The kv heads that begin in the shard.
-    const auto kv_at = [&](int64_t column) {
-      const int64_t head = share.head_begin + column / dim;
-      return (head + group - 1) / group - share.kv_head_begin;
-    };
-    runs.k.push_back({q_cols + kv_at(begin) * dim, q_cols + kv_at(end) * dim});
-  }
-  return runs;
-}
-
-// Returns a layer's spec on the rank with `share` of it.
-LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
-                 RopeHandle rope) {
-  const AttentionConfig& attention = layer.attention;
-  const MoeConfig& moe = layer.moe;
-  LayerSpec spec;
-  spec.norm_eps = static_cast<float>(layer.norm.eps);
-  spec.layer_norm = layer.norm.layer_norm;
-  spec.parallel = layer.norm.parallel;
-  spec.residual_scale = static_cast<float>(layer.residual_scale);
-  spec.clip_qkv = static_cast<float>(attention.clip_qkv);
-  if (attention.qk_norm == QkNorm::kAllHeads) {
-    spec.norm_heads = HeadRunsOf(attention, share);
-    spec.norm_q_count = attention.q_size();
-    spec.norm_k_count = attention.kv_size();
-  }
-  spec.attention = {
-      share.num_heads(),
-      share.num_kv_heads(),
-      attention.head_dim,
-      share.kv_heads,
-      static_cast<float>(attention.scale),
-      attention.window,
-      rope,
-      attention.kv_layer >= 0,
-      attention.qk_norm == QkNorm::kHeadsAfterRope,
-      static_cast<float>(attention.soft_cap),
-      {static_cast<float>(attention.growth.beta), attention.growth.original}};
-  spec.activation = layer.is_sparse() ? moe.activation : layer.mlp.activation;
-  spec.router = {moe.score,
-                 moe.num_experts,
-                 moe.experts_per_token,
-                 moe.num_groups,
-                 moe.groups_per_token,
-                 moe.normalise,
-                 static_cast<float>(moe.scale)};
-  return spec;
-}
-
-// A long-context RoPE has the frequencies of the longest context that was asked
-// for, whatever the length of a sequence and the stage's memory: all stages and
-// all chunks agree.
-RopeSpec RopeOf(const RopeConfig& rope, int64_t positions, int32_t asked) {
-  const bool is_long = !rope.long_inv_freq.empty() &&
-                       asked > rope.scaling.original_max_position_embeddings;
-  return {is_long ? rope.long_inv_freq : rope.inv_freq,
-          rope.scaling.attention_factor,
-          rope.interleaved ? kernels::RopeStyle::kInterleaved
-                           : kernels::RopeStyle::kHalfSplit,
-          positions};
 }
 
 // A model of outlines has the identity of the true one.
@@ -317,11 +228,17 @@ class StageLoader {
     const uint64_t memory =
         HasAllRanks() ? options_.memory : OwnPart(options_.memory);
     SLUICE_ASSIGN_OR_RETURN(room_, RoomBeside(loads_, memory));
+    SLUICE_ASSIGN_OR_RETURN(state_blocks_,
+                            ChooseStateBlocks(options_, config_, room_));
+    const KvRoom room = room_.Beside(state_blocks_);
     SLUICE_ASSIGN_OR_RETURN(limits_.max_context,
-                            ChooseMaxContext(options_, config_, room_));
+                            ChooseMaxContext(options_, config_, room));
     SLUICE_ASSIGN_OR_RETURN(
         kv_blocks_,
-        ChooseKvBlocks(options_, config_, limits_.max_context, room_));
+        ChooseKvBlocks(options_, config_, limits_.max_context, room));
+    // A state without its sequence's keys and values is of no use.
+    state_blocks_ =
+        std::min(state_blocks_, std::max(kv_blocks_, kLeastStateBlocks));
     TellCache(info);
     return OkStatus();
   }
@@ -330,9 +247,11 @@ class StageLoader {
     info.limits = {limits_.max_step_tokens, limits_.max_sequences,
                    limits_.max_context,     kv_blocks_,
                    limits_.num_kv_groups,   config_.vocab_size,
-                   KvWindows(config_)};
-    info.kv_bytes = BytesPerBlock(range_, config_, plans_, kv_type_) *
-                    static_cast<uint64_t>(kv_blocks_);
+                   KvWindows(config_),      state_blocks_};
+    info.kv_bytes =
+        BytesPerBlock(range_, config_, plans_, kv_type_) *
+            static_cast<uint64_t>(kv_blocks_) +
+        BytesPerState(range_, plans_) * static_cast<uint64_t>(state_blocks_);
     ChooseReplayLog(backends_[0]->info(), room_, info);
     TellContext(info);
   }
@@ -340,8 +259,12 @@ class StageLoader {
   bool HasAllRanks() const { return options_.rank_link == nullptr; }
 
   RankFacts FactsOf(const StageInfo& info) const {
-    return {backends_[0]->info().numerics, limits_.max_context, kv_blocks_,
-            info.weights_bytes, info.kv_bytes};
+    return {backends_[0]->info().numerics,
+            limits_.max_context,
+            kv_blocks_,
+            info.weights_bytes,
+            info.kv_bytes,
+            state_blocks_};
   }
 
   // Takes the least cache of all processes that have ranks.
@@ -356,6 +279,9 @@ class StageLoader {
         CheckCount("kv_blocks of all ranks", all.kv_blocks, 1, kv_blocks_));
     limits_.max_context = all.max_context;
     kv_blocks_ = all.kv_blocks;
+    SLUICE_RETURN_IF_ERROR(CheckCount("state_blocks of all ranks",
+                                      all.state_blocks, 0, state_blocks_));
+    state_blocks_ = all.state_blocks;
     TellCache(info);
     return OkStatus();
   }
@@ -365,6 +291,7 @@ class StageLoader {
     if (HasAllRanks()) return OkStatus();
     facts_.max_context = limits_.max_context;
     facts_.kv_blocks = kv_blocks_;
+    facts_.state_blocks = state_blocks_;
     facts_.kv_bytes = info.kv_bytes;
     SLUICE_ASSIGN_OR_RETURN(const RankFacts all,
                             options_.rank_link->Agree(facts_));
@@ -428,9 +355,14 @@ class StageLoader {
       load.weights += loader_.LoadedBytes(range_, plans_[r]);
       load.block_bytes +=
           BytesPerBlock(range_, config_, {plans_[r]}, device.kv_type);
+      load.state_bytes += BytesPerState(range_, {plans_[r]});
     }
     std::vector<MemoryLoad> all;
-    for (auto& [memory, load] : loads) all.push_back(std::move(load));
+    for (auto& [memory, load] : loads) {
+      // Of layers without attention.
+      load.block_bytes = std::max<uint64_t>(load.block_bytes, 1);
+      all.push_back(std::move(load));
+    }
     if (all.size() == 1 && HasAllRanks()) all[0].weights = WeightBytes();
     return all;
   }
@@ -505,13 +437,14 @@ class StageLoader {
     }
     for (int32_t i = range_.first_layer; i < range_.last_layer; ++i) {
       const LayerConfig& layer = config_.layers[i];
-      shape.layers.push_back(
-          SpecOf(layer, plan.layers[i], ropes[layer.attention.rope]));
+      shape.layers.push_back(SpecOf(layer, plan.layers[i], ropes));
       const int32_t source = layer.attention.kv_layer;
       shape.layers.back().kv_layer =
           (source < 0 ? i : source) - range_.first_layer;
     }
     shape.kv_groups = KvGroups(config_, range_.first_layer, range_.last_layer);
+    shape.state_blocks = state_blocks_;
+    shape.state_group = StateGroup(config_);
     return shape;
   }
 
@@ -530,6 +463,7 @@ class StageLoader {
   StepLimits limits_;
   RankFacts facts_;  // of this process, where others have ranks
   int32_t kv_blocks_ = 0;
+  int32_t state_blocks_ = 0;
   ElementType kv_type_ = ElementType::kF32;
 };
 
@@ -549,6 +483,10 @@ StatusOr<OpenedModel> OpenChecked(const StageOptions& options,
                           weights::ComputeIdentity(*model.file));
   SLUICE_RETURN_IF_ERROR(weights::UseWeightSums(*model.file, digest));
   info.model_digest = digest.Hex();
+  if (model.file->computed().has_value()) {
+    info.model_config = model.file->computed()->config;
+  }
+  LogUnreadKeys(*model.file);
   info.num_layers = model.config.num_layers();
   info.hidden_size = model.config.row_size();
   info.ranks = options.total_ranks();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/core/kv_groups.h"
 #include "common/model_config/layer_loads.h"
 #include "common/weights/safetensors_outline.h"
 
@@ -47,6 +48,9 @@ StageRoom MeasureRoom(const StageOptions& options,
                     : std::min(available, options.memory);
   room.is_set = options.memory != 0;
   room.layers = std::move(loads.layers);
+  for (size_t i = 0; i < loads.states.size(); ++i) {
+    room.layers[i] += kLeastStateBlocks * loads.states[i];
+  }
   room.kv = std::move(loads.kv);
   room.kv_groups = std::move(loads.kv_groups);
   room.embedding = loads.embedding;

@@ -6,6 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/concurrency/await_change.h"
+#include "common/core/kv_groups.h"
 
 namespace sluice {
 
@@ -21,8 +22,14 @@ StatusOr<std::unique_ptr<RankFollower>> RankFollower::Load(
 
 RankFollower::RankFollower(StageInfo info, LoadedRanks loaded)
     : info_(std::move(info)),
-      bounds_{loaded.limits, info_.limits.num_blocks, info_.limits.vocab_size,
-              info_.is_first() ? 0 : info_.hidden_size},
+      bounds_{loaded.limits,
+              info_.limits.num_blocks,
+              info_.limits.vocab_size,
+              info_.is_first() ? 0 : info_.hidden_size,
+              IsState(info_.limits.kv_window(info_.limits.num_kv_groups - 1))
+                  ? info_.limits.num_kv_groups - 1
+                  : 0,
+              info_.limits.num_state_blocks},
       ranks_(std::move(loaded.ranks)),
       spin_(std::max(
           kShortSpin,

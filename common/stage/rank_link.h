@@ -37,6 +37,7 @@ struct RankFacts {
   int32_t kv_blocks = 0;       // the least
   uint64_t weights_bytes = 0;  // the sum
   uint64_t kv_bytes = 0;       // the sum
+  int32_t state_blocks = 0;    // the least
   bool operator==(const RankFacts&) const = default;
 };
 
@@ -92,6 +93,8 @@ struct RankStepBounds {
   int32_t kv_blocks = 0;
   int32_t vocab_size = 0;
   int32_t hidden_size = 0;  // of rows that come in; 0: the stage is the first
+  int32_t state_group = 0;  // the KV group of states; 0: there is none
+  int32_t state_blocks = 0;
 };
 
 // Runs the lead's steps in a follower: RankFollower, or a test's stand-in. One

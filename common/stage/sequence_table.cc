@@ -37,7 +37,9 @@ Status SequenceTable::CheckVacant(const StepPlan& plan) const {
   return OkStatus();
 }
 
-void SequenceTable::LetGo(BlockId block) {
+// Nothing is known of blocks of states: several entries may name one.
+void SequenceTable::LetGo(size_t group, BlockId block) {
+  if (IsState(limits_.kv_window(static_cast<int32_t>(group)))) return;
   if (--block_users_[block.value()] == 0) --blocks_alive_;
 }
 
@@ -52,7 +54,7 @@ void SequenceTable::LeaveBehind() {
       const int32_t behind = BlocksBehind(
           limits_.kv_window(static_cast<int32_t>(g)), entry.computed);
       for (int32_t& evicted = entry.evicted[g]; evicted < behind; ++evicted) {
-        LetGo(std::exchange(entry.state.blocks[g][evicted], BlockId(0)));
+        LetGo(g, std::exchange(entry.state.blocks[g][evicted], BlockId(0)));
       }
     }
   }
@@ -68,7 +70,9 @@ Status SequenceTable::End(SequenceId id) {
   const Entry& entry = found->second;
   for (size_t g = 0; g < entry.evicted.size(); ++g) {
     const std::vector<BlockId>& blocks = entry.state.blocks[g];
-    for (size_t i = entry.evicted[g]; i < blocks.size(); ++i) LetGo(blocks[i]);
+    for (size_t i = entry.evicted[g]; i < blocks.size(); ++i) {
+      LetGo(g, blocks[i]);
+    }
   }
   sequences_.erase(found);
   return OkStatus();
@@ -139,6 +143,10 @@ Status SequenceTable::AppendBlocks(
       return FailedPrecondition("sequence ", id, " would have ",
                                 table.size() + blocks[g].size(),
                                 " blocks in KV group ", g, ", limit ", most);
+    }
+    if (IsState(limits_.kv_window(static_cast<int32_t>(g)))) {
+      table.insert(table.end(), blocks[g].begin(), blocks[g].end());
+      continue;
     }
     for (BlockId block : blocks[g]) {
       int32_t& group = block_group_[block.value()];

@@ -50,7 +50,7 @@ class SequenceTable {
   void Clear();
 
   int32_t size() const { return static_cast<int32_t>(sequences_.size()); }
-  // Distinct blocks in the sequences' tables.
+  // Distinct blocks of keys and values in the sequences' tables.
   int32_t blocks() const { return blocks_alive_; }
   // The most such blocks since the last Clear.
   int32_t peak_blocks() const { return peak_blocks_; }
@@ -74,7 +74,7 @@ class SequenceTable {
 
   void LeaveBehind();
   Status CheckVacant(const StepPlan& plan) const;
-  void LetGo(BlockId block);
+  void LetGo(size_t group, BlockId block);
   Status End(SequenceId id);
   Status StartOne(const StartedSequence& started);
   Status TakeChunk(const Chunk& chunk, std::optional<StepId> in_flight);

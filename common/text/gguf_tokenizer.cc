@@ -9,6 +9,7 @@
 #include "common/base/json.h"
 #include "common/text/text_source.h"
 #include "common/text/vocabulary_spec.h"
+#include "common/weights/gguf_ends.h"
 
 namespace sluice {
 namespace {
@@ -319,6 +320,15 @@ Status ReadIds(const TextSource& source, const GgufTokenizerOptions& options,
     if (std::find(to.eos_ids.begin(), to.eos_ids.end(), id) ==
         to.eos_ids.end()) {
       to.eos_ids.push_back(id);
+    }
+  }
+  // A reader knows the common ends of turns by their texts: keys are for the
+  // first, and for those that need one.
+  for (size_t i = to.eos_ids.size(); i > 1 && to.eos_ids.size() > 3; --i) {
+    const TokenId id = to.eos_ids[i - 1];
+    if (id >= 0 && static_cast<size_t>(id) < to.spec.tokens.size() &&
+        weights::EndsATurn(to.spec.tokens[static_cast<size_t>(id)])) {
+      to.eos_ids.erase(to.eos_ids.begin() + static_cast<std::ptrdiff_t>(i - 1));
     }
   }
   if (to.eos_ids.size() > 3) {

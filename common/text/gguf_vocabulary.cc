@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -12,15 +13,15 @@ using weights::GgufMetadata;
 
 constexpr char kPrefix[] = "tokenizer.ggml.";
 
-// Returns the id of `key`; nullopt if the file has none, or -1.
+// Returns the id of `key`; nullopt if the file has none, and for -1 and other
+// numbers of no token.
 StatusOr<std::optional<TokenId>> IdOf(const GgufMetadata& metadata,
                                       std::string_view key, size_t size) {
   const std::string name = Cat(kPrefix, key);
   if (!metadata.Has(name)) return std::optional<TokenId>();
   SLUICE_ASSIGN_OR_RETURN(const int64_t id, metadata.Int(name));
-  if (id == -1 || id == INT64_C(0xFFFFFFFF)) return std::optional<TokenId>();
   if (id < 0 || static_cast<uint64_t>(id) >= size) {
-    return InvalidArgument(name, " is ", id, ", outside [0, ", size, ")");
+    return std::optional<TokenId>();
   }
   return std::optional<TokenId>(static_cast<TokenId>(id));
 }
@@ -44,25 +45,19 @@ Status ReadTokens(const GgufMetadata& metadata, VocabularySpec& spec) {
                            " entries for ", spec.tokens.size(), " tokens");
   }
   for (size_t id = 0; id < types.size(); ++id) {
-    if (types[id] < 1 || types[id] > 6) {
-      return InvalidArgument("tokenizer.ggml.token_type of token ", id, " is ",
-                             types[id]);
+    // llama.cpp takes other numbers, 0 for one, as undefined: no kind of token.
+    if (types[id] >= 1 && types[id] <= 6) {
+      spec.kinds[id] = static_cast<TokenKind>(types[id]);
     }
-    spec.kinds[id] = static_cast<TokenKind>(types[id]);
   }
   return OkStatus();
 }
 
-Status ReadByteLevel(const GgufMetadata& metadata, VocabularySpec& spec) {
-  spec.byte_level = true;
-  std::string pre = "default";
-  if (metadata.Has("tokenizer.ggml.pre")) {
-    SLUICE_ASSIGN_OR_RETURN(pre, metadata.String("tokenizer.ggml.pre"));
-  }
-  SLUICE_ASSIGN_OR_RETURN(PreTokenizerRule rule, PreTokenizerByName(pre));
-  spec.patterns = std::move(rule.patterns);
-  spec.ignore_merges = rule.ignore_merges;
-  spec.add_bos = rule.add_bos;
+// Names of splits whose vocabularies spell spaces as sentencepiece does, and
+// have a list of merges.
+constexpr std::string_view kMergedPieces[] = {"gemma4", "sarvam-moe"};
+
+Status ReadMerges(const GgufMetadata& metadata, VocabularySpec& spec) {
   SLUICE_ASSIGN_OR_RETURN(const std::vector<std::string> merges,
                           metadata.Strings("tokenizer.ggml.merges"));
   spec.merges.reserve(merges.size());
@@ -76,6 +71,30 @@ Status ReadByteLevel(const GgufMetadata& metadata, VocabularySpec& spec) {
                              merges[i].substr(space + 1));
   }
   return OkStatus();
+}
+
+Status ReadByteLevel(const GgufMetadata& metadata, std::string_view pre,
+                     VocabularySpec& spec) {
+  spec.byte_level = true;
+  SLUICE_ASSIGN_OR_RETURN(PreTokenizerRule rule, PreTokenizerByName(pre));
+  spec.patterns = std::move(rule.patterns);
+  spec.ignore_merges = rule.ignore_merges;
+  spec.add_bos = rule.add_bos;
+  return ReadMerges(metadata, spec);
+}
+
+Status ReadMerged(const GgufMetadata& metadata, bool is_gemma4,
+                  VocabularySpec& spec) {
+  std::string pre = is_gemma4 ? "gemma4" : "default";
+  if (!is_gemma4 && metadata.Has("tokenizer.ggml.pre")) {
+    SLUICE_ASSIGN_OR_RETURN(pre, metadata.String("tokenizer.ggml.pre"));
+  }
+  if (std::find(std::begin(kMergedPieces), std::end(kMergedPieces), pre) ==
+      std::end(kMergedPieces)) {
+    return ReadByteLevel(metadata, pre, spec);
+  }
+  spec.add_space_prefix = false;
+  return ReadMerges(metadata, spec);
 }
 
 Status ReadSentencePiece(const GgufMetadata& metadata, VocabularySpec& spec) {
@@ -129,13 +148,13 @@ StatusOr<TextSource> FromGguf(const std::string& path) {
                           metadata.String("tokenizer.ggml.model"));
   VocabularySpec spec;
   SLUICE_RETURN_IF_ERROR(ReadTokens(metadata, spec));
-  if (model == "gpt2") {
-    SLUICE_RETURN_IF_ERROR(ReadByteLevel(metadata, spec));
+  if (model == "gpt2" || model == "gemma4") {
+    SLUICE_RETURN_IF_ERROR(ReadMerged(metadata, model == "gemma4", spec));
   } else if (model == "llama") {
     SLUICE_RETURN_IF_ERROR(ReadSentencePiece(metadata, spec));
   } else {
     return Unimplemented("tokenizer.ggml.model \"", model,
-                         "\"; known are gpt2, llama");
+                         "\"; known are gpt2, gemma4, llama");
   }
   TextSource source;
   SLUICE_RETURN_IF_ERROR(ReadIds(metadata, spec, source));

@@ -6,7 +6,10 @@
 #include <utility>
 
 #include "common/base/json.h"
+#include "common/base/json_member.h"
+#include "common/text/added_tokens.h"
 #include "common/text/vocabulary_formats.h"
+#include "common/weights/find_model.h"
 #include "common/weights/gguf_file.h"
 
 namespace sluice {
@@ -16,13 +19,20 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMaxVocabularyBytes = uint64_t{512} << 20;
 constexpr uint64_t kMaxConfigBytes = uint64_t{64} << 20;
+constexpr char kVocabJson[] = "vocab.json";
+constexpr char kMerges[] = "merges.txt";
 
 bool IsFile(const fs::path& path) {
   std::error_code error;
   return fs::is_regular_file(path, error);
 }
 
-bool IsGguf(const fs::path& path) { return path.extension() == ".gguf"; }
+bool IsGguf(const fs::path& path) { return weights::IsGgufFile(path.string()); }
+// A tokenizer of Mistral's own tools.
+bool IsTekken(const fs::path& path) {
+  return path.extension() == ".json" &&
+         path.filename().string().starts_with("tekken");
+}
 // A tokenizer of distributed-llama.
 bool IsDllama(const fs::path& path) { return path.extension() == ".t"; }
 
@@ -69,12 +79,17 @@ std::string TokenIn(const Json& config, const char* key) {
 }
 
 // Reads spellings in the files beside the vocabulary, which override the
-// vocabulary's.
+// vocabulary's, and the tokens that only these files name.
 Status ReadNames(const fs::path& folder, TextSource& source) {
   SLUICE_ASSIGN_OR_RETURN(const Json config,
                           ReadConfig(folder / "tokenizer_config.json"));
   SLUICE_ASSIGN_OR_RETURN(const Json map,
                           ReadConfig(folder / "special_tokens_map.json"));
+  SLUICE_ASSIGN_OR_RETURN(const Json added,
+                          ReadConfig(folder / "added_tokens.json"));
+  SLUICE_ASSIGN_OR_RETURN(source.tokenizer_json,
+                          WithAddedTokens(std::move(source.tokenizer_json),
+                                          AddedTokensIn({config, map, added})));
   const auto take = [&](const char* key, std::string& name) {
     for (const Json* from : {&config, &map}) {
       if (std::string found = TokenIn(*from, key); !found.empty()) {
@@ -90,6 +105,16 @@ Status ReadNames(const fs::path& folder, TextSource& source) {
   return OkStatus();
 }
 
+// Reads the merges beside the text of a vocab.json.
+StatusOr<TextSource> FromPair(const fs::path& folder,
+                              const std::string& vocab) {
+  SLUICE_ASSIGN_OR_RETURN(const std::string merges,
+                          ReadFile(folder / kMerges, kMaxVocabularyBytes));
+  SLUICE_ASSIGN_OR_RETURN(const Json config,
+                          ReadConfig(folder / "tokenizer_config.json"));
+  return FromVocabJson(vocab, merges, FindText(config, "tokenizer_class"));
+}
+
 StatusOr<TextSource> FromVocabularyFile(const fs::path& path) {
   TextSource source;
   if (IsGguf(path)) {
@@ -97,7 +122,11 @@ StatusOr<TextSource> FromVocabularyFile(const fs::path& path) {
   } else {
     SLUICE_ASSIGN_OR_RETURN(std::string bytes,
                             ReadFile(path, kMaxVocabularyBytes));
-    if (path.extension() == ".json") {
+    if (path.filename() == kVocabJson) {
+      SLUICE_ASSIGN_OR_RETURN(source, FromPair(path.parent_path(), bytes));
+    } else if (IsTekken(path)) {
+      SLUICE_ASSIGN_OR_RETURN(source, FromTekken(bytes));
+    } else if (path.extension() == ".json") {
       source.tokenizer_json = std::move(bytes);
     } else if (IsDllama(path)) {
       SLUICE_ASSIGN_OR_RETURN(source, FromDllama(bytes));
@@ -151,18 +180,39 @@ StatusOr<fs::path> FindVocabulary(const fs::path& model_path) {
   if (!fs::is_directory(model_path, error)) {
     return NotFound(model_path.string(), ": no such file or folder");
   }
-  for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
+  // The tokenizer of a model in one file is that file's.
+  const auto model = weights::FindModelFile(model_path.string());
+  const bool has_safetensors =
+      IsFile(model_path / "model.safetensors") ||
+      IsFile(model_path / "model.safetensors.index.json");
+  if (model.ok() && IsGguf(*model) && !has_safetensors) return fs::path(*model);
+  for (const char* name :
+       {"tokenizer.json", "tokenizer.model", "tekken.json", "tiktoken.model"}) {
     if (IsFile(model_path / name)) return model_path / name;
   }
-  for (const char* extension : {".tiktoken", ".gguf"}) {
-    const auto found = FilesWith(model_path, extension);
-    if (!found.empty()) return found.front();
+  if (const auto found = FilesWith(model_path, ".tiktoken"); !found.empty()) {
+    return found.front();
   }
-  const auto models = FilesWith(model_path, ".m");
-  if (models.size() == 1) return FindDllama(models.front());
-  return NotFound(model_path.string(),
-                  ": no tokenizer.json, tokenizer.model, *.tiktoken, *.gguf "
-                  "or *.m");
+  if (IsFile(model_path / kVocabJson) && IsFile(model_path / kMerges)) {
+    return model_path / kVocabJson;
+  }
+  if (model.ok() && IsGguf(*model)) return fs::path(*model);
+  if (model.ok()) return FindDllama(*model);
+  return NotFound(
+      model_path.string(),
+      ": no tokenizer.json, tokenizer.model, tekken.json, "
+      "tiktoken.model, *.tiktoken, vocab.json with merges.txt, GGUF or *.m");
+}
+
+// Returns the templates of additional_chat_templates, by their files' names.
+StatusOr<std::vector<NamedTemplate>> AdditionalTemplates(
+    const fs::path& folder) {
+  std::vector<NamedTemplate> made;
+  for (const fs::path& path : FilesWith(folder, ".jinja")) {
+    SLUICE_ASSIGN_OR_RETURN(std::string text, ReadFile(path, kMaxConfigBytes));
+    made.push_back({path.stem().string(), std::move(text)});
+  }
+  return made;
 }
 
 // Returns chat_template: a string, or a list of {name, template}.
@@ -238,7 +288,11 @@ StatusOr<std::vector<NamedTemplate>> ReadChatTemplates(
     SLUICE_ASSIGN_OR_RETURN(
         std::string text,
         ReadFile(folder / "chat_template.jinja", kMaxConfigBytes));
-    return std::vector<NamedTemplate>{{"default", std::move(text)}};
+    SLUICE_ASSIGN_OR_RETURN(
+        std::vector<NamedTemplate> found,
+        AdditionalTemplates(folder / "additional_chat_templates"));
+    found.insert(found.begin(), {"default", std::move(text)});
+    return found;
   }
   for (const char* name : {"tokenizer_config.json", "chat_template.json"}) {
     SLUICE_ASSIGN_OR_RETURN(const Json config, ReadConfig(folder / name));

@@ -1,49 +1,18 @@
 #include <algorithm>
 #include <charconv>
 #include <string>
-#include <tuple>
-#include <unordered_map>
 
+#include "common/text/ranks.h"
 #include "common/text/vocabulary_formats.h"
 #include "common/text/vocabulary_spec.h"
 
 namespace sluice {
 namespace {
 
-constexpr size_t kMaxRanks = size_t{1} << 21;
-constexpr size_t kMaxTokenBytes = 1024;
 constexpr int kLlama3Ranks = 128000;
 constexpr int kO200kRanks = 199998;
 constexpr int kGpt2Ranks = 50256;
-
-// Returns -1 for a character that is no base64 digit.
-int Base64Digit(char c) {
-  if (c >= 'A' && c <= 'Z') return c - 'A';
-  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-  if (c >= '0' && c <= '9') return c - '0' + 52;
-  if (c == '+') return 62;
-  if (c == '/') return 63;
-  return -1;
-}
-
-// False if `text` is no base64.
-bool DecodeBase64(std::string_view text, std::string& bytes) {
-  while (!text.empty() && text.back() == '=') text.remove_suffix(1);
-  uint32_t word = 0;
-  int bits = 0;
-  bytes.clear();
-  for (const char c : text) {
-    const int digit = Base64Digit(c);
-    if (digit < 0) return false;
-    word = (word << 6) | static_cast<uint32_t>(digit);
-    bits += 6;
-    if (bits >= 8) {
-      bits -= 8;
-      bytes.push_back(static_cast<char>((word >> bits) & 0xFF));
-    }
-  }
-  return !bytes.empty();
-}
+constexpr int kKimiRanks = 163584;
 
 // Returns the tokens by rank.
 StatusOr<std::vector<std::string>> ReadRanks(std::string_view text) {
@@ -64,10 +33,10 @@ StatusOr<std::vector<std::string>> ReadRanks(std::string_view text) {
       return InvalidArgument("tiktoken ranks: line ", line,
                              " is not \"BASE64 RANK\"");
     }
-    if (rank >= kMaxRanks || bytes.size() > kMaxTokenBytes) {
+    if (rank >= kMaxRanks || bytes.size() > kMaxRankBytes) {
       return InvalidArgument("tiktoken ranks: line ", line, " has rank ", rank,
                              " (limit ", kMaxRanks, ") and ", bytes.size(),
-                             " bytes (limit ", kMaxTokenBytes, ")");
+                             " bytes (limit ", kMaxRankBytes, ")");
     }
     if (rank >= tokens.size()) tokens.resize(rank + 1);
     if (!tokens[rank].empty()) {
@@ -77,34 +46,6 @@ StatusOr<std::vector<std::string>> ReadRanks(std::string_view text) {
     tokens[rank] = bytes;
   }
   return tokens;
-}
-
-// Returns every cut of a token in two tokens, by the token's rank.
-std::vector<Merge> MergesFromRanks(const std::vector<std::string>& tokens) {
-  std::unordered_map<std::string_view, size_t> ranks;
-  for (size_t rank = 0; rank < tokens.size(); ++rank) {
-    ranks.emplace(tokens[rank], rank);
-  }
-  std::vector<Merge> merges;
-  std::vector<std::tuple<size_t, size_t, size_t>> cuts;  // left, right, at
-  for (const std::string& token : tokens) {
-    cuts.clear();
-    const std::string_view whole = token;
-    for (size_t at = 1; at < whole.size(); ++at) {
-      const auto left = ranks.find(whole.substr(0, at));
-      if (left == ranks.end()) continue;
-      const auto right = ranks.find(whole.substr(at));
-      if (right == ranks.end()) continue;
-      cuts.emplace_back(left->second, right->second, at);
-    }
-    std::sort(cuts.begin(), cuts.end());
-    for (const auto& cut : cuts) {
-      const size_t at = std::get<2>(cut);
-      merges.emplace_back(ByteLevelText(whole.substr(0, at)),
-                          ByteLevelText(whole.substr(at)));
-    }
-  }
-  return merges;
 }
 
 void AddControl(std::string name, VocabularySpec& spec) {
@@ -173,11 +114,13 @@ Status AddFamily(size_t num_ranks, VocabularySpec& spec, TextSource& source) {
     AddControl("<|endoftext|>", spec);
     pre = "gpt-2";
     source.bos_token = source.eos_token = "<|endoftext|>";
+  } else if (num_ranks == kKimiRanks) {
+    pre = "kimi-k2";  // tokenizer_config.json names its special tokens
   } else {
     return Unimplemented("tiktoken ranks of ", num_ranks,
                          " tokens; known are Llama 3 (", kLlama3Ranks,
-                         "), o200k (", kO200kRanks, ") and GPT-2 (", kGpt2Ranks,
-                         ")");
+                         "), o200k (", kO200kRanks, "), Kimi K2 (", kKimiRanks,
+                         ") and GPT-2 (", kGpt2Ranks, ")");
   }
   SLUICE_ASSIGN_OR_RETURN(PreTokenizerRule rule, PreTokenizerByName(pre));
   spec.patterns = std::move(rule.patterns);
@@ -193,7 +136,7 @@ bool LooksLikeTiktoken(std::string_view text) {
   const std::string_view line = text.substr(0, text.find('\n'));
   const size_t space = line.find(' ');
   std::string bytes;
-  return space != std::string_view::npos && line.size() < 2 * kMaxTokenBytes &&
+  return space != std::string_view::npos && line.size() < 2 * kMaxRankBytes &&
          DecodeBase64(line.substr(0, space), bytes);
 }
 

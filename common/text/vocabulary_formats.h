@@ -14,19 +14,29 @@ namespace sluice {
 // is not built.
 
 // Base64 tokens and ranks, one per line. The number of ranks tells the family
-// (special tokens, pattern): Llama 3, o200k of gpt-oss, GPT-2.
+// (special tokens, pattern): Llama 3, o200k of gpt-oss, Kimi K2, GPT-2.
 StatusOr<TextSource> FromTiktoken(std::string_view text);
 bool LooksLikeTiktoken(std::string_view text);
 
+// Mistral's tekken.json: special tokens, ranks and the pattern.
+StatusOr<TextSource> FromTekken(std::string_view text);
+
 // A sentencepiece ModelProto of the BPE kind.
 StatusOr<TextSource> FromSentencePiece(std::string_view bytes);
+
+// GPT-2's vocab.json and merges.txt; the class of tokenizer_config.json tells
+// how texts are split. UNIMPLEMENTED for a class that is not known.
+StatusOr<TextSource> FromVocabJson(std::string_view vocab,
+                                   std::string_view merges,
+                                   std::string_view tokenizer_class);
 
 // A tokenizer of distributed-llama (a .t file): sentencepiece's BPE, or a
 // byte-level one. ChatTemplateOfDllama gives its template, empty without one.
 StatusOr<TextSource> FromDllama(std::string_view bytes);
 StatusOr<std::string> ChatTemplateOfDllama(std::string_view bytes);
 
-// The metadata of the GGUF file at `path`: vocabularies "gpt2" and "llama".
+// The metadata of the GGUF file at `path`: vocabularies "gpt2", "gemma4" and
+// "llama".
 StatusOr<TextSource> FromGguf(const std::string& path);
 
 }  // namespace sluice

@@ -132,11 +132,15 @@ std::string AddedTokens(const VocabularySpec& spec) {
     const bool special =
         kind == TokenKind::kControl || kind == TokenKind::kUnknown;
     if (!special && kind != TokenKind::kUserDefined) continue;
+    // Runs of spaces are cut out of the text that has marks for spaces.
+    const bool has_marks =
+        !spec.byte_level && !special &&
+        spec.tokens[id].find(kSpaceMark) != std::string::npos;
     if (!out.empty()) out += ",";
     out += Cat(R"({"single_word":false,"lstrip":false,"rstrip":false,)",
-               R"("normalized":false,"id":)", id, R"(,"special":)",
-               special ? "true" : "false", R"(,"content":)",
-               Quoted(spec.tokens[id]), "}");
+               R"("normalized":)", has_marks ? "true" : "false", R"(,"id":)",
+               id, R"(,"special":)", special ? "true" : "false",
+               R"(,"content":)", Quoted(spec.tokens[id]), "}");
   }
   return R"("added_tokens":[)" + out + "],";
 }

@@ -71,6 +71,7 @@ struct PreTokenizerRule {
 };
 // Returns the rule. UNIMPLEMENTED names `pre` and the known ones.
 StatusOr<PreTokenizerRule> PreTokenizerByName(std::string_view pre);
+std::vector<std::string> PreTokenizerNames();
 // Returns the name that llama.cpp's converter gives a byte-level pre-tokenizer
 // of these patterns. UNIMPLEMENTED names patterns without a name.
 StatusOr<std::string> PreTokenizerNameOf(

@@ -54,6 +54,8 @@ Status CodeTile::ReadCodes() {
       return ReadColumns();
     case CodeLayout::kPacked:
       return ReadPacked();
+    case CodeLayout::kNvfp4:
+      return ReadNibbles();
     default:
       break;
   }
@@ -86,6 +88,24 @@ Status CodeTile::ReadPacked() {
     for (int64_t c = 0; c < cols_; ++c) {
       MutableRow(r)[c] = CodeOf(word[(c + skipped) / per_word],
                                 static_cast<int>((c + skipped) % per_word));
+    }
+  }
+  return OkStatus();
+}
+
+Status CodeTile::ReadNibbles() {
+  const int64_t all = tensor_.info.cols() / 2;
+  const int64_t first = slice_.col_begin / 2;
+  const int64_t bytes = (slice_.col_end + 1) / 2 - first;
+  Buffer stored(static_cast<size_t>(bytes));
+  for (int64_t r = 0; r < rows_; ++r) {
+    SLUICE_RETURN_IF_ERROR(ReadBytes(tensor_.codes,
+                                     (slice_.row_begin + r) * all + first,
+                                     bytes, stored.as<uint8_t>()));
+    for (int64_t c = 0; c < cols_; ++c) {
+      const int64_t at = slice_.col_begin + c;
+      const uint8_t byte = stored.as<uint8_t>()[at / 2 - first];
+      MutableRow(r)[c] = at % 2 == 0 ? byte & 15 : byte >> 4;
     }
   }
   return OkStatus();
@@ -144,16 +164,10 @@ void CodeTile::TakeGptq(const uint32_t* strip, int64_t line, int64_t count) {
 }
 
 Status CodeTile::ReadScales() {
-  const TensorInfo& info = *model_.FindStored(tensor_.scales);
   const int64_t rows = scale_rows();
   const int64_t begin = slice_.row_begin / tensor_.scale_rows;
   scales_.resize(static_cast<size_t>(rows * num_groups_));
-  if (!in_columns()) {
-    const Slice slice = info.shape.size() == 2
-                            ? Slice{begin, begin + rows, 0, num_groups_}
-                            : Slice{0, 1, begin, begin + rows};
-    return model_.ReadF32(tensor_.scales, slice, scales_.data());
-  }
+  if (!in_columns()) return ReadScaleRows(begin, rows);
   std::vector<float> by_group(scales_.size());
   SLUICE_RETURN_IF_ERROR(model_.ReadF32(
       tensor_.scales, {0, num_groups_, begin, begin + rows}, by_group.data()));
@@ -161,6 +175,36 @@ Status CodeTile::ReadScales() {
     for (int64_t r = 0; r < rows; ++r) {
       scales_[At(r, g)] = by_group[static_cast<size_t>(g * rows + r)];
     }
+  }
+  return OkStatus();
+}
+
+Status CodeTile::ReadScaleRows(int64_t begin, int64_t rows) {
+  const TensorInfo& info = *model_.FindStored(tensor_.scales);
+  if (info.dtype == DType::kU8 || info.dtype == DType::kF8E4M3) {
+    std::vector<uint8_t> bytes(scales_.size());
+    SLUICE_RETURN_IF_ERROR(ReadBytes(tensor_.scales, begin * num_groups_,
+                                     rows * num_groups_, bytes.data()));
+    const bool is_power = info.dtype == DType::kU8;
+    std::transform(bytes.begin(), bytes.end(), scales_.begin(),
+                   [&](uint8_t code) {
+                     return is_power ? E8m0ToF32(code) : E4m3ToF32(code);
+                   });
+  } else {
+    const bool is_matrix = info.shape.size() == 2;
+    Slice slice = {0, 1, begin, begin + rows};  // a vector
+    if (is_matrix) slice = {begin, begin + rows, 0, num_groups_};
+    if (info.shape.size() == 4) {  // [A, 1, B, 1]
+      slice = {begin * num_groups_, (begin + rows) * num_groups_, 0, 1};
+    }
+    SLUICE_RETURN_IF_ERROR(
+        model_.ReadF32(tensor_.scales, slice, scales_.data()));
+  }
+  if (tensor_.global.empty()) return OkStatus();
+  float global = 0;
+  SLUICE_RETURN_IF_ERROR(model_.ReadF32(tensor_.global, {0, 1, 0, 1}, &global));
+  for (float& scale : scales_) {
+    scale = tensor_.global_divides ? scale / global : scale * global;
   }
   return OkStatus();
 }

@@ -60,6 +60,8 @@ class CodeTile {
   Status ReadCodes();
   // Words of n columns, row by row.
   Status ReadPacked();
+  // Two codes in a byte, row by row.
+  Status ReadNibbles();
   // Words in which a column of the matrix is a run, some columns at a time.
   Status ReadColumns();
   void TakeAwq(const uint32_t* strip, int64_t col, int64_t count,
@@ -67,6 +69,8 @@ class CodeTile {
   void TakeGptq(const uint32_t* strip, int64_t line, int64_t count);
   // scales_[row][group].
   Status ReadScales();
+  // Those of rows, and what the matrix's number makes of them.
+  Status ReadScaleRows(int64_t begin, int64_t rows);
   // zeros_[row][group].
   Status ReadZeros();
   Status ReadGroups();

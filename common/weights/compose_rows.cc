@@ -20,19 +20,6 @@ using kernels::kShortBlock;
 
 constexpr int64_t kTileElements = 1 << 22;  // aim of one tile
 
-// F8_E4M3 without infinities: 1.mantissa * 2^(exponent - 7), 0x7f is no number.
-float E4m3ToF32(uint8_t code) {
-  const int exponent = code >> 3 & 15;
-  const int mantissa = code & 7;
-  const float magnitude =
-      (code & 0x7f) == 0x7f
-          ? std::numeric_limits<float>::quiet_NaN()
-          : std::ldexp(
-                static_cast<float>(exponent == 0 ? mantissa : 8 + mantissa),
-                std::max(exponent, 1) - 10);
-  return (code & 0x80) != 0 ? -magnitude : magnitude;
-}
-
 // The F16 of this value, if there is one.
 std::optional<uint16_t> ExactF16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
@@ -50,9 +37,13 @@ std::optional<uint16_t> ExactF16(float value) {
 }
 
 void ToF32(const ComposedTensor& tensor, const CodeTile& tile, float* out) {
+  const bool is_fp4 = tensor.layout == CodeLayout::kNvfp4;
+  const bool floats = is_fp4 || tensor.layout == CodeLayout::kE4m3;
   float wide[256];
-  for (int i = 0; i < 256; ++i) wide[i] = E4m3ToF32(static_cast<uint8_t>(i));
-  const bool floats = tensor.layout == CodeLayout::kE4m3;
+  for (int i = 0; i < 256; ++i) {
+    wide[i] = is_fp4 ? kernels::kMxfp4Values[i & 15] * 0.5f
+                     : E4m3ToF32(static_cast<uint8_t>(i));
+  }
   for (int64_t r = 0; r < tile.rows(); ++r) {
     const uint8_t* codes = tile.row(r);
     for (int64_t c = 0; c < tile.cols(); ++c, ++out) {

@@ -2,10 +2,12 @@
 #include <map>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/weights/composed_tensor.h"
 #include "common/weights/extent.h"
 #include "common/weights/model_contents.h"
+#include "common/weights/quantisation.h"
 #include "kernels/block_format.h"
 #include "kernels/weight_type.h"
 
@@ -14,8 +16,7 @@ namespace {
 
 using kernels::kShortBlock;
 
-// Of a dimension: sizes made of two of them are numbers.
-constexpr int64_t kMaxDimension = int64_t{1} << 40;
+constexpr int64_t kNvfp4Group = 16;  // columns with one scale
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -24,71 +25,6 @@ bool EndsAt(std::string_view name, std::string_view suffix,
   if (!name.ends_with(suffix) || name.size() == suffix.size()) return false;
   stem = name.substr(0, name.size() - suffix.size());
   return true;
-}
-
-// What config.json says of the checkpoint's quantisation.
-struct Quantisation {
-  std::string method;  // empty: nothing is said
-  std::string version;
-  bool symmetric = true;
-  bool orders_columns = false;  // GPTQ's desc_act
-  int64_t bits = 4;
-  int64_t block_rows =
-      128;  // with one scale, where a matrix has blocks of them
-  int64_t block_cols = 128;
-};
-
-std::string TextOf(const Json& json, const char* key, const char* absent) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_string() ? found->get<std::string>()
-                                                   : absent;
-}
-
-bool FlagOf(const Json& json, const char* key, bool absent) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_boolean() ? found->get<bool>()
-                                                    : absent;
-}
-
-// Reads [rows, cols] at `key`, where it stands.
-void ReadBlockShape(const Json& json, const char* key, Quantisation& to) {
-  const auto found = json.find(key);
-  if (found == json.end() || !found->is_array() || found->size() != 2) return;
-  if (!(*found)[0].is_number_unsigned() || !(*found)[1].is_number_unsigned()) {
-    return;
-  }
-  to.block_rows =
-      std::min((*found)[0].get<uint64_t>(), uint64_t{kMaxDimension});
-  to.block_cols =
-      std::min((*found)[1].get<uint64_t>(), uint64_t{kMaxDimension});
-}
-
-Quantisation QuantisationOf(const Json& config) {
-  Quantisation said;
-  const auto found = config.find("quantization_config");
-  if (found == config.end() || !found->is_object()) return said;
-  said.method = TextOf(*found, "quant_method", "");
-  const bool is_gptq = said.method == "gptq";
-  said.version = is_gptq ? TextOf(*found, "checkpoint_format", "gptq")
-                         : TextOf(*found, "version", "gemm");
-  said.symmetric = is_gptq ? FlagOf(*found, "sym", true)
-                           : !FlagOf(*found, "zero_point", true);
-  said.orders_columns = FlagOf(*found, "desc_act", false);
-  const auto bits = found->find("bits");
-  if (bits != found->end() && bits->is_number_integer()) {
-    said.bits = bits->get<int64_t>();
-  }
-  ReadBlockShape(*found, "weight_block_size", said);
-  const auto groups = found->find("config_groups");
-  if (groups == found->end() || !groups->is_object()) return said;
-  for (const Json& group : *groups) {
-    const auto weights =
-        group.is_object() ? group.find("weights") : group.end();
-    if (group.is_object() && weights != group.end() && weights->is_object()) {
-      ReadBlockShape(*weights, "block_structure", said);
-    }
-  }
-  return said;
 }
 
 // Makes the matrix of one group of tensors. Its methods return what is wrong.
@@ -113,9 +49,11 @@ class Composer {
       status = Words(codes, std::string(stem), made);
     } else if (EndsAt(name, ".weight_packed", stem)) {
       status = codes.dtype == DType::kU8
-                   ? Mxfp4(codes, Cat(stem, ".weight"),
-                           Cat(stem, ".weight_scale"), made)
+                   ? FourBits(codes, std::string(stem), made)
                    : Packed(codes, std::string(stem), made);
+    } else if (codes.dtype == DType::kU8 && EndsAt(name, ".weight", stem) &&
+               Find(Cat(stem, ".weight_scale")) != nullptr) {
+      status = FourBits(codes, std::string(stem), made);
     } else if ((codes.dtype == DType::kI8 || codes.dtype == DType::kF8E4M3) &&
                EndsAt(name, ".weight", stem)) {
       status = Bytes(codes, std::string(stem), made);
@@ -137,6 +75,50 @@ class Composer {
   // The name of a tensor that is there, else none.
   std::string IfThere(const std::string& name) const {
     return Find(name) != nullptr ? name : "";
+  }
+
+  // Floating-point codes of four bits, two in a byte: MXFP4 or NVFP4, as the
+  // scales tell.
+  Status FourBits(const TensorInfo& codes, const std::string& stem,
+                  ComposedTensor& made) const {
+    const std::string scales = Cat(stem, ".weight_scale");
+    const TensorInfo* found = Find(scales);
+    if (found == nullptr || found->dtype != DType::kF8E4M3) {
+      return Mxfp4(codes, Cat(stem, ".weight"), scales, made);
+    }
+    // compressed-tensors divides the scales, ModelOpt multiplies them.
+    made.global = IfThere(Cat(stem, ".weight_global_scale"));
+    made.global_divides = !made.global.empty();
+    if (made.global.empty())
+      made.global = IfThere(Cat(stem, ".weight_scale_2"));
+    if (made.global.empty()) {
+      return InvalidArgument("is of NVFP4 and has neither ",
+                             Quoted(Cat(stem, ".weight_global_scale")), " nor ",
+                             Quoted(Cat(stem, ".weight_scale_2")),
+                             " beside it");
+    }
+    const TensorInfo& global = *Find(made.global);
+    const std::vector<int64_t>& shape = codes.shape;
+    const bool fits =
+        shape.size() == 2 && shape[1] % (kNvfp4Group / 2) == 0 &&
+        found->shape ==
+            std::vector<int64_t>{shape[0], shape[1] * 2 / kNvfp4Group} &&
+        global.dtype == DType::kF32 && global.elements() == 1;
+    if (!fits) {
+      return InvalidArgument("of NVFP4 and shape ", ShapeToString(shape),
+                             " has scales of ", found->dtype, " ",
+                             ShapeToString(found->shape), " and ",
+                             Quoted(made.global), " of ", global.type_name(),
+                             " ", ShapeToString(global.shape),
+                             ", expected a scale of F8_E4M3 for each ",
+                             kNvfp4Group, " columns and one F32");
+    }
+    made.layout = CodeLayout::kNvfp4;
+    made.bits = 4;
+    made.scales = scales;
+    made.scale_cols = kNvfp4Group;
+    made.info = {Cat(stem, ".weight"), DType::kF32, {shape[0], shape[1] * 2}};
+    return OkStatus();
   }
 
   Status Mxfp4(const TensorInfo& codes, std::string name, std::string scales,
@@ -169,6 +151,26 @@ class Composer {
     return OkStatus();
   }
 
+  // The bits of one of GPTQ's matrices, whose zero points tell them: a word of
+  // them for each 32 / bits of the scales. Others have the config's.
+  int64_t BitsOf(const std::string& stem) const {
+    const TensorInfo* scales = Find(Cat(stem, ".scales"));
+    const TensorInfo* zeros = Find(Cat(stem, ".qzeros"));
+    if (scales == nullptr || zeros == nullptr || scales->shape.size() != 2 ||
+        zeros->shape.size() != 2) {
+      return said_.bits;
+    }
+    const auto fits = [&](int64_t bits) {
+      return bits > 0 && bits <= kWordBits &&
+             zeros->shape[1] == CeilDiv(scales->shape[1] * bits, kWordBits);
+    };
+    if (fits(said_.bits)) return said_.bits;
+    for (const int64_t bits : {2, 3, 4, 8}) {
+      if (fits(bits)) return bits;
+    }
+    return said_.bits;
+  }
+
   // GPTQ's and AWQ's words.
   Status Words(const TensorInfo& codes, const std::string& stem,
                ComposedTensor& made) const {
@@ -187,11 +189,12 @@ class Composer {
                              said_.method, ", known are ",
                              is_awq ? "gemm" : "gptq and gptq_v2");
     }
-    if (said_.bits != 4 && (is_awq || said_.bits != 8)) {
-      return InvalidArgument("has ", said_.bits, " bits, ", said_.method,
+    const int64_t bits = is_awq ? said_.bits : BitsOf(stem);
+    if (bits != 4 && (is_awq || bits != 8)) {
+      return InvalidArgument("has ", bits, " bits, ", said_.method,
                              is_awq ? " has 4" : " has 4 or 8 here");
     }
-    made.bits = static_cast<int32_t>(said_.bits);
+    made.bits = static_cast<int32_t>(bits);
     made.layout = is_awq ? CodeLayout::kAwq : CodeLayout::kGptq;
     made.zeros_less_one = said_.version == "gptq";
     made.scales = Cat(stem, ".scales");
@@ -288,25 +291,35 @@ class Composer {
   // per row, per group of a row or per block of rows and columns.
   Status Grouped(const TensorInfo& scales, const std::string& stem,
                  int64_t rows, int64_t cols, ComposedTensor& made) const {
-    // [R] is [R, 1]; [] and [1] are of the whole matrix.
-    const bool is_matrix = scales.shape.size() == 2;
-    const int64_t down = is_matrix ? scales.shape[0] : scales.elements();
-    const int64_t across = is_matrix ? scales.shape[1] : 1;
+    // [R] is [R, 1]; [] and [1] are of the whole matrix; [A, 1, B, 1] is [A,
+    // B].
+    std::vector<int64_t> shape = scales.shape;
+    if (shape.size() == 4 && shape[1] == 1 && shape[3] == 1) {
+      shape = {shape[0], shape[2]};
+    }
+    const bool is_matrix = shape.size() == 2;
+    const int64_t down = is_matrix ? shape[0] : scales.elements();
+    const int64_t across = is_matrix ? shape[1] : 1;
     if (down == rows || (down == 1 && across == 1)) {
       made.scale_rows = down == 1 ? std::max<int64_t>(rows, 1) : 1;
       SLUICE_RETURN_IF_ERROR(
-          CheckGroups(cols, across, scales.shape.size() <= 2, scales, made));
+          CheckGroups(cols, across, shape.size() <= 2, scales, made));
     } else {
-      made.scale_rows = said_.block_rows;
-      made.scale_cols = said_.block_cols;
-      if (!is_matrix || made.scale_rows < 1 || made.scale_cols < 1 ||
-          down != CeilDiv(rows, made.scale_rows) ||
-          across != CeilDiv(cols, made.scale_cols)) {
+      const auto fits = [&](const std::pair<int64_t, int64_t>& block) {
+        return down == CeilDiv(rows, block.first) &&
+               across == CeilDiv(cols, block.second);
+      };
+      const auto block =
+          std::find_if(said_.blocks.begin(), said_.blocks.end(), fits);
+      if (!is_matrix || block == said_.blocks.end()) {
         return InvalidArgument(
             "of ", rows, " rows and ", cols, " columns has scales of shape ",
             ShapeToString(scales.shape), ", which are not one per ",
-            said_.block_rows, " rows and ", said_.block_cols, " columns");
+            said_.blocks.front().first, " rows and ",
+            said_.blocks.front().second, " columns");
       }
+      made.scale_rows = block->first;
+      made.scale_cols = block->second;
     }
     if (!made.zeros.empty()) {
       SLUICE_RETURN_IF_ERROR(CheckZeros(rows, across, made));
@@ -359,9 +372,11 @@ class Composer {
   // `cols` columns have `groups` scales each for as many columns.
   Status CheckGroups(int64_t cols, int64_t groups, bool fits,
                      const TensorInfo& scales, ComposedTensor& made) const {
-    const bool plain = scales.dtype == DType::kF16 ||
-                       scales.dtype == DType::kBF16 ||
-                       scales.dtype == DType::kF32;
+    // MXFP8 has powers of two, also as plain bytes.
+    const bool plain =
+        scales.dtype == DType::kF16 || scales.dtype == DType::kBF16 ||
+        scales.dtype == DType::kF32 || scales.dtype == DType::kF8E8M0 ||
+        (scales.dtype == DType::kU8 && made.layout == CodeLayout::kE4m3);
     if (fits && plain && groups > 0 && cols > 0 && cols % groups == 0) {
       made.scale_cols = cols / groups;
       return OkStatus();
@@ -383,7 +398,9 @@ class Composer {
                         cols % kernels::kE4m3WideRun == 0;
       return wide ? DType::kWideE4M3 : DType::kScaledE4M3;
     }
-    if (!runs || scales.dtype == DType::kF32) return DType::kF32;
+    const bool is_half =
+        scales.dtype == DType::kF16 || scales.dtype == DType::kBF16;
+    if (!runs || !is_half) return DType::kF32;
     if (made.bits == 8) return symmetric ? DType::kQ8_0 : DType::kF32;
     return symmetric ? DType::kQ4_0 : DType::kQ5_0;
   }
@@ -396,7 +413,7 @@ class Composer {
 
 std::vector<std::string> ComposedTensor::parts() const {
   std::vector<std::string> all = unread;
-  for (const std::string& name : {codes, scales, zeros, groups}) {
+  for (const std::string& name : {codes, scales, zeros, groups, global}) {
     if (!name.empty()) all.push_back(name);
   }
   return all;

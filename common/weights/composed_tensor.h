@@ -24,10 +24,11 @@ enum class CodeLayout : uint8_t {
   kPacked,  // I32 [R, C / n]: n columns of a row in a word
   kInt8,    // I8 [R, C]
   kE4m3,    // F8_E4M3 [R, C]
+  kNvfp4,   // U8 [R, C / 2]: element 2j low in byte j, of MXFP4's values
 };
 
 // A matrix that a checkpoint keeps in several tensors: gpt-oss' MXFP4, GPTQ,
-// AWQ, compressed-tensors, FP8 with scales. An element is
+// AWQ, compressed-tensors, FP8 and NVFP4 with scales. An element is
 // (code - zero point) * scale.
 struct ComposedTensor {
   // The name of the matrix, its shape [.., C] and what its elements are, all of
@@ -41,6 +42,10 @@ struct ComposedTensor {
   int64_t scale_rows = 1;
   int64_t scale_cols = 1;
   bool zeros_less_one = false;  // GPTQ's first version stores them so
+  // NVFP4: one number of the matrix by which each scale is multiplied, or
+  // divided.
+  std::string global;
+  bool global_divides = false;
   // Tensors of the file; empty: none. `groups` tells each column's group.
   std::string codes, scales, zeros, groups;
   std::vector<std::string> unread;  // belong to the matrix, say nothing more

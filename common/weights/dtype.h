@@ -33,21 +33,47 @@ enum class DType : uint8_t {
   kQ5K,
   kQ6K,
   kIq4Xs,
+  // Become F32 as they are read: no kernel multiplies them.
+  kIq1S,
+  kIq1M,
+  kIq2Xxs,
+  kIq2Xs,
+  kIq2S,
+  kIq3Xxs,
+  kIq3S,
+  kTq1_0,
+  kTq2_0,
+  kNvfp4,
+  kF64,
+  kF8E8M0,  // powers of two: scales
   // Stored types that no reader widens to F32: such tensors can be listed, but
   // a model that needs them is refused.
-  kF64,
   kI64,
   kI32,
   kI16,
   kI8,
+  kU64,
+  kU32,
+  kU16,
   kU8,
   kBool,
   kF8E4M3,
   kF8E5M2,
+  kF8E4M3Fnuz,
+  kF8E5M2Fnuz,
+  kF6E2M3,
+  kF6E3M2,
+  kF4,
+  kC64,
+  kQ8_1,
+  kQ8K,
+  kQ1_0,
+  kUnknown,  // a name that this reader does not know; elements are bytes
 };
+inline constexpr DType kLastReadable = DType::kF8E8M0;
 
 // Whether ModelFile reads tensors of `dtype` as F32 and BF16.
-inline bool IsReadable(DType dtype) { return dtype <= DType::kIq4Xs; }
+inline bool IsReadable(DType dtype) { return dtype <= kLastReadable; }
 
 // Returns the format of a type of blocks; nothing for other types.
 inline std::optional<kernels::BlockFormat> BlocksOf(DType dtype) {
@@ -66,6 +92,12 @@ BlockSize BlockSizeOf(DType dtype);
 
 // "F32", "BF16", "Q4_1", "Q6_K", ...
 std::string_view ToString(DType dtype);
+
+// The type of safetensors' name; kUnknown for another name.
+DType DTypeOfSafetensors(std::string_view name);
+// GGUF's number of a type, and the type of a number; nothing without one.
+std::optional<uint32_t> GgufIdOf(DType dtype);
+std::optional<DType> DTypeOfGguf(uint32_t id);
 inline std::ostream& operator<<(std::ostream& out, DType dtype) {
   return out << ToString(dtype);
 }
@@ -82,6 +114,11 @@ inline uint16_t F32ToBf16(float value) {
 inline float Bf16ToF32(uint16_t value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value) << 16);
 }
+
+// F8_E4M3 without infinities, exact; 0x7f and 0xff are no numbers.
+float E4m3ToF32(uint8_t code);
+// F8_E8M0, exact: 2^(code - 127); 255 is no number.
+float E8m0ToF32(uint8_t code);
 
 // IEEE binary16, exact, subnormals included.
 float F16ToF32(uint16_t value);

@@ -17,23 +17,21 @@ constexpr uint32_t kMaxGgufDims = 4;
 constexpr int64_t kDefaultAlignment = 32;
 constexpr int64_t kMaxAlignment = 1 << 16;
 
-// The readable types, with their ids in GGUF.
-constexpr std::pair<uint32_t, DType> kTypeIds[] = {
-    {0, DType::kF32},    {1, DType::kF16},    {2, DType::kQ4_0},
-    {3, DType::kQ4_1},   {6, DType::kQ5_0},   {7, DType::kQ5_1},
-    {8, DType::kQ8_0},   {10, DType::kQ2K},   {11, DType::kQ3K},
-    {12, DType::kQ4K},   {13, DType::kQ5K},   {14, DType::kQ6K},
-    {20, DType::kIq4Nl}, {23, DType::kIq4Xs}, {30, DType::kBF16},
-    {39, DType::kMxfp4}};
+// The readable types that a GGUF may have.
+std::string ReadableTypes() {
+  std::string names;
+  for (int i = 0; i <= static_cast<int>(kLastReadable); ++i) {
+    const auto dtype = static_cast<DType>(i);
+    if (!GgufIdOf(dtype).has_value()) continue;
+    names += Cat(names.empty() ? "" : ", ", dtype);
+  }
+  return names;
+}
 
 StatusOr<DType> DTypeOf(uint32_t id) {
-  std::string known;
-  for (const auto& [type_id, dtype] : kTypeIds) {
-    if (type_id == id) return dtype;
-    known += Cat(known.empty() ? "" : ", ", dtype);
-  }
+  if (const auto dtype = DTypeOfGguf(id)) return *dtype;
   return InvalidArgument("tensor type id ", id,
-                         " is not supported; supported are ", known);
+                         " is not supported; supported are ", ReadableTypes());
 }
 
 // Reads one entry of the tensor list; its offset is still relative to the
@@ -113,9 +111,7 @@ Status PlaceTensors(const RandomAccessFile& file, uint64_t header_end,
 }  // namespace
 
 StatusOr<uint32_t> GgufTypeId(DType dtype) {
-  for (const auto& [id, type] : kTypeIds) {
-    if (type == dtype) return id;
-  }
+  if (const auto id = GgufIdOf(dtype)) return *id;
   return InvalidArgument("a GGUF has no tensors of ", dtype);
 }
 
@@ -127,6 +123,12 @@ StatusOr<GgufHeader> ReadGgufHeader(const RandomAccessFile& file) {
   }
   SLUICE_ASSIGN_OR_RETURN(const auto version,
                           reader.Scalar<uint32_t>("version"));
+  constexpr uint32_t kBigEndian3 = 3u << 24, kBigEndian2 = 2u << 24;
+  if (version == kBigEndian2 || version == kBigEndian3) {
+    return InvalidArgument(file.path(),
+                           ": is a big-endian GGUF; little-endian ones are "
+                           "supported");
+  }
   if (version != 2 && version != 3) {
     return InvalidArgument(file.path(), ": GGUF version ", version,
                            ", supported are 2 and 3 (little-endian)");

@@ -35,13 +35,16 @@ enum class GgufType : uint32_t {
 // "uint32", "array", ...
 std::string_view ToString(GgufType type);
 
-// One metadata value: integers of every width as int64_t (larger ones are
-// refused), both float widths as double, arrays of bools as arrays of integers.
+// One metadata value: integers of every width as int64_t, both float widths as
+// double, arrays of bools as arrays of integers. An integer above int64_t's
+// range is a uint64_t, and so are all of an array with one: no key that is read
+// has such values, and getters give INVALID_ARGUMENT.
 struct GgufValue {
   GgufType type = GgufType::kUint8;
   GgufType element_type = GgufType::kUint8;  // of an array
   std::variant<int64_t, double, bool, std::string, std::vector<int64_t>,
-               std::vector<double>, std::vector<std::string>>
+               std::vector<double>, std::vector<std::string>, uint64_t,
+               std::vector<uint64_t>>
       value;
 };
 

@@ -1,4 +1,4 @@
-#include <limits>
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,14 +27,10 @@ uint64_t MinBytes(GgufType type) {
   }
 }
 
+// An integer of T, whose bits a uint64_t above int64_t's range keeps.
 template <typename T>
 StatusOr<int64_t> ReadInt(GgufReader& reader, std::string_view key) {
   SLUICE_ASSIGN_OR_RETURN(const T value, reader.Scalar<T>(key));
-  if (!std::in_range<int64_t>(value)) {
-    return InvalidArgument(reader.path(), ": key ", Quoted(key), ": value ",
-                           value, " is above ",
-                           std::numeric_limits<int64_t>::max());
-  }
   return static_cast<int64_t>(value);
 }
 
@@ -108,9 +104,18 @@ Status ReadArray(GgufReader& reader, std::string_view key, GgufValue& value) {
                               return ReadFloat(reader, element, key);
                             }));
   } else {
-    SLUICE_ASSIGN_OR_RETURN(value.value, ReadElements<int64_t>(count, [&] {
+    SLUICE_ASSIGN_OR_RETURN(const std::vector<int64_t> integers,
+                            ReadElements<int64_t>(count, [&] {
                               return ReadInteger(reader, element, key);
                             }));
+    const bool wraps = element == GgufType::kUint64 &&
+                       std::any_of(integers.begin(), integers.end(),
+                                   [](int64_t i) { return i < 0; });
+    if (wraps) {
+      value.value = std::vector<uint64_t>(integers.begin(), integers.end());
+    } else {
+      value.value = integers;
+    }
   }
   return OkStatus();
 }
@@ -144,8 +149,12 @@ StatusOr<GgufValue> ReadValue(GgufReader& reader, std::string_view key) {
       break;
     }
     default: {
-      SLUICE_ASSIGN_OR_RETURN(value.value,
+      SLUICE_ASSIGN_OR_RETURN(const int64_t integer,
                               ReadInteger(reader, value.type, key));
+      value.value = integer;
+      if (value.type == GgufType::kUint64 && integer < 0) {
+        value.value = static_cast<uint64_t>(integer);
+      }
     }
   }
   return value;

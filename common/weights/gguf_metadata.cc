@@ -6,6 +6,10 @@ namespace sluice::weights {
 namespace {
 
 std::string Describe(const GgufValue& value) {
+  if (std::holds_alternative<uint64_t>(value.value) ||
+      std::holds_alternative<std::vector<uint64_t>>(value.value)) {
+    return "uint64 above 2^63-1";
+  }
   if (value.type != GgufType::kArray) return std::string(ToString(value.type));
   return Cat("array of ", ToString(value.element_type));
 }

@@ -50,8 +50,10 @@ struct PutValue {
   void operator()(int64_t value) const {
     to.append(reinterpret_cast<const char*>(&value), WidthOf(type));
   }
+  void operator()(uint64_t value) const { Put(value, to); }
   void operator()(double value) const {
     if (type == GgufType::kFloat64) return Put(value, to);
+
     Put(static_cast<float>(value), to);
   }
   void operator()(bool value) const { Put<uint8_t>(value ? 1 : 0, to); }

@@ -1,5 +1,6 @@
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <set>
@@ -8,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "common/base/json_member.h"
 #include "common/weights/block_tensor.h"
 #include "common/weights/model_contents.h"
 #include "common/weights/safetensors_outline.h"
@@ -96,9 +98,11 @@ Status AddSafetensors(const std::string& path, ModelContents& contents) {
   return OkStatus();
 }
 
-// Checks that every tensor of the index is in the shard that the index names.
+// Checks that no tensor of the index is in another shard than the index says. A
+// tensor in no shard is noted: a model that needs it is refused by it.
 Status CheckIndex(const std::string& folder, const WeightMap& map,
-                  const ModelContents& contents) {
+                  const std::set<std::string>& missing,
+                  ModelContents& contents) {
   std::unordered_map<std::string_view, const RandomAccessFile*> found;
   for (const LocatedTensor& tensor : contents.tensors) {
     found.emplace(tensor.info.name, tensor.file);
@@ -106,11 +110,13 @@ Status CheckIndex(const std::string& folder, const WeightMap& map,
   for (const auto& [name, shard] : map) {
     const auto place = found.find(name);
     const std::string path = Cat(folder, "/", shard);
-    if (place == found.end() ||
-        (place->second->path() != path &&
-         place->second->path() != path + kOutlineSuffix)) {
-      return InvalidArgument(folder, ": tensor ", Quoted(name), " is not in ",
-                             Quoted(shard), ", where the index has it");
+    if (place == found.end()) {
+      contents.absent[name] = {shard, !missing.contains(shard)};
+    } else if (place->second->path() != path &&
+               place->second->path() != path + kOutlineSuffix) {
+      return InvalidArgument(folder, ": tensor ", Quoted(name), " is in ",
+                             place->second->path(), ", not in ", Quoted(shard),
+                             ", where the index has it");
     }
   }
   return OkStatus();
@@ -125,10 +131,18 @@ Status AddShards(const std::string& folder, const std::string& index,
     return InvalidArgument(index, ": ", shards.size(), " shards, limits 1 and ",
                            kMaxShards);
   }
+  // A shard may have nothing that is read: what is needed is found out later.
+  std::set<std::string> missing;
+  Status first;
   for (const std::string& shard : shards) {
-    SLUICE_RETURN_IF_ERROR(AddSafetensors(Cat(folder, "/", shard), contents));
+    const Status added = AddSafetensors(Cat(folder, "/", shard), contents);
+    if (added.ok()) continue;
+    if (added.code() != StatusCode::kNotFound) return added;
+    missing.insert(shard);
+    if (first.ok()) first = added;
   }
-  return CheckIndex(folder, map, contents);
+  if (missing.size() == shards.size()) return first;
+  return CheckIndex(folder, map, missing, contents);
 }
 
 // Gives tensors of blocks their types and the names of their matrices.
@@ -139,25 +153,86 @@ Status NameBlocks(ModelContents& contents) {
   return OkStatus();
 }
 
+// Files of tools that describe the quantisation beside a config.json that does
+// not, and the quant_method that they stand for.
+struct QuantisationFile {
+  const char* name;
+  const char* method;
+  const char* within;  // the key of the description; null: the file is it
+};
+constexpr QuantisationFile kQuantisationFiles[] = {
+    {"quantize_config.json", "gptq", nullptr},
+    {"quant_config.json", "awq", nullptr},
+    {"hf_quant_config.json", "modelopt", "quantization"},
+};
+
+// Sets quantization_config of a config that has it under another name or in a
+// file of its own.
+Status FindQuantisation(const std::string& folder, Json& config) {
+  constexpr char kKey[] = "quantization_config";
+  if (FindMember(config, kKey) != nullptr) return OkStatus();
+  if (const Json* other = FindMember(config, "compression_config")) {
+    const Json copy = *other;
+    config[kKey] = copy;
+    return OkStatus();
+  }
+  for (const QuantisationFile& file : kQuantisationFiles) {
+    const std::string path = Cat(folder, "/", file.name);
+    if (!IsFile(path)) continue;
+    SLUICE_ASSIGN_OR_RETURN(Json read, ReadConfig(path));
+    if (file.within != nullptr) {
+      const Json* within = FindMember(read, file.within);
+      if (within == nullptr || !within->is_object()) continue;
+      const Json copy = *within;
+      read = copy;
+    }
+    if (!read.contains("quant_method")) read["quant_method"] = file.method;
+    config[kKey] = read;
+    return OkStatus();
+  }
+  return OkStatus();
+}
+
 // How models that read images, too, and some families begin the names of the
 // text part's tensors, and the usual beginning.
 constexpr std::pair<std::string_view, std::string_view> kBeginnings[] = {
     {"model.language_model.", "model."},
     {"language_model.model.", "model."},
+    {"model.text_model.", "model."},
     {"language_model.lm_head.", "lm_head."},
     {"backbone.", "model."},
 };
 
+// What a checkpoint of the model without its head begins with.
+constexpr std::string_view kBare[] = {"embed_tokens.", "layers.", "norm."};
+
+std::string UsualName(std::string_view name, bool is_bare) {
+  for (const auto& [own, usual] : kBeginnings) {
+    if (name.starts_with(own)) return Cat(usual, name.substr(own.size()));
+  }
+  for (const std::string_view part : kBare) {
+    if (is_bare && name.starts_with(part)) return Cat("model.", name);
+  }
+  return std::string(name);
+}
+
 // Gives the text part's tensors their usual names, and numbers a dimension.
 void UseUsualNames(ModelContents& contents) {
+  const auto begins = [&](std::string_view part) {
+    return std::any_of(contents.tensors.begin(), contents.tensors.end(),
+                       [&](const LocatedTensor& tensor) {
+                         return tensor.info.name.starts_with(part);
+                       });
+  };
+  const bool is_bare =
+      begins(kBare[0]) && begins(kBare[1]) && !begins("model.");
   for (LocatedTensor& tensor : contents.tensors) {
     if (tensor.info.shape.empty()) tensor.info.shape = {1};
-    std::string& name = tensor.info.name;
-    for (const auto& [own, usual] : kBeginnings) {
-      if (!name.starts_with(own)) continue;
-      name.replace(0, own.size(), usual);
-      break;
-    }
+    tensor.info.name = UsualName(tensor.info.name, is_bare);
+  }
+  auto absent = std::exchange(contents.absent, {});
+  for (auto& [name, shard] : absent) {
+    contents.absent.emplace(UsualName(name, is_bare), std::move(shard));
   }
 }
 
@@ -167,8 +242,8 @@ StatusOr<ModelContents> OpenHfFolder(const std::string& folder) {
   ModelContents contents;
   contents.path = folder;
   contents.is_folder = true;
-  SLUICE_ASSIGN_OR_RETURN(const Json config,
-                          ReadConfig(Cat(folder, "/config.json")));
+  SLUICE_ASSIGN_OR_RETURN(Json config, ReadConfig(Cat(folder, "/config.json")));
+  SLUICE_RETURN_IF_ERROR(FindQuantisation(folder, config));
   contents.config = TextPartOf(config);
   const std::string generation = Cat(folder, "/generation_config.json");
   if (IsFile(generation)) {

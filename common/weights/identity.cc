@@ -47,6 +47,19 @@ class Sha256 {
   const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_;
 };
 
+// Adds a stored tensor's name, type, shape and first bytes.
+Status AddTensor(const ModelFile& model, const std::string& name, Sha256& sha) {
+  const TensorInfo* tensor = model.FindStored(name);
+  SLUICE_CHECK(tensor != nullptr);
+  sha.Field(name);
+  sha.Field(ToString(tensor->dtype));
+  sha.Field(ShapeToString(tensor->shape));
+  SLUICE_ASSIGN_OR_RETURN(const std::string sample,
+                          model.ReadStoredPrefix(name, kIdentityBytes));
+  sha.Field(sample);
+  return OkStatus();
+}
+
 }  // namespace
 
 std::string ModelDigest::Hex() const {
@@ -60,6 +73,19 @@ std::string ModelDigest::Hex() const {
 }
 
 StatusOr<ModelDigest> ComputeIdentity(const ModelFile& model) {
+  if (!model.computed().has_value()) return WholeIdentity(model);
+  const ComputedParts& parts = *model.computed();
+  Sha256 sha;
+  sha.Field("sluice model identity 2");
+  sha.Field(parts.config);
+  sha.Number(parts.tensors.size());
+  for (const std::string& name : parts.tensors) {
+    SLUICE_RETURN_IF_ERROR(AddTensor(model, name, sha));
+  }
+  return sha.Finish();
+}
+
+StatusOr<ModelDigest> WholeIdentity(const ModelFile& model) {
   Sha256 sha;
   sha.Field("sluice model identity 1");
   // A map sorted by key: the order in the file does not count.
@@ -68,13 +94,7 @@ StatusOr<ModelDigest> ComputeIdentity(const ModelFile& model) {
       sorted.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   sha.Number(model.tensors().size());
   for (const TensorInfo& tensor : model.tensors()) {
-    sha.Field(tensor.name);
-    sha.Field(ToString(tensor.dtype));
-    sha.Field(ShapeToString(tensor.shape));
-    SLUICE_ASSIGN_OR_RETURN(
-        const std::string sample,
-        model.ReadStoredPrefix(tensor.name, kIdentityBytes));
-    sha.Field(sample);
+    SLUICE_RETURN_IF_ERROR(AddTensor(model, tensor.name, sha));
   }
   return sha.Finish();
 }

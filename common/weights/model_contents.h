@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_WEIGHTS_MODEL_CONTENTS_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,12 @@ struct LocatedTensor {
   uint64_t outlined_bytes = 0;
 };
 
+// A tensor that an index names and no shard has.
+struct AbsentTensor {
+  std::string shard;  // by the index
+  bool has_shard = false;
+};
+
 // A model's headers, from the readers of both formats.
 struct ModelContents {
   std::string path;
@@ -43,6 +50,7 @@ struct ModelContents {
   std::vector<std::unique_ptr<RandomAccessFile>> files;
   std::vector<LocatedTensor> tensors;
   std::vector<ComposedTensor> composed;
+  std::map<std::string, AbsentTensor, std::less<>> absent;  // by name
 };
 
 // Returns the tensor of this name, null if there is none; the tensors are
@@ -51,8 +59,8 @@ const LocatedTensor* FindLocated(const ModelContents& contents,
                                  std::string_view name);
 
 // Returns the tensors of one safetensors file, from its header, in order of
-// names. Refuses all that the format's reference implementation refuses: long
-// or malformed headers, unknown dtypes, sizes that differ from shape times
+// names. Refuses all that the format's reference implementation refuses but
+// unknown dtypes: long or malformed headers, sizes that differ from shape times
 // dtype, overlaps, holes, bytes after the last tensor.
 StatusOr<std::vector<LocatedTensor>> ReadSafetensorsHeader(
     const RandomAccessFile& file);

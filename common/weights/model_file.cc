@@ -172,6 +172,11 @@ int64_t TensorInfo::stored_bytes() const {
   return elements() / block.elements * block.bytes;
 }
 
+std::string TensorInfo::type_name() const {
+  return dtype == DType::kUnknown ? Quoted(unknown_dtype)
+                                  : std::string(ToString(dtype));
+}
+
 std::string ShapeToString(const std::vector<int64_t>& shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -253,6 +258,14 @@ const TensorInfo* ModelFile::FindStored(std::string_view name) const {
   return tensor != nullptr ? &tensor->info : nullptr;
 }
 
+std::string ModelFile::WhyAbsent(std::string_view name) const {
+  const auto found = contents_->absent.find(name);
+  if (found == contents_->absent.end()) return "";
+  const AbsentTensor& absent = found->second;
+  return Cat("the index has it in ", Quoted(absent.shard),
+             absent.has_shard ? ", which lacks it" : ", which is not there");
+}
+
 const std::vector<ComposedTensor>& ModelFile::composed() const {
   return contents_->composed;
 }
@@ -312,10 +325,20 @@ Status ModelFile::Read(std::string_view name, const Slice& slice,
       Annotate(CheckSlice(tensor->info, slice), tensor->file->path()));
   if (!IsReadable(tensor->info.dtype)) {
     return InvalidArgument(tensor->file->path(), ": tensor ", Quoted(name),
-                           " is stored as ", tensor->info.dtype,
+                           " is stored as ", tensor->info.type_name(),
                            ", which is not supported");
   }
   if (slice.elements() == 0) return OkStatus();
+  if (tensor->permuted_head_rows > 0 && tensor->info.shape.size() == 1) {
+    // The vector as a column.
+    LocatedTensor column = *tensor;
+    column.info.shape = {tensor->info.cols(), 1};
+    Slice rows = {slice.col_begin, slice.col_end, 0, 1};
+    bytes_read_ += static_cast<uint64_t>(slice.elements()) *
+                   static_cast<uint64_t>(BlockSizeOf(column.info.dtype).bytes);
+    return Annotate(ReadSlice({column, SumsOf(*tensor), outlines_}, rows, out),
+                    "tensor ", Quoted(name));
+  }
   SLUICE_RETURN_IF_ERROR(
       Annotate(ReadSlice({*tensor, SumsOf(*tensor), outlines_}, slice, out),
                "tensor ", Quoted(name)));

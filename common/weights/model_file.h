@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/base/json_fwd.h"
@@ -31,7 +33,10 @@ struct TensorInfo {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;
+  std::string unknown_dtype = {};  // the file's word for kUnknown
 
+  // The type's name for people.
+  std::string type_name() const;
   // The tensor as a matrix: columns are the last dimension, rows all the
   // others. A vector [n] is one row of n columns.
   int64_t cols() const { return shape.empty() ? 1 : shape.back(); }
@@ -77,6 +82,13 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
+// The part of a model's files that a cluster computes with.
+struct ComputedParts {
+  std::string config;                    // keys and values, in one order
+  std::vector<std::string> tensors;      // by stored name, sorted
+  std::vector<std::string> unread_keys;  // that no reader knows, sorted
+};
+
 // One opened model: a Hugging Face folder (one safetensors file, or shards with
 // an index), a GGUF (one file, or a split set) or a model of distributed-llama.
 // Opening reads and checks the headers. Tensor bytes are read on demand, never
@@ -104,6 +116,9 @@ class ModelFile {
   // All stored tensors, sorted by name.
   const std::vector<TensorInfo>& tensors() const;
   const TensorInfo* FindStored(std::string_view name) const;
+  // Returns what an index says of a tensor that is in no shard: "the index has
+  // it in 'a.safetensors', which is not there"; empty for another tensor.
+  std::string WhyAbsent(std::string_view name) const;
   // Matrices that are stored as several tensors, sorted by name.
   const std::vector<ComposedTensor>& composed() const;
   // Returns a matrix or another tensor of the model; null if there is none. All
@@ -151,6 +166,11 @@ class ModelFile {
   // DigestOf the sums that reads are checked against; "" without sums.
   const std::string& sums_digest() const { return sums_digest_; }
 
+  // Sets the part of the files that the model's identity covers: without it,
+  // all. Call it before other threads read.
+  void SetComputed(ComputedParts parts) { computed_ = std::move(parts); }
+  const std::optional<ComputedParts>& computed() const { return computed_; }
+
   // Sets what becomes of reads beyond outlines; kRefuse is the default. Call it
   // before other threads read.
   void SetOutlineReads(OutlineReads reads) { outlines_ = reads; }
@@ -172,6 +192,7 @@ class ModelFile {
   std::vector<PieceSums> sums_;  // of every tensor, or none
   std::string sums_digest_;
   OutlineReads outlines_ = OutlineReads::kRefuse;
+  std::optional<ComputedParts> computed_;
   mutable std::atomic<uint64_t> bytes_read_ = 0;
 };
 
@@ -199,9 +220,13 @@ struct ModelDigest {
   bool operator==(const ModelDigest&) const = default;
 };
 
-// SHA-256 over the config (keys sorted) and every tensor's name, dtype,
-// shape and first 4 KiB of stored bytes.
+// SHA-256 over the config's keys and tensors that the model computes with
+// (ModelFile::computed), of each tensor its name, dtype, shape and first 4 KiB
+// of stored bytes.
 StatusOr<ModelDigest> ComputeIdentity(const ModelFile& model);
+// The same over all of the config and all tensors: the identity of earlier
+// versions, which lists of sums may have.
+StatusOr<ModelDigest> WholeIdentity(const ModelFile& model);
 
 }  // namespace sluice::weights
 

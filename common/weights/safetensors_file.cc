@@ -156,17 +156,6 @@ class HeaderSax : public nlohmann::json_sax<Json> {
   std::unordered_set<std::string> names_;
 };
 
-StatusOr<DType> DTypeOf(const std::string& name) {
-  static constexpr DType kStored[] = {
-      DType::kF32, DType::kF16,  DType::kBF16,   DType::kF64,
-      DType::kI64, DType::kI32,  DType::kI16,    DType::kI8,
-      DType::kU8,  DType::kBool, DType::kF8E4M3, DType::kF8E5M2};
-  for (const DType dtype : kStored) {
-    if (ToString(dtype) == name) return dtype;
-  }
-  return InvalidArgument("unknown dtype ", Quoted(name));
-}
-
 // Where a shard's bytes of data are.
 struct DataExtent {
   const std::string& path;
@@ -180,11 +169,17 @@ StatusOr<LocatedTensor> Locate(const DataExtent& data, Entry entry) {
     return InvalidArgument("needs dtype, shape and two data_offsets");
   }
   LocatedTensor tensor;
-  SLUICE_ASSIGN_OR_RETURN(tensor.info.dtype, DTypeOf(entry.dtype));
-  SLUICE_ASSIGN_OR_RETURN(const uint64_t bytes,
-                          StoredBytes(tensor.info.dtype, entry.shape));
   const uint64_t begin = entry.offsets[0];
   const uint64_t end = entry.offsets[1];
+  tensor.info.dtype = DTypeOfSafetensors(entry.dtype);
+  if (tensor.info.dtype == DType::kUnknown) {
+    // The offsets alone tell its size. Only a model that needs it is refused.
+    tensor.info.unknown_dtype = std::move(entry.dtype);
+    entry.shape = {static_cast<int64_t>(
+        std::min(end - std::min(begin, end), data.end - data.begin))};
+  }
+  SLUICE_ASSIGN_OR_RETURN(const uint64_t bytes,
+                          StoredBytes(tensor.info.dtype, entry.shape));
   if (begin > end || end > data.end - data.begin) {
     return InvalidArgument("data_offsets [", begin, ", ", end,
                            "] are not within the ", data.end - data.begin,

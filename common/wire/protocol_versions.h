@@ -8,13 +8,13 @@
 namespace sluice::wire {
 
 // Of gateways and stages: Hello, Welcome and StepsHello.
-inline constexpr uint32_t kProtocolVersion = 13;
+inline constexpr uint32_t kProtocolVersion = 14;
 
 // Of stages and hosts of experts: ExpertHello and ExpertWelcome.
 inline constexpr uint32_t kExpertProtocolVersion = 3;
 
 // Of the processes with one stage's ranks: FollowerHello.
-inline constexpr uint32_t kRanksProtocolVersion = 2;
+inline constexpr uint32_t kRanksProtocolVersion = 3;
 
 }  // namespace sluice::wire
 

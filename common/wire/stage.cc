@@ -12,6 +12,8 @@
 namespace sluice::wire {
 namespace {
 
+constexpr size_t kMaxConfigText = 64 << 10;  // of StageIdentity.model_config
+
 constexpr int kMaxTracedStages = 1024;
 // Of a host's monotonic clock: 36 years. Differences of such times, and
 // differences of those, stay within int64_t.
@@ -153,6 +155,9 @@ v1::StageIdentity ToProto(const StageIdentity& identity) {
   proto.set_kv_bytes(identity.kv_bytes);
   proto.set_assignable(identity.assignable);
   proto.set_replay_log(identity.replay_log);
+  if (identity.model_config.size() <= kMaxConfigText) {
+    proto.set_model_config(identity.model_config);
+  }
   if (!identity.room.empty()) {
     *proto.mutable_room() = RoomToProto(identity.room);
   }
@@ -195,6 +200,9 @@ StatusOr<StageIdentity> FromProto(const v1::StageIdentity& proto) {
   identity.kv_bytes = proto.kv_bytes();
   identity.assignable = proto.assignable();
   identity.replay_log = proto.replay_log();
+  if (proto.model_config().size() <= kMaxConfigText) {
+    identity.model_config = proto.model_config();
+  }
   if (proto.has_room()) {
     auto room = RoomFromProto(proto.room(), proto.num_layers());
     if (!room.ok()) return Annotate(room.status(), "room");
@@ -214,6 +222,7 @@ v1::PipelineLimits ToProto(const PipelineLimits& limits) {
   proto.set_block_tokens(limits.block_tokens);
   proto.set_max_steps_in_flight(limits.max_steps_in_flight);
   for (int32_t window : limits.plan.kv_windows) proto.add_kv_windows(window);
+  proto.set_num_state_blocks(limits.plan.num_state_blocks);
   return proto;
 }
 
@@ -241,13 +250,18 @@ StatusOr<PipelineLimits> FromProto(const v1::PipelineLimits& proto) {
   limits.plan.num_blocks = proto.num_blocks();
   limits.plan.num_kv_groups = proto.num_kv_groups();
   limits.plan.vocab_size = proto.vocab_size();
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("num_state_blocks", proto.num_state_blocks(), 0, 1 << 24));
+  limits.plan.num_state_blocks = proto.num_state_blocks();
   limits.block_tokens = proto.block_tokens();
   limits.max_steps_in_flight = proto.max_steps_in_flight();
   SLUICE_RETURN_IF_ERROR(CheckRange("number of kv_windows",
                                     proto.kv_windows_size(), 0,
                                     proto.num_kv_groups()));
   for (int i = 0; i < proto.kv_windows_size(); ++i) {
-    SLUICE_RETURN_IF_ERROR(CheckRange("kv_windows", proto.kv_windows(i), 0,
+    const bool is_last = i > 0 && i + 1 == proto.num_kv_groups();
+    SLUICE_RETURN_IF_ERROR(CheckRange("kv_windows", proto.kv_windows(i),
+                                      is_last ? kStateWindow : 0,
                                       i == 0 ? 0 : kMaxKvWindow));
     limits.plan.kv_windows.push_back(proto.kv_windows(i));
   }

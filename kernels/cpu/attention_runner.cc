@@ -80,7 +80,7 @@ void AttentionRunner::JoinPieces(const AttentionUnit& unit, int32_t num_pieces,
 int64_t AttentionRunner::FloatsOf(const AttentionArgs& args) const {
   const int columns =
       LanesAreQueries(args.num_queries) ? kMaxQueries : args.num_queries;
-  return 3 * kMaxQueries + columns * kv_.head_dim;
+  return 3 * kMaxQueries + columns * kv_.value_size();
 }
 
 AttentionArgs AttentionRunner::ArgsOf(const AttentionUnit& unit,
@@ -96,11 +96,14 @@ AttentionArgs AttentionRunner::ArgsOf(const AttentionUnit& unit,
   }
   AttentionArgs args = {
       .keys = kv_.at(kv_.keys, offset),
-      .values = kv_.at(kv_.values, offset),
+      .values = kv_.values != nullptr
+                    ? kv_.at(kv_.values, offset)
+                    : kv_.at(kv_.keys, offset + head_dim - kv_.value_dim),
       .block_stride = q8 ? kv_.bytes(stride) : stride,
       .table = queries_.block_tables + queries_.table_offsets[unit.token],
       .block_tokens = kv_.block_tokens,
       .head_dim = head_dim,
+      .value_dim = kv_.value_size(),
       .scale = queries_.scale,
       .soft_cap = queries_.soft_cap,
       .num_queries = unit.num_queries(),
@@ -211,13 +214,13 @@ void AttentionRunner::Join(const AttentionArgs& args,
   }
   for (int q = 0; q < args.num_queries; ++q) {
     if (right.seen[q] == 0.0f) continue;
-    float* to = left.accumulators + q * kv_.head_dim;
-    const float* from = right.accumulators + q * kv_.head_dim;
+    float* to = left.accumulators + q * args.value_dim;
+    const float* from = right.accumulators + q * args.value_dim;
     if (left.seen[q] == 0.0f) {
       left.seen[q] = 1.0f;
       left.max[q] = right.max[q];
       left.sum[q] = right.sum[q];
-      std::copy_n(from, kv_.head_dim, to);
+      std::copy_n(from, args.value_dim, to);
       continue;
     }
     const float max = std::max(left.max[q], right.max[q]);
@@ -225,7 +228,7 @@ void AttentionRunner::Join(const AttentionArgs& args,
     const float eb = Exp(right.max[q] - max);
     left.max[q] = max;
     ops_.join_scaled(left.sum + q, ea, right.sum + q, eb, 1);
-    ops_.join_scaled(to, ea, from, eb, kv_.head_dim);
+    ops_.join_scaled(to, ea, from, eb, args.value_dim);
   }
 }
 
@@ -262,12 +265,12 @@ AttentionPartials AttentionRunner::Fold(const AttentionArgs& args,
 // Joins the sinks and writes the outputs.
 void AttentionRunner::Emit(const AttentionUnit& unit,
                            const AttentionPartials& all) const {
-  const int64_t head_dim = kv_.head_dim;
+  const int64_t value_dim = kv_.value_size();
   const bool lanes = LanesAreQueries(unit.num_queries());
   const int64_t step = lanes ? kMaxQueries : 1;
   for (int q = 0; q < unit.num_queries(); ++q) {
     const int64_t head = unit.head + q % unit.num_heads;
-    float* from = all.accumulators + (lanes ? q : q * head_dim);
+    float* from = all.accumulators + (lanes ? q : q * value_dim);
     if (queries_.sinks != nullptr) {
       const float sink = queries_.sinks[head];
       const float max = std::max(all.max[q], sink);
@@ -276,12 +279,12 @@ void AttentionRunner::Emit(const AttentionUnit& unit,
       const float one = 1.0f;
       const float zero = 0.0f;
       ops_.join_scaled(all.sum + q, ea, &one, eb, 1);
-      for (int64_t d = 0; d < head_dim; ++d) {
+      for (int64_t d = 0; d < value_dim; ++d) {
         ops_.join_scaled(from + d * step, ea, &zero, eb, 1);
       }
     }
-    float* to = out_.row(unit.token + q / unit.num_heads) + head * head_dim;
-    for (int64_t d = 0; d < head_dim; ++d) {
+    float* to = out_.row(unit.token + q / unit.num_heads) + head * value_dim;
+    for (int64_t d = 0; d < value_dim; ++d) {
       to[d] = from[d * step] / all.sum[q];
     }
   }

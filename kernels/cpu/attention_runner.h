@@ -71,7 +71,7 @@ class AttentionRunner {
   // Joins pieces [0, num_pieces) of the unit, to the output.
   void JoinPieces(const AttentionUnit& unit, int32_t num_pieces,
                   AttentionScratch& scratch, const float* results) const;
-  int64_t PieceSize() const { return kMaxQueries * (kv_.head_dim + 3); }
+  int64_t PieceSize() const { return kMaxQueries * (kv_.value_size() + 3); }
 
  private:
   // Finished nodes of the tree: bit n says that level n holds one.
@@ -79,7 +79,7 @@ class AttentionRunner {
 
   bool LanesAreQueries(int num_queries) const {
     return num_queries >= ops_.lane_queries && kv_.head_dim % 16 == 0 &&
-           kv_.type != WeightType::kQ8_0;
+           kv_.value_size() % 16 == 0 && kv_.type != WeightType::kQ8_0;
   }
   int64_t FloatsOf(const AttentionArgs& args) const;
   AttentionArgs ArgsOf(const AttentionUnit& unit,

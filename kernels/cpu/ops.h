@@ -73,7 +73,8 @@ struct AttentionArgs {
   int64_t block_stride;  // elements (Q8_0: bytes) from a block to the next
   const int32_t* table;  // block ids of the sequence
   int64_t block_tokens;  // divides kChunk
-  int64_t head_dim;
+  int64_t head_dim;      // of queries and keys, and from a token's to the next
+  int64_t value_dim;     // of values
   float scale;
   float soft_cap;       // of scores; 0: none
   int32_t num_queries;  // <= kMaxQueries
@@ -88,9 +89,9 @@ struct AttentionArgs {
 
 // Partials of one chunk or of a node of the tree over chunks. seen[q] is 0
 // where query q sees nothing of it and has no partial, otherwise 1. seen, max
-// and sum are [kMaxQueries]; accumulators are [num_queries, head_dim], where
-// lanes are queries [head_dim, kMaxQueries]. `scores` and `packed` are scratch:
-// [kMaxQueries, kChunk] and [num_queries, head_dim rounded up to 16].
+// and sum are [kMaxQueries]; accumulators are [num_queries, value_dim], where
+// lanes are queries [value_dim, kMaxQueries]. `scores` and `packed` are
+// scratch: [kMaxQueries, kChunk] and [num_queries, head_dim rounded up to 16].
 struct AttentionPartials {
   float* seen;
   float* max;
@@ -110,6 +111,40 @@ struct WeightRule {
 struct ChosenLogits {
   float* values;
   int32_t* ids;
+};
+
+// A causal convolution's row: y[i] = bias[i] + sum over j of taps[j * stride +
+// i] * rows[j][i], fused, by rising j; then Silu of that. A null row is zero.
+struct ConvolutionArgs {
+  const float* const* rows;  // [num_taps], the token's own last
+  const float* taps;
+  int64_t stride;
+  int32_t num_taps;
+  const float* bias;  // null: zero
+  bool silu;
+  float* y;
+  int64_t n;
+};
+
+// One token of a recurrence; see recurrence.h. Without a query there is no out.
+struct RecurrenceToken {
+  const float* key;
+  const float* query;
+  const float* value;
+  float* out;
+  float decay;
+  float beta;
+};
+
+// `state` is [key_dim, state_columns] of Ops; columns from `columns` on are
+// zero.
+struct RecurrenceArgs {
+  float* state;
+  int64_t key_dim;
+  int64_t columns;
+  bool delta;
+  const RecurrenceToken* tokens;
+  int64_t num_tokens;
 };
 
 // What is done with weights of one type.
@@ -182,6 +217,10 @@ struct Ops {
                      const AttentionPartials& right);
   // a[i] = fma(b[i], eb, a[i] * ea)
   void (*join_scaled)(float* a, float ea, const float* b, float eb, int64_t n);
+  void (*convolve)(const ConvolutionArgs& args);
+  // Columns of a state that one call of `recur` takes.
+  int64_t state_columns;
+  void (*recur)(const RecurrenceArgs& args);
 };
 
 // Plain floats, Isa::kPortable but on x86-64, where only tests use it.

@@ -18,6 +18,8 @@ namespace {
 #include "kernels/cpu/attention_body.inc"
 //
 #include "kernels/cpu/attention_lanes_body.inc"
+//
+#include "kernels/cpu/recurrence_body.inc"
 
 }  // namespace
 
@@ -46,6 +48,9 @@ const Ops kScalarOps = {
     .lane_queries = kLaneQueries,
     .join_lanes = JoinLanes,
     .join_scaled = JoinScaled,
+    .convolve = ConvolveRow,
+    .state_columns = kStateColumns,
+    .recur = Recur,
 };
 
 }  // namespace sluice::kernels::cpu

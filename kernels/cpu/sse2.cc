@@ -20,6 +20,8 @@ namespace {
 #include "kernels/cpu/attention_body.inc"
 //
 #include "kernels/cpu/attention_lanes_body.inc"
+//
+#include "kernels/cpu/recurrence_body.inc"
 
 }  // namespace
 
@@ -48,6 +50,9 @@ const Ops kSse2Ops = {
     .lane_queries = kLaneQueries,
     .join_lanes = JoinLanes,
     .join_scaled = JoinScaled,
+    .convolve = ConvolveRow,
+    .state_columns = kStateColumns,
+    .recur = Recur,
 };
 
 }  // namespace sluice::kernels::cpu

@@ -283,6 +283,10 @@ struct RouteWarp {
     for (int32_t g = 0; g < rule.num_groups; ++g) {
       const int32_t end = (g + 1) * size;
       const int32_t first = Take(block, row.choices, row.taken, g * size, end);
+      if (rule.group_best == 1) {
+        if (block.lane() == 0) row.groups.Set(g, row.choices.Get(first));
+        continue;
+      }
       const int32_t second = Take(block, row.choices, row.taken, g * size, end);
       if (block.lane() == 0) {
         row.groups.Set(g, row.choices.Get(first) + row.choices.Get(second));

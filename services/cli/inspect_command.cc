@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "common/base/json.h"
+#include "common/model_config/config_report.h"
 #include "common/model_config/kv_layout.h"
 #include "common/model_config/layer_loads.h"
 #include "common/model_config/model_config.h"
@@ -17,6 +18,7 @@
 #include "common/weights/weight_sums.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
+#include "services/cli/model_facts.h"
 #include "services/cli/model_tables.h"
 
 namespace sluice::cli {
@@ -61,6 +63,26 @@ void PrintExperts(const ModelConfig& config, ExpertStorage storage) {
   if (config.num_nextn_predict_layers > 0) {
     Line("MTP layers left aside", config.num_nextn_predict_layers);
   }
+}
+
+// "a, b, c and 7 more".
+std::string Names(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 8;
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kMost); ++i) {
+    text += Cat(i > 0 ? ", " : "", names[i]);
+  }
+  if (names.size() > kMost) text += Cat(" and ", names.size() - kMost, " more");
+  return text;
+}
+
+void PrintUnread(const ModelConfig& config, const weights::ModelFile& model) {
+  const auto& parts = model.computed();
+  if (parts.has_value() && !parts->unread_keys.empty()) {
+    Line("keys not read", Names(parts->unread_keys));
+  }
+  const std::vector<std::string> tensors = UnreadTensors(config, model);
+  if (!tensors.empty()) Line("tensors not read", Names(tensors));
 }
 
 double Millions(uint64_t count) { return double(count) * 1e-6; }
@@ -158,6 +180,8 @@ Status RunInspect(const InspectOptions& options) {
     PrintExperts(config, ExpertStorageOf(config, *model));
   }
   PrintParameters(config);
+  std::printf("\n%s", ModelFacts(config).c_str());
+  PrintUnread(config, *model);
   PrintTensors(*model);
   std::printf("\n");
   PrintModelBytes(config, bytes);

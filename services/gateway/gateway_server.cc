@@ -8,6 +8,7 @@
 #include "common/base/build_info.h"
 #include "common/base/control_group.h"
 #include "common/base/exception_counts.h"
+#include "common/base/json_difference.h"
 #include "common/base/log.h"
 #include "common/concurrency/turn_queue.h"
 #include "common/core/epochs.h"
@@ -103,6 +104,15 @@ StatusOr<ServedModel> LoadNamedModel(const GatewayOptions& options) {
   if (!names.empty()) model.aliases.assign(names.begin() + 1, names.end());
   model.any_name = options.any_model_name;
   return model;
+}
+
+// Returns what is known of the difference of two models' digests.
+std::string WhyModelsDiffer(const std::string& config,
+                            const StageFacts& stages) {
+  const std::string keys = DifferenceOfObjects(config, stages.model_config);
+  if (!keys.empty()) return Cat(": ", keys);
+  const bool same = !config.empty() && config == stages.model_config;
+  return same ? ": their tensors differ" : "";
 }
 
 }  // namespace
@@ -421,13 +431,13 @@ StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
   pipeline.suspect_after = std::min(pipeline.suspect_after, options.lost_after);
   pipeline.resplit = options.resplit;
   if (!options.peers.addresses.empty()) pipeline.lease = options.peers.lease;
-  pipeline.check_model = [digest = model.digest,
+  pipeline.check_model = [digest = model.digest, config = model.config,
                           path = model.root](const StageFacts& stages) {
     if (digest.empty() || stages.model_digest == digest) return OkStatus();
     return FailedPrecondition("the stages serve model ", stages.model_name,
                               " with digest ", stages.model_digest,
                               ", the gateway's model ", path, " has digest ",
-                              digest);
+                              digest, WhyModelsDiffer(config, stages));
   };
   SLUICE_ASSIGN_OR_RETURN(auto client,
                           PipelineAssembler::Create(std::move(pipeline)));

@@ -54,11 +54,12 @@ ABSL_FLAG(double, stream_journal_minutes, 10,
           "minutes that they are kept, at the most");
 ABSL_FLAG(std::string, tool_format, "auto",
           "how the model writes tool calls: glm, qwen3-coder, hermes, "
-          "llama3-json, harmony, none; generic: as a system message tells it "
-          "to; auto: as its chat template shows, else generic");
+          "llama3-json, harmony, none and others of API.md; generic: as a "
+          "system message tells it to; auto: as its chat template shows, else "
+          "generic");
 ABSL_FLAG(std::string, reasoning_format, "auto",
-          "how it sets reasoning apart: think, harmony, none; auto: as its "
-          "chat template shows");
+          "how it sets reasoning apart: think, harmony, mistral, seed-oss, "
+          "command, gemma4, apertus, none; auto: as its chat template shows");
 ABSL_FLAG(std::string, tls_cert, "", "PEM file: this gateway's certificate");
 ABSL_FLAG(std::string, tls_key, "", "PEM file: its key");
 ABSL_FLAG(std::string, tls_ca, "", "PEM file: who signs the stages");

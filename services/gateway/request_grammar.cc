@@ -143,7 +143,8 @@ void AddContent(const openai::GenerationFields& fields, RequestGrammar& out) {
 Status AddReasoning(const ServedModel& model, const openai::ChatRequest& chat,
                     const std::vector<TokenId>& prompt, RequestGrammar& out) {
   const OutputFormat format = model.text->output_format();
-  if (format.reasoning != ReasoningFormat::kThink) return OkStatus();
+  const ReasoningTags& tags = TagsOf(format.reasoning);
+  if (tags.open.empty()) return OkStatus();
   ReasoningMarks marks = ReasoningMarksOf(format, *model.vocabulary);
   out.begins_in_reasoning = model.text->EndsInReasoning(prompt);
   if (out.begins_in_reasoning) {
@@ -165,7 +166,7 @@ Status AddReasoning(const ServedModel& model, const openai::ChatRequest& chat,
                          /*skip_special=*/false));
   end.erase(end.find_last_not_of(" \t\r\n") + 1);
   const bool is_closed =
-      end.ends_with(kThinkEnd) || chat.chat_template.continue_final_message;
+      end.ends_with(tags.close) || chat.chat_template.continue_final_message;
   if (!is_closed) out.reasoning = std::move(marks);
   return OkStatus();
 }

@@ -5,6 +5,7 @@
 
 #include "common/base/json.h"
 #include "common/base/log.h"
+#include "common/model_config/config_report.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
 #include "common/model_config/stop_ids.h"
@@ -19,12 +20,15 @@ namespace sluice::gateway {
 namespace {
 
 // Returns the ids of config.json, generation_config.json and the tokenizer.
-StatusOr<std::vector<TokenId>> EosIds(const weights::ModelFile& file,
-                                      const Tokenizer& tokenizer,
-                                      int vocab_size) {
-  SLUICE_ASSIGN_OR_RETURN(
-      std::vector<TokenId> ids,
-      StopIds(file.config(), file.generation_config(), vocab_size));
+std::vector<TokenId> EosIds(const weights::ModelFile& file,
+                            const Tokenizer& tokenizer, int vocab_size) {
+  for (const Json* config : {&file.config(), &file.generation_config()}) {
+    for (const std::string& id : IdsOfNoToken(*config, vocab_size)) {
+      LogWarning(id, ": it is taken for none");
+    }
+  }
+  std::vector<TokenId> ids =
+      StopIds(file.config(), file.generation_config(), vocab_size);
   for (const TokenId id : tokenizer.eos_ids()) {
     if (id >= 0 && id < vocab_size) ids.push_back(id);
   }
@@ -56,11 +60,12 @@ StatusOr<ServedModel> LoadServedModel(
   const OutputFormat format = text->output_format();
   LogInfo("output: tool calls ", ToolFormatName(format.tools), ", reasoning ",
           ReasoningFormatName(format.reasoning));
-  SLUICE_ASSIGN_OR_RETURN(model.eos_ids,
-                          EosIds(*file, text->tokenizer(), config.vocab_size));
+  model.eos_ids = EosIds(*file, text->tokenizer(), config.vocab_size);
   SLUICE_ASSIGN_OR_RETURN(const weights::ModelDigest digest,
                           weights::ComputeIdentity(*file));
   model.digest = digest.Hex();
+  if (file->computed().has_value()) model.config = file->computed()->config;
+  LogUnreadKeys(*file);
   AddGrammars(text->tokenizer(), grammars, model);
   model.text = std::move(text);
   return model;

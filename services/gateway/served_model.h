@@ -27,7 +27,8 @@ struct SamplingDefaults {
   float repetition_penalty = 1.0f;
 };
 
-// INVALID_ARGUMENT for values of wrong types or out of range.
+// Values of wrong types or out of range are logged and left out.
+// INVALID_ARGUMENT for what is no object.
 StatusOr<SamplingDefaults> ParseSamplingDefaults(const Json& generation_config);
 
 // The gateway's model. Immutable after loading.
@@ -43,6 +44,7 @@ struct ServedModel {
   int vocab_size = 0;
   int max_positions = 0;  // by config.json
   std::string digest;     // of the stages' model; empty: any
+  std::string config;     // that the digest covers; empty: unknown
   // Null: requests with a grammar are refused. With `vocabulary`, the
   // tokenizer's in `text`.
   std::unique_ptr<GrammarCompiler> grammars;

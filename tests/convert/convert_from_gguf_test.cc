@@ -78,8 +78,8 @@ void ExpectSameModel(const std::string& gguf, const std::string& folder,
   ASSERT_TRUE(digest.ok());
   EXPECT_EQ(Message(weights::UseWeightSums(**to, *digest)), "");
   const int vocab = wanted.vocab_size;
-  EXPECT_EQ(*StopIds(Json::object(), (*to)->generation_config(), vocab),
-            *StopIds(from->config(), Json::object(), vocab));
+  EXPECT_EQ(StopIds(Json::object(), (*to)->generation_config(), vocab),
+            StopIds(from->config(), Json::object(), vocab));
   const auto old_text = *Tokenizer::Load(gguf);
   const auto text = Tokenizer::Load(folder);
   ASSERT_TRUE(text.ok()) << text.status();

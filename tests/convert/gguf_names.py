@@ -57,7 +57,7 @@ def main():
         shape = [int(size) for size in tensor.shape]
         stacked = "_exps." in tensor.name
         is_matrix = tensor.name.endswith(".weight") and not re.search(
-            r"norm|sinks|rope_freqs", tensor.name)
+            r"norm|sinks|rope_f|ffn_gate_inp_shexp", tensor.name)
         if len(shape) != (2 if is_matrix else 1) + stacked:
             odd.append(f"shape {shape} of {tensor.name}")
         if tensor.name == "token_embd.weight" and shape[0] != hidden:

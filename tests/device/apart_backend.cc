@@ -154,6 +154,48 @@ class ApartBackend final : public Backend {
                       Behind(spec, kv), Behind(out));
     });
   }
+  void StoreLatent(const AttentionSpec& spec, const NormSpec& norm,
+                   DeviceMatrix rows, const LayerKv& kv) override {
+    Later([=, this, &spec] {
+      cpu_->StoreLatent(spec, Behind(norm, spec.latent.kv_rank), Behind(rows),
+                        Behind(spec, kv));
+    });
+  }
+  void LatentQueries(const AttentionSpec& spec, DeviceMatrix q,
+                     const Weight& keys, DeviceMatrix out) override {
+    Later([=, this, &spec, &keys] {
+      cpu_->LatentQueries(spec, Behind(q), *Behind(keys), Behind(out));
+    });
+  }
+  void StoreIndexKeys(const AttentionSpec& spec, const NormSpec& norm,
+                      DeviceMatrix rows, const LayerKv& kv) override {
+    Later([=, this, &spec] {
+      cpu_->StoreIndexKeys(spec, Behind(norm, rows.cols), Behind(rows),
+                           Behind(spec, kv));
+    });
+  }
+  void ChoosePositions(const AttentionSpec& spec, DeviceMatrix queries,
+                       DeviceMatrix weights, const LayerKv& kv,
+                       DeviceMatrix chosen) override {
+    Later([=, this, &spec] {
+      cpu_->ChoosePositions(spec, Behind(queries), Behind(weights),
+                            Behind(spec, kv), Behind(chosen));
+    });
+  }
+  void ChosenAttention(const AttentionSpec& spec, DeviceMatrix q,
+                       DeviceMatrix chosen, const LayerKv& kv,
+                       DeviceMatrix out) override {
+    Later([=, this, &spec] {
+      cpu_->ChosenAttention(spec, Behind(q), Behind(chosen), Behind(spec, kv),
+                            Behind(out));
+    });
+  }
+  void HeadLinear(DeviceMatrix x, const Weight& heads,
+                  DeviceMatrix y) override {
+    Later([=, this, &heads] {
+      cpu_->HeadLinear(Behind(x), *Behind(heads), Behind(y));
+    });
+  }
   void Gate(const Activation& activation, DeviceMatrix x,
             DeviceMatrix y) override {
     Later([=, this] { cpu_->Gate(activation, Behind(x), Behind(y)); });
@@ -166,6 +208,30 @@ class ApartBackend final : public Backend {
   }
   void GateRows(DeviceMatrix gate, DeviceMatrix y) override {
     Later([=, this] { cpu_->GateRows(Behind(gate), Behind(y)); });
+  }
+  void SigmoidGate(DeviceMatrix gate, DeviceMatrix y) override {
+    Later([=, this] { cpu_->SigmoidGate(Behind(gate), Behind(y)); });
+  }
+  void MixState(const kernels::StateMixer& mixer, const StateVectors& vectors,
+                const LayerState& state, DeviceMatrix x, DeviceMatrix scratch,
+                DeviceMatrix y) override {
+    Later([=, this] {
+      const kernels::StateShape& s = mixer.shape;
+      LayerState behind = state;
+      behind.data = memory_.Behind(
+          state.data,
+          sizeof(float) * static_cast<size_t>(state.num_blocks *
+                                              s.block_floats(kBlockTokens)));
+      const bool is_mamba = mixer.kind == kernels::StateMixer::Kind::kMamba2;
+      cpu_->MixState(mixer,
+                     {Vector(vectors.taps, s.taps * s.channels),
+                      Vector(vectors.conv_bias, s.channels),
+                      Vector(vectors.a_log, s.num_heads),
+                      Vector(vectors.time_bias, s.num_heads),
+                      Vector(vectors.skip, s.num_heads),
+                      Vector(vectors.norm, is_mamba ? y.cols : s.value_dim)},
+                     behind, Behind(x), Behind(scratch), Behind(y));
+    });
   }
   void NormEachHead(DeviceMatrix x, int64_t head_dim,
                     const NormSpec& norm) override {
@@ -297,6 +363,9 @@ class ApartBackend final : public Backend {
                                spec.head_dim);
     kv.keys = memory_.Behind(kv.keys, bytes);
     kv.values = memory_.Behind(kv.values, bytes);
+    kv.index_keys = memory_.Behind(
+        kv.index_keys, KvBytesOf(kv.type, kv.num_blocks * kBlockTokens *
+                                              spec.latent.index.head_dim));
     return kv;
   }
   DeviceRouting Behind(const DeviceRouting& routing) {

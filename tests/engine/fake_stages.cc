@@ -11,6 +11,9 @@ constexpr uint64_t kNothing = 0xdeadbeef;
 // What a layer of the group keeps of a history.
 uint64_t Kept(size_t group, uint64_t digest) { return Mix(digest + group); }
 
+// What is before a block of states, and its slots.
+constexpr size_t kStateSlots = kBlockTokens + 1;
+
 }  // namespace
 
 uint64_t Mix(uint64_t x) {
@@ -48,7 +51,7 @@ std::vector<int32_t> FakeStages::Recut(
     const auto same = std::ranges::find_if(before, [&](const Stage& stage) {
       return stage.first_layer == first && stage.last_layer == last;
     });
-    stages_.push_back(same == before.end() ? Stage{first, last, {}, {}}
+    stages_.push_back(same == before.end() ? Stage{first, last, {}, {}, {}}
                                            : std::move(*same));
     if (same != before.end()) continue;
     Replace(i);
@@ -60,6 +63,8 @@ std::vector<int32_t> FakeStages::Recut(
 void FakeStages::Replace(size_t index) {
   const size_t slots = static_cast<size_t>(limits_.num_blocks) * kBlockTokens;
   stages_.at(index).slots.assign(slots, kNothing);
+  stages_[index].states.assign(
+      static_cast<size_t>(limits_.num_state_blocks) * kStateSlots, kNothing);
   stages_[index].log.assign(slots, kNothing);
 }
 
@@ -152,6 +157,10 @@ size_t FakeStages::SlotOf(const Part& part, size_t group,
                           int32_t position) const {
   const BlockId block =
       part.blocks[group].at(static_cast<size_t>(position / kBlockTokens));
+  if (HoldsStates(group)) {
+    return static_cast<size_t>(block.value()) * kStateSlots + 1 +
+           static_cast<size_t>(position % kBlockTokens);
+  }
   return static_cast<size_t>(block.value() * kBlockTokens +
                              position % kBlockTokens);
 }
@@ -159,6 +168,10 @@ size_t FakeStages::SlotOf(const Part& part, size_t group,
 Status FakeStages::CheckHistory(const Part& part, const Stage& stage,
                                 int32_t query, int32_t end) const {
   for (size_t g = 0; g < part.blocks.size(); ++g) {
+    if (HoldsStates(g)) {
+      SLUICE_RETURN_IF_ERROR(CheckState(part, stage, g, query, end));
+      continue;
+    }
     const int32_t window = limits_.kv_window(static_cast<int32_t>(g));
     uint64_t digest = 1;
     for (int32_t p = 0; p < end; ++p) {
@@ -171,6 +184,41 @@ Status FakeStages::CheckHistory(const Part& part, const Stage& stage,
     }
   }
   return OkStatus();
+}
+
+// The block of the position before the query is whole up to there.
+Status FakeStages::CheckState(const Part& part, const Stage& stage,
+                              size_t group, int32_t query, int32_t end) const {
+  if (query == 0 || end == 0) return OkStatus();
+  const int32_t first = (query - 1) / kBlockTokens * kBlockTokens;
+  uint64_t digest = kNoHistory;
+  for (int32_t p = 0; p < end; ++p) {
+    const uint64_t before = digest;
+    digest = Extend(digest, part.tokens->at(static_cast<size_t>(p)));
+    if (p < first) continue;
+    const size_t slot = SlotOf(part, group, p);
+    const bool opens = p % kBlockTokens == 0;
+    if (stage.states.at(slot) != Kept(group, digest) ||
+        (opens && stage.states.at(slot - 1) != Kept(group, before))) {
+      return Internal("position ", p, " of ", end,
+                      " resumes another history's state");
+    }
+  }
+  return OkStatus();
+}
+
+void FakeStages::WriteSlot(const Part& part, size_t group, int32_t position,
+                           uint64_t before, uint64_t digest,
+                           Stage& stage) const {
+  const size_t slot = SlotOf(part, group, position);
+  const uint64_t kept = part.fails ? kNothing : Kept(group, digest);
+  if (!HoldsStates(group)) {
+    stage.slots.at(slot) = kept;
+    return;
+  }
+  stage.states.at(slot) = kept;
+  if (position % kBlockTokens != 0) return;
+  stage.states.at(slot - 1) = part.fails ? kNothing : Kept(group, before);
 }
 
 Status FakeStages::Do(const Part& part, size_t index, int32_t end) {
@@ -193,12 +241,12 @@ Status FakeStages::Do(const Part& part, size_t index, int32_t end) {
   uint64_t digest =
       Digest(part.tokens->data(), static_cast<size_t>(part.start));
   for (int32_t p = part.start; p < end; ++p) {
+    const uint64_t before = digest;
     digest = Extend(digest, part.tokens->at(static_cast<size_t>(p)));
     uint64_t& handed_on = stage.log.at(SlotOf(part, 0, p));
     if (Computes(part, index)) {
       for (size_t g = 0; g < part.blocks.size(); ++g) {
-        stage.slots.at(SlotOf(part, g, p)) =
-            is_lost ? kNothing : Kept(g, digest);
+        WriteSlot(part, g, p, before, digest, stage);
       }
       handed_on = is_lost ? kNothing : digest;
     } else if (feeds && !part.fails && (!logs_ || handed_on != digest)) {

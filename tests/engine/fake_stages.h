@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/core/kv_groups.h"
 #include "common/core/step_plan.h"
 
 namespace sluice {
@@ -24,8 +25,9 @@ uint64_t Extend(uint64_t digest, TokenId token);
 
 // The memory of a pipeline's stages, which outlives the pipeline. Per slot a
 // stage's "KV cache" has a digest of the whole history up to the slot's
-// position and of the KV group. Its log has what the stage handed on. Every
-// stage works off the same parts of steps, in order, each at its own pace.
+// position and of the KV group, and per block of states one of the history
+// before it. Its log has what the stage handed on. Every stage works off the
+// same parts of steps, in order, each at its own pace.
 class FakeStages {
  public:
   // What one chunk, or one start, does on every stage.
@@ -84,7 +86,9 @@ class FakeStages {
   struct Stage {
     int32_t first_layer = 0;
     int32_t last_layer = 0;       // one past the last
-    std::vector<uint64_t> slots;  // of all KV groups
+    std::vector<uint64_t> slots;  // of all KV groups but states
+    // Of blocks of states: what is before a block, and its slots.
+    std::vector<uint64_t> states;
     std::vector<uint64_t> log;
   };
   bool Computes(const Part& part, size_t index) const;
@@ -92,7 +96,14 @@ class FakeStages {
   Status Do(const Part& part, size_t index, int32_t end);
   Status CheckHistory(const Part& part, const Stage& stage, int32_t query,
                       int32_t end) const;
+  bool HoldsStates(size_t group) const {
+    return IsState(limits_.kv_window(static_cast<int32_t>(group)));
+  }
   size_t SlotOf(const Part& part, size_t group, int32_t position) const;
+  Status CheckState(const Part& part, const Stage& stage, size_t group,
+                    int32_t query, int32_t end) const;
+  void WriteSlot(const Part& part, size_t group, int32_t position,
+                 uint64_t before, uint64_t digest, Stage& stage) const;
 
   const PlanLimits limits_;
   const bool logs_;

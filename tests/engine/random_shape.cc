@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <span>
 
+#include "common/core/kv_groups.h"
 #include "tests/engine/fake_pipeline.h"
 
 namespace sluice {
@@ -13,6 +14,7 @@ PlanLimits LimitsOf(const Shape& shape) {
   PlanLimits limits = TestLimits(shape.num_blocks);
   limits.num_kv_groups = static_cast<int32_t>(shape.windows.size());
   limits.kv_windows = shape.windows;
+  limits.num_state_blocks = shape.num_state_blocks;
   limits.max_step_tokens = shape.step_tokens;
   limits.max_context =
       static_cast<int32_t>(std::min<int64_t>(1024, MaxPositions(limits)));
@@ -42,8 +44,16 @@ Shape RandomShape(uint32_t seed) {
   };
   Shape shape;
   shape.num_blocks = one_of({13, 14, 20, 40, 400});
-  const std::vector<int32_t> groups[] = {{0}, {0, 0}, {0, 20}, {0, 7, 64}};
-  shape.windows = groups[one_of({0, 0, 1, 2, 3})];
+  const std::vector<int32_t> groups[] = {{0},
+                                         {0, 0},
+                                         {0, 20},
+                                         {0, 7, 64},
+                                         {0, kStateWindow},
+                                         {0, 20, kStateWindow}};
+  shape.windows = groups[one_of({0, 0, 1, 2, 3, 4, 4, 5})];
+  if (IsState(shape.windows.back())) {
+    shape.num_state_blocks = one_of({kLeastStateBlocks, 7, 20, 200});
+  }
   if (shape.windows.size() > 1) {
     shape.num_blocks += 2;
     shape.step_tokens = one_of({16, 64});

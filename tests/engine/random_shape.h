@@ -18,7 +18,8 @@ inline constexpr int kRunVocab = 50;
 struct Shape {
   int num_blocks = 400;
   std::vector<int32_t> windows = {0};  // of the KV groups
-  int step_tokens = 512;               // the pipeline's limit
+  int num_state_blocks = 0;
+  int step_tokens = 512;  // the pipeline's limit
   int num_stages = 1;
   bool logs = false;  // whether stages have logs of what they hand on
   EngineOptions options;

@@ -141,6 +141,31 @@ TEST(SchedulerLawTest, WindowedGroupsReadTheirWindowWhateverIsGivenBack) {
   EXPECT_GT(hits, 1000u);
 }
 
+// Long chunks that pass many blocks, few blocks and many, drafts, lost stages.
+TEST(SchedulerLawTest, StatesAreTheHistorysWhateverIsGivenBack) {
+  uint64_t hits = 0;
+  for (const int states : {kLeastStateBlocks, 9, 40, 400}) {
+    for (const int stages : {1, 3}) {
+      for (const int right : {0, 3}) {
+        Shape shape;
+        shape.windows = {0, kStateWindow};
+        if (right == 0) shape.windows = {0, 24, kStateWindow};
+        shape.num_state_blocks = states;
+        shape.num_blocks = stages == 1 ? 40 : 400;
+        shape.num_stages = stages;
+        shape.logs = right == 0;
+        if (right > 0) shape.options.propose_drafts = Oracle(right);
+        const Totals totals =
+            RunRandom(shape, static_cast<uint32_t>(500 + states), 100,
+                      {.losses = stages == 3 ? 5 : 0});
+        ASSERT_FALSE(HasFailure()) << states << ", " << stages << " stages";
+        hits += totals.counters.prefix_hit_tokens;
+      }
+    }
+  }
+  EXPECT_GT(hits, 1000u);
+}
+
 TEST(SchedulerLawTest, ARebuiltPipelineGoesOnWithTheSameTokens) {
   Shape shape;
   shape.num_stages = 2;

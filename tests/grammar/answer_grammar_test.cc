@@ -24,11 +24,26 @@
 namespace sluice::testing {
 namespace {
 
-const std::map<std::string, OutputFormat> kFormats = {{"glm", kGlm},
-                                                      {"qwen", kIntellect},
-                                                      {"hermes", kHermes},
-                                                      {"llama", kLlama},
-                                                      {"harmony", kHarmony}};
+const std::map<std::string, OutputFormat> kFormats = {
+    {"glm", kGlm},
+    {"qwen", kIntellect},
+    {"hermes", kHermes},
+    {"llama", kLlama},
+    {"harmony", kHarmony},
+    {"mistral", {ToolFormat::kMistral, ReasoningFormat::kMistral}},
+    {"mistral-list", {ToolFormat::kMistralList, ReasoningFormat::kNone}},
+    {"deepseek-v3", {ToolFormat::kDeepSeekV3, ReasoningFormat::kThink}},
+    {"deepseek-v3.1", {ToolFormat::kDeepSeekV31, ReasoningFormat::kThink}},
+    {"deepseek-v3.2", {ToolFormat::kDeepSeekV32, ReasoningFormat::kThink}},
+    {"minimax", {ToolFormat::kMiniMax, ReasoningFormat::kThink}},
+    {"seed", {ToolFormat::kSeed, ReasoningFormat::kSeed}},
+    {"kimi", {ToolFormat::kKimi, ReasoningFormat::kThink}},
+    {"granite", {ToolFormat::kGranite, ReasoningFormat::kNone}},
+    {"phi", {ToolFormat::kPhi, ReasoningFormat::kNone}},
+    {"command", {ToolFormat::kCommand, ReasoningFormat::kCommand}},
+    {"lfm", {ToolFormat::kLfm, ReasoningFormat::kNone}},
+    {"nemotron", {ToolFormat::kNemotron, ReasoningFormat::kThink}},
+    {"gemma", {ToolFormat::kGemma, ReasoningFormat::kGemma}}};
 
 constexpr char kWeather[] = R"({"type":"object","properties":{
     "city":{"type":"string"},"days":{"type":"integer","minimum":1,"maximum":9},
@@ -138,7 +153,8 @@ Answer AnswerGrammarTest::Draw(const Model& model, const OutputFormat& format,
       *model.tokenizer, model.tokenizer->vocab_size(), model.eos, *constraint,
       random,
       {.max_tokens = 1500,
-       .endings = {"</arg_value>", "\n</parameter>", "<|end|>", "\"", "}",
+       .endings = {"</arg_value>", "\n</parameter>", "</parameter>",
+                   "</\uFF5CDSML\uFF5Cparameter>", "<|end|>", "\"", "}",
                    "\n</tool_call>", "</tool_call>", "</function>"}});
   Answer answer;
   EXPECT_TRUE(walk.status.ok()) << walk.status;
@@ -326,7 +342,8 @@ TEST_F(AnswerGrammarTest, HarmonysFinalMessageFits) {
 }
 
 // Formats that write each parameter by itself.
-constexpr std::array kTaggedFormats = {"glm", "qwen"};
+constexpr std::array kTaggedFormats = {"glm", "qwen", "seed", "minimax",
+                                       "deepseek-v3.2"};
 
 TEST_F(AnswerGrammarTest, SchemasThatAFormatCannotSayAreRefused) {
   const Model& model = models_.front();

@@ -8,7 +8,8 @@ import api
 import harness
 
 PROMPT = "Once upon a time, there was a little girl named Lily. She"
-SEEDS = range(8)
+# Sanitizers look at memory: two answers of a kind; every answer in release.
+SEEDS = range(2 if harness.SANITIZED and not harness.LONG else 8)
 SCHEMA = {
     "type": "object", "additionalProperties": False,
     "required": ["name", "age"],

@@ -63,7 +63,8 @@ void InDouble(const float* logits, const RouterRule& rule,
     std::vector<double> own(choices.begin() + g * size,
                             choices.begin() + (g + 1) * size);
     std::sort(own.rbegin(), own.rend());
-    groups.push_back({-(own[0] + own[size > 1 ? 1 : 0]), g});
+    const double second = rule.group_best == 1 ? 0 : own[size > 1 ? 1 : 0];
+    groups.push_back({-(own[0] + second), g});
   }
   std::sort(groups.begin(), groups.end());
   for (int32_t i = rule.groups_per_token; i < rule.num_groups; ++i) {
@@ -95,6 +96,7 @@ TEST_P(RouteTest, ChoosesAndWeighsAsInDouble) {
       {Score::kSigmoid, 24, 3, 3, 1, false, 1.0f},
       {Score::kSoftmax, 128, 8, 1, 1, true, 1.0f},
       {Score::kSoftmax, 8, 2, 1, 1, false, 1.0f},
+      {Score::kSoftmax, 160, 6, 8, 3, false, 16.0f, 1},
       {Score::kSoftmaxOfSelected, 32, 4, 1, 1, false, 1.0f},
       {Score::kSoftmaxOfSelected, 5, 5, 1, 1, false, 1.0f},
       {Score::kSigmoid, 1, 1, 1, 1, true, 1.0f},

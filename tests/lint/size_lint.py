@@ -27,7 +27,7 @@ SOURCE_LINES = Limit(450, 600)
 FUNCTION_LINES = Limit(60, 100)
 KERNEL_LINES = Limit(60, 150)
 PARAMETERS = Limit(6, 8)
-CLASS_LINES = 450
+CLASS_LINES = 480
 CLASS_METHODS = 25
 SHELL_LINES = 800  # of a service; past it something belongs in a room
 

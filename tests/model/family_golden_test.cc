@@ -122,11 +122,17 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"gemma3_text"}, Family{"gemma4_text-moe"},
         Family{.name = "gemma4_text-e", .second_stage = 1},
         Family{"starcoder2"}, Family{"smollm3"}, Family{"apertus"},
+        Family{"gemma"}, Family{"cohere"}, Family{"stablelm"},
+        Family{"nemotron"}, Family{"helium"}, Family{"arcee"},
         Family{"mistral3"}, Family{"gemma3"},
         Family{.name = "gemma4", .second_stage = 1}, Family{"mixtral"},
         Family{"qwen2_moe"}, Family{"olmoe"}, Family{"granitemoe"},
         Family{"ernie4_5_moe"}, Family{"hunyuan_v1_moe"}, Family{"minimax_m2"},
-        Family{"dots1"}),
+        Family{"dots1"}, Family{"lfm2"}, Family{"lfm2_moe"},
+        Family{"qwen3_5_text"}, Family{"qwen3_5"}, Family{"qwen3_5_moe"},
+        Family{"qwen3_next"}, Family{"granitemoehybrid"}, Family{"nemotron_h"},
+        Family{"nemotron_h-moe"}, Family{"falcon_h1"}, Family{"deepseek_v2"},
+        Family{"deepseek_v3"}, Family{"glm4_moe_lite"}, Family{"glm_moe_dsa"}),
     [](const auto& tested) {
       std::string name = tested.param.name;
       std::replace(name.begin(), name.end(), '-', '_');

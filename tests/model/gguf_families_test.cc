@@ -1,5 +1,6 @@
 // The golden models as GGUFs: names, keys and stacked experts as llama.cpp's
 // converter gives them, the same config and the same bits as from safetensors.
+// Size: one converter, and the keys of every architecture.
 
 #include <gtest/gtest.h>
 
@@ -14,6 +15,7 @@
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
 #include "common/weights/model_file.h"
+#include "tests/model/gguf_cases.h"
 #include "tests/model/pipeline.h"
 #include "tests/testing/golden_model.h"
 #include "tests/weights/model_files.h"
@@ -43,6 +45,22 @@ const Names kNames = {{"input_layernorm", "attn_norm"},
                       {"mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
                       {"mlp.shared_experts.up_proj", "ffn_up_shexp"},
                       {"mlp.shared_experts.down_proj", "ffn_down_shexp"},
+                      {"mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
+                      {"mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
+                      {"mlp.shared_expert.up_proj", "ffn_up_shexp"},
+                      {"mlp.shared_expert.down_proj", "ffn_down_shexp"},
+                      {"mlp.shared_mlp.gate_proj", "ffn_gate_shexp"},
+                      {"mlp.shared_mlp.up_proj", "ffn_up_shexp"},
+                      {"mlp.shared_mlp.down_proj", "ffn_down_shexp"},
+                      {"mlp.gate.wg", "ffn_gate_inp"},
+                      {"mlp.moe_statics.e_score_correction", "exp_probs_b"},
+                      {"block_sparse_moe.gate", "ffn_gate_inp"},
+                      {"block_sparse_moe.e_score_correction", "exp_probs_b"},
+                      {"block_sparse_moe.router.layer", "ffn_gate_inp"},
+                      {"self_attn.qkv_proj", "attn_qkv"},
+                      {"self_attn.query_layernorm", "attn_q_norm"},
+                      {"self_attn.key_layernorm", "attn_k_norm"},
+                      {"post_feedforward_layernorm", "post_ffw_norm"},
                       {"eh_proj", "nextn.eh_proj"},
                       {"embed_tokens", "nextn.embed_tokens"},
                       {"enorm", "nextn.enorm"},
@@ -50,31 +68,28 @@ const Names kNames = {{"input_layernorm", "attn_norm"},
                       {"shared_head.head", "nextn.shared_head_head"},
                       {"shared_head.norm", "nextn.shared_head_norm"}};
 
-struct Family {
-  const char* golden;
-  const char* architecture;
-  // Of post_attention_layernorm, the norm in front of the MLP.
-  const char* mlp_norm;
-  std::vector<std::pair<const char*, const char*>> keys;  // beyond common ones
-};
-
-std::ostream& operator<<(std::ostream& out, const Family& family) {
-  return out << family.golden;
-}
-
 class Converter {
  public:
-  Converter(const weights::ModelFile& from, const Family& family)
+  Converter(const weights::ModelFile& from, const GgufCase& family)
       : from_(from), family_(family) {}
 
   std::string Convert() {
     WriteKeys();
-    const int64_t experts = from_.config().value(
-        "num_experts", from_.config().value("n_routed_experts", int64_t{0}));
+    int64_t experts = 0;
+    for (const char* key : {"num_experts", "n_routed_experts",
+                            "num_local_experts", "moe_num_experts"}) {
+      experts = from_.config().value(key, experts);
+    }
     for (const weights::TensorInfo& info : from_.tensors()) {
       const size_t expert = info.name.find("experts.0.");
-      if (info.name.find(".experts.") == std::string::npos) {
-        Write(NameOf(info.name), info.shape, Values(info.name));
+      if (family_.layout == kFusedQkv && WriteFused(info)) continue;
+      if (info.name.ends_with("input_linear.weight")) {
+        WriteHalves(info);
+      } else if (info.name.ends_with("output_linear.weight")) {
+        Write(Blk(info.name, "ffn_down_exps.weight"), info.shape,
+              Values(info.name));
+      } else if (info.name.find(".experts.") == std::string::npos) {
+        Write(NameOf(info.name), info.shape, Permuted(info));
       } else if (expert != std::string::npos) {
         Stack(info, expert, experts);
       }
@@ -107,30 +122,126 @@ class Converter {
     const auto copy = [&](const char* key, const char* name) {
       if (config.contains(name)) number(key, config[name]);
     };
-    const int64_t head_dim = config["head_dim"];
+    const int64_t head_dim = config.value(
+        "head_dim", config["hidden_size"].get<int64_t>() /
+                        config["num_attention_heads"].get<int64_t>());
     const double part = config.value("partial_rotary_factor", 1.0);
     number("block_count", config["num_hidden_layers"].get<int64_t>() +
                               config.value("num_nextn_predict_layers", 0));
     number("attention.key_length", head_dim);
     number("attention.value_length", head_dim);
-    number("rope.dimension_count", static_cast<int64_t>(head_dim * part));
+    number("rope.dimension_count",
+           config.value("rotary_dim", static_cast<int64_t>(head_dim * part)));
     copy("embedding_length", "hidden_size");
     copy("attention.head_count", "num_attention_heads");
     copy("attention.head_count_kv", "num_key_value_heads");
     copy("feed_forward_length", "intermediate_size");
     copy("context_length", "max_position_embeddings");
     copy("attention.layer_norm_rms_epsilon", "rms_norm_eps");
+    const char* parameters =
+        config.contains("rope_parameters") ? "rope_parameters" : "rope_scaling";
+    const Json scaling = config.value(parameters, Json());
     // Whole numbers in config.json are floats here.
-    gguf_.F32(prefix + "rope.freq_base", config["rope_theta"].get<float>());
+    const Json& theta = config.contains("rope_theta") ? config : scaling;
+    gguf_.F32(prefix + "rope.freq_base", theta["rope_theta"].get<float>());
     for (const auto& [key, name] : family_.keys) copy(key, name);
-    if (!config.contains("rope_scaling")) return;
-    const Json& scaling = config["rope_scaling"];
+    for (const auto& [key, value] : family_.more) {
+      if (!value.is_array()) {
+        number(key, value);
+        continue;
+      }
+      std::string bools;
+      for (const Json& each : value) bools += each.get<bool>() ? '\1' : '\0';
+      gguf_.Array(prefix + key, 7, bools.size(), bools);
+    }
+    WriteFactors(scaling);
     if (!scaling.is_object() || scaling.value("rope_type", "") != "yarn")
       return;
     gguf_.Text(prefix + "rope.scaling.type", "yarn");
     gguf_.F32(prefix + "rope.scaling.factor", scaling["factor"].get<float>());
     number("rope.scaling.original_context_length",
            scaling["original_max_position_embeddings"]);
+  }
+
+  // Long and short divisors of phi3's frequencies.
+  void WriteFactors(const Json& scaling) {
+    for (const char* length : {"long", "short"}) {
+      const std::string key = Cat(length, "_factor");
+      if (!scaling.is_object() || !scaling.contains(key)) continue;
+      const auto factors = scaling[key].get<std::vector<float>>();
+      Write(Cat("rope_factors_", length, ".weight"),
+            {static_cast<int64_t>(factors.size())}, factors);
+    }
+  }
+
+  // The elements, in the order of rows that llama.cpp's converter gives q and
+  // k: of each head the rows of both halves in turn.
+  std::vector<float> Permuted(const weights::TensorInfo& info) const {
+    const std::vector<float> values = Values(info.name);
+    const bool is_q = info.name.find("q_proj.") != std::string::npos;
+    const bool is_k = info.name.find("k_proj.") != std::string::npos;
+    if (family_.layout != kPermuted || (!is_q && !is_k)) return values;
+    const int64_t heads =
+        from_.config()[is_q ? "num_attention_heads" : "num_key_value_heads"];
+    const int64_t rows = info.shape[0];
+    const int64_t cols = info.elements() / rows;
+    const int64_t half = rows / heads / 2;
+    std::vector<float> permuted;
+    for (int64_t head = 0; head < heads; ++head) {
+      for (int64_t pair = 0; pair < half; ++pair) {
+        for (int64_t side = 0; side < 2; ++side) {
+          const int64_t row = (head * 2 + side) * half + pair;
+          permuted.insert(permuted.end(), values.begin() + row * cols,
+                          values.begin() + (row + 1) * cols);
+        }
+      }
+    }
+    return permuted;
+  }
+
+  // Writes q, k and v in the place of q.
+  bool WriteFused(const weights::TensorInfo& info) {
+    const size_t at = info.name.find("q_proj.");
+    if (at == std::string::npos) {
+      return info.name.find("k_proj.") != std::string::npos ||
+             info.name.find("v_proj.") != std::string::npos;
+    }
+    std::vector<float> all;
+    std::vector<int64_t> shape = info.shape;
+    shape[0] = 0;
+    for (const char letter : {'q', 'k', 'v'}) {
+      std::string name = info.name;
+      name[at] = letter;
+      const std::vector<float> values = Values(name);
+      all.insert(all.end(), values.begin(), values.end());
+      shape[0] += from_.Find(name)->shape[0];
+    }
+    Write(Blk(info.name, Cat("attn_qkv", info.name.substr(at + 6))), shape,
+          all);
+    return true;
+  }
+
+  // Writes gate's rows and up's of every expert apart.
+  void WriteHalves(const weights::TensorInfo& info) {
+    const std::vector<float> values = Values(info.name);
+    const auto part = static_cast<size_t>(info.shape[1] / 2 * info.shape[2]);
+    for (const size_t half : {0, 1}) {
+      std::vector<float> rows;
+      for (size_t at = half * part; at < values.size(); at += 2 * part) {
+        rows.insert(rows.end(), values.begin() + at,
+                    values.begin() + at + part);
+      }
+      Write(Blk(info.name,
+                half == 0 ? "ffn_gate_exps.weight" : "ffn_up_exps.weight"),
+            {info.shape[0], info.shape[1] / 2, info.shape[2]}, rows);
+    }
+  }
+
+  // A tensor's name in the layer of `name`.
+  static std::string Blk(const std::string& name, const std::string& rest) {
+    const size_t layer = std::string("model.layers.").size();
+    return Cat("blk.", name.substr(layer, name.find('.', layer) - layer), ".",
+               rest);
   }
 
   // The rows of gpt-oss' experts as bytes: MXFP4 in GGUF's order of nibbles,
@@ -245,26 +356,39 @@ class Converter {
   void Stack(const weights::TensorInfo& first, size_t at, int64_t experts) {
     std::vector<float> all;
     const std::string rest = first.name.substr(at + 10);
-    for (int64_t e = 0; e < experts; ++e) {
-      const auto values =
-          Values(Cat(first.name.substr(0, at), "experts.", e, ".", rest));
+    const bool is_fused =
+        family_.layout == kFusedExperts && !rest.starts_with("down");
+    if (is_fused && rest.starts_with("gate")) return;  // written beside up
+    const auto add = [&](int64_t expert, const std::string& matrix) {
+      const auto values = Values(
+          Cat(first.name.substr(0, at), "experts.", expert, ".", matrix));
       all.insert(all.end(), values.begin(), values.end());
+    };
+    for (int64_t e = 0; e < experts; ++e) {
+      if (is_fused) add(e, "gate_proj.weight");
+      add(e, rest);
     }
     const size_t layer = std::string("model.layers.").size();
     const std::string number =
         first.name.substr(layer, first.name.find('.', layer) - layer);
-    Write(Cat("blk.", number, ".ffn_", rest.substr(0, rest.find('_')),
+    const std::string own = rest.substr(0, rest.find_first_of("_."));
+    const std::string kind = own == "w1"   ? "gate"
+                             : own == "w3" ? "up"
+                             : own == "w2" ? "down"
+                                           : own;
+    Write(Cat("blk.", number, ".ffn_", is_fused ? "gate_up" : kind,
               "_exps.weight"),
-          {experts, first.shape[0], first.shape[1]}, all);
+          {experts, first.shape[0] * (is_fused ? 2 : 1), first.shape[1]}, all);
   }
 
-  void Write(const std::string& name, const std::vector<int64_t>& shape,
+  void Write(const std::string& name, std::vector<int64_t> shape,
              const std::vector<float>& values) {
+    if (shape.size() == 2 && shape[0] == 1) shape.erase(shape.begin());
     gguf_.Tensor(name, {shape.rbegin(), shape.rend()}, 0, BytesOf(values));
   }
 
   const weights::ModelFile& from_;
-  const Family& family_;
+  const GgufCase& family_;
   GgufBuilder gguf_;
 };
 
@@ -294,17 +418,7 @@ std::vector<float> Logits(const std::string& path, int32_t stages,
   return answers[0].logits;
 }
 
-Family Oss(const char* golden) {
-  return {golden,
-          "gpt-oss",
-          "post_attention_norm",
-          {{"expert_count", "num_local_experts"},
-           {"expert_used_count", "num_experts_per_tok"},
-           {"expert_feed_forward_length", "intermediate_size"},
-           {"attention.sliding_window", "sliding_window"}}};
-}
-
-class GgufFamiliesTest : public ::testing::TestWithParam<Family> {};
+class GgufFamiliesTest : public ::testing::TestWithParam<GgufCase> {};
 
 TEST_P(GgufFamiliesTest, AGgufIsTheModelThatItWasMadeFrom) {
   const std::string path = GoldenModel(GetParam().golden);
@@ -319,6 +433,7 @@ TEST_P(GgufFamiliesTest, AGgufIsTheModelThatItWasMadeFrom) {
   auto config = ParseModelConfig((*to)->config());
   ASSERT_TRUE(config.ok()) << config.status();
   // Ids of the tokenizer, which these files have none of.
+  config->model_type = wanted->model_type;  // of an architecture of several
   config->bos_token_id = wanted->bos_token_id;
   config->eos_token_ids = wanted->eos_token_ids;
   EXPECT_EQ(*config, *wanted);
@@ -330,36 +445,13 @@ TEST_P(GgufFamiliesTest, AGgufIsTheModelThatItWasMadeFrom) {
             Logits(path, 1, 1, WeightsMode::kAuto));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Goldens, GgufFamiliesTest,
-    ::testing::Values(
-        Family{"qwen3", "qwen3", "ffn_norm", {}},
-        Family{"qwen3_moe",
-               "qwen3moe",
-               "ffn_norm",
-               {{"expert_count", "num_experts"},
-                {"expert_used_count", "num_experts_per_tok"},
-                {"expert_feed_forward_length", "moe_intermediate_size"}}},
-        Family{"glm4", "glm4", "ffn_norm", {}},
-        Family{"glm4_moe-air",
-               "glm4moe",
-               "post_attention_norm",
-               {{"expert_count", "n_routed_experts"},
-                {"expert_used_count", "num_experts_per_tok"},
-                {"expert_feed_forward_length", "moe_intermediate_size"},
-                {"expert_shared_count", "n_shared_experts"},
-                {"leading_dense_block_count", "first_k_dense_replace"},
-                {"expert_weights_scale", "routed_scaling_factor"},
-                {"expert_weights_norm", "norm_topk_prob"},
-                {"expert_group_count", "n_group"},
-                {"expert_group_used_count", "topk_group"},
-                {"nextn_predict_layers", "num_nextn_predict_layers"}}},
-        Oss("gpt_oss"), Oss("gpt_oss-mxfp4")),
-    [](const auto& tested) {
-      std::string name = tested.param.golden;
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Goldens, GgufFamiliesTest,
+                         ::testing::ValuesIn(GgufCases()),
+                         [](const auto& tested) {
+                           std::string name = tested.param.golden;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace sluice::testing

@@ -210,7 +210,8 @@ INSTANTIATE_TEST_SUITE_P(
     Families, FamilyLawsTest,
     ::testing::Combine(
         ::testing::Values("glm4_moe-air", "glm4_moe-46", "gpt_oss-mxfp4",
-                          "glm4"),
+                          "glm4", "lfm2_moe", "qwen3_next", "nemotron_h-moe",
+                          "falcon_h1", "deepseek_v3", "glm_moe_dsa"),
         ::testing::Values(
             Cut{"Batch10", 1, 1, 1, "auto", kAuto, {1 << 20, 10}},
             Cut{"Chunk1", 1, 1, 1, "auto", kAuto, {1, 10}},

@@ -175,7 +175,8 @@ TEST_F(DescribedModelTest, AnIndexWithoutItsShardsIsAModelToDescribe) {
 }
 
 TEST_F(DescribedModelTest, AConfigIsNeeded) {
-  EXPECT_THAT(Message(DescribeModel(folder_).status()), HasSubstr("no model"));
+  EXPECT_THAT(Message(DescribeModel(folder_).status()),
+              HasSubstr("has 0 models"));
   EXPECT_THAT(Message(DescribeModel(folder_, DType::kQ4K).status()),
               HasSubstr("need a folder with config.json"));
   Write("config.json", "{\"model_type\": \"other\"}");

@@ -11,7 +11,6 @@
 
 #include "common/base/json.h"
 #include "common/model_config/open_model.h"
-#include "common/model_config/stop_ids.h"
 #include "common/model_config/tensor_table.h"
 #include "tests/testing/default_model.h"
 #include "tests/testing/golden_model.h"
@@ -26,6 +25,7 @@ using sluice::testing::GgufBuilder;
 using sluice::testing::ReadFileOrDie;
 using sluice::testing::TempDir;
 using sluice::testing::TinyLlama;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -174,7 +174,7 @@ TEST(ModelConfigTest, FrequenciesAboveOneAreRefused) {
 }
 
 TEST(ModelConfigTest, OtherFamiliesAreRefusedByName) {
-  EXPECT_THAT(Refusal("model_type", "mixtral"), HasSubstr("'mixtral'"));
+  EXPECT_THAT(Refusal("model_type", "bloom"), HasSubstr("'bloom'"));
   EXPECT_THAT(Refusal("model_type", nullptr), HasSubstr("model_type"));
   EXPECT_THAT(Refusal("model_type", 7), HasSubstr("model_type"));
   EXPECT_THAT(RefusalOf(Json::array()), HasSubstr("expected an object"));
@@ -182,13 +182,13 @@ TEST(ModelConfigTest, OtherFamiliesAreRefusedByName) {
 
 TEST(ModelConfigTest, FeaturesThatAreNotBuiltAreRefusedByName) {
   EXPECT_THAT(Refusal("attention_bias", 1), HasSubstr("attention_bias"));
-  EXPECT_THAT(Refusal("mlp_bias", true), HasSubstr("mlp_bias"));
+  EXPECT_THAT(Refusal("mlp_bias", 1), HasSubstr("mlp_bias"));
   EXPECT_THAT(Refusal("hidden_act", "gelu"), HasSubstr("\"gelu\""));
   EXPECT_THAT(Refusal("partial_rotary_factor", 0.5),
               HasSubstr("partial_rotary_factor"));
   EXPECT_THAT(Refusal("quantization_config", Json::object()),
               HasSubstr("quantization_config"));
-  EXPECT_THAT(ScalingRefusal("rope_type", "longrope"), HasSubstr("'longrope'"));
+  EXPECT_THAT(ScalingRefusal("rope_type", "ntk"), HasSubstr("'ntk'"));
   EXPECT_EQ(Refusal("partial_rotary_factor", 1.0), "");
 }
 
@@ -221,7 +221,12 @@ TEST(ModelConfigTest, NumbersThatAreNoneAreRefused) {
                           "original_max_position_embeddings"}) {
     for (const Json& value : {Json(kNan), Json(kInf), Json(0.0), Json(-8.0),
                               Json(nullptr), Json("8")}) {
-      EXPECT_THAT(ScalingRefusal(key, value), HasSubstr(key)) << value;
+      // The length that a model was trained for may be its longest.
+      const bool has_default =
+          value.is_null() &&
+          key == std::string_view("original_max_position_embeddings");
+      EXPECT_THAT(ScalingRefusal(key, value), HasSubstr(has_default ? "" : key))
+          << value;
     }
   }
   EXPECT_THAT(ScalingRefusal("high_freq_factor", 1.0),
@@ -237,25 +242,6 @@ TEST(ModelConfigTest, SizesThatContradictOneAnotherAreRefused) {
   EXPECT_THAT(RefusalOf(config), HasSubstr("no head_dim"));
 }
 
-TEST(ModelConfigTest, TokenIdsOutsideTheVocabularyAreRefused) {
-  for (const Json& id : {Json(-1), Json(128256), Json(1e3), Json("1")}) {
-    EXPECT_THAT(Refusal("bos_token_id", id), HasSubstr("bos_token_id"));
-    EXPECT_THAT(Refusal("eos_token_id", id), HasSubstr("eos_token_id"));
-    EXPECT_THAT(Refusal("eos_token_id", Json::array({1, id})),
-                HasSubstr("eos_token_id"));
-  }
-}
-
-TEST(StopIdsTest, AreTheUnionOfBothFiles) {
-  const auto ids = StopIds({{"eos_token_id", 5}},
-                           {{"eos_token_id", Json::array({7, 5, 3})}}, 10);
-  ASSERT_TRUE(ids.ok()) << ids.status();
-  EXPECT_THAT(*ids, ElementsAre(3, 5, 7));
-  EXPECT_THAT(*StopIds({{"eos_token_id", nullptr}}, Json::object(), 10),
-              ElementsAre());
-  EXPECT_FALSE(StopIds(Json::object(), {{"eos_token_id", 10}}, 10).ok());
-}
-
 TEST(ModelConfigTest, AGgufOfAKindThatIsReadFromSafetensorsAloneIsRefused) {
   const TempDir dir;
   for (const char* architecture : {"qwen9", "gpt_oss"}) {
@@ -269,11 +255,13 @@ TEST(ModelConfigTest, AGgufOfAKindThatIsReadFromSafetensorsAloneIsRefused) {
     ASSERT_TRUE(model.ok()) << model.status();
     const auto config = ParseModelConfig((*model)->config());
     EXPECT_EQ(config.status().code(), StatusCode::kInvalidArgument);
-    EXPECT_EQ(Message(config.status()),
-              Cat("GGUF architecture '", architecture,
-                  "' is not supported; of GGUF files llama, qwen3, qwen3moe, "
-                  "glm4, glm4moe and gpt-oss are, of safetensors folders "
-                  "llama, qwen3, qwen3_moe, glm4, glm4_moe, gpt_oss"));
+    const std::string message(Message(config.status()));
+    EXPECT_THAT(message, HasSubstr(Cat("GGUF architecture '", architecture,
+                                       "' is not supported; of GGUF files ")));
+    for (const char* served :
+         {"llama, ", "qwen3moe", "gpt-oss", "minimax-m2", "gemma3_text"}) {
+      EXPECT_THAT(message, HasSubstr(served));
+    }
   }
 }
 
@@ -323,11 +311,7 @@ TEST(ModelConfigTest, GgufKeysOfWhatNoFamilyComputesAreRefused) {
 // not built is refused by its type, and a family that is has a row in
 // tests/model/golden_test.cc, or is `stories`.
 TEST(ModelConfigTest, AGoldenFamilyIsBuiltOrRefusedByName) {
-  const std::set<std::string> waiting = {
-      "deepseek_v2", "deepseek_v3",      "falcon_h1",      "glm4_moe_lite",
-      "glm_moe_dsa", "granitemoehybrid", "lfm2",           "lfm2_moe",
-      "llama4_text", "nemotron_h",       "nemotron_h-moe", "qwen3_5",
-      "qwen3_5_moe", "qwen3_5_text",     "qwen3_next"};
+  const std::set<std::string> waiting = {"llama4_text"};
   size_t seen = 0;
   for (const std::string& name : testing::GoldenModelNames()) {
     const auto model = OpenModel(testing::GoldenModel(name));
@@ -342,7 +326,7 @@ TEST(ModelConfigTest, AGoldenFamilyIsBuiltOrRefusedByName) {
           << name;
     }
   }
-  EXPECT_GE(seen, 44u);
+  EXPECT_GE(seen, 60u);
 }
 
 TEST(CheckTensorsTest, ReleasedLayoutsPass) {
@@ -381,7 +365,8 @@ TEST(CheckTensorsTest, TheGgufOfSmolLm2IsALlamaOfThirtyLayers) {
   EXPECT_EQ(config->ropes[0].theta, 100000.0);
   EXPECT_EQ(config->rms_norm_eps, 1e-5);
   EXPECT_TRUE(config->tie_word_embeddings);
-  EXPECT_THAT(config->eos_token_ids, ElementsAre(2));
+  // By a key, and <|endoftext|> by its text.
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(2, 0));
   EXPECT_EQ(ParameterCount(*config), 134'515'008u);
   const Status status = CheckTensors(*config, **model);
   EXPECT_TRUE(status.ok()) << status;
@@ -416,20 +401,6 @@ TEST(CheckTensorsTest, ContradictionsNameTheTensorAndBothShapes) {
   other = *config;
   other.vocab_size = 7;
   EXPECT_THAT(refusal(other), HasSubstr("model.embed_tokens.weight"));
-}
-
-TEST(CheckTensorsTest, ABiasThatTheModelWouldLeaveOutIsRefused) {
-  const TempDir dir;
-  const auto model =
-      OpenModel(dir.Write("tiny.gguf", TinyLlama()
-                                           .Tensor("blk.0.attn_q.bias", {8}, 0,
-                                                   std::string(32, '\0'))
-                                           .Build()));
-  ASSERT_TRUE(model.ok()) << model.status();
-  const auto config = ParseModelConfig((*model)->config());
-  ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_THAT(Message(CheckTensors(*config, **model)),
-              HasSubstr("self_attn.q_proj.bias"));
 }
 
 }  // namespace

@@ -1,12 +1,17 @@
 // config.json of the families beyond Llama: what is read, what is refused.
+#include "common/model_config/model_families.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <sstream>
 
 #include "common/base/json.h"
 #include "common/core/kv_groups.h"
+#include "common/model_config/config_reader.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
 #include "common/model_config/tensor_table.h"
@@ -219,11 +224,41 @@ TEST(ModelFamiliesTest, YarnIsNotTruncatedAndScalesTheAngles) {
   const double plain = std::pow(150000.0, -2.0 * 9 / 64);
   EXPECT_NEAR(Parsed(whole).ropes[0].inv_freq[9], plain * (0.9 + 0.1 / 32),
               1e-12);
-  for (const char* key : {"mscale", "mscale_all_dim"}) {
-    Json other = GptOss();
-    other["rope_scaling"][key] = 1.0;
-    EXPECT_THAT(Message(ParseModelConfig(other).status()), HasSubstr(key));
+  // Both scales of the angles, or the factor's alone.
+  const double alone = Parsed(GptOss()).ropes[0].scaling.attention_factor;
+  EXPECT_NEAR(alone, 0.1 * std::log(32.0) + 1, 1e-12);
+  Json scaled = GptOss();
+  scaled["rope_scaling"]["mscale"] = 0.5;
+  EXPECT_EQ(Parsed(scaled).ropes[0].scaling.attention_factor, alone);
+  scaled["rope_scaling"]["mscale_all_dim"] = 1.0;
+  EXPECT_NEAR(Parsed(scaled).ropes[0].scaling.attention_factor,
+              (0.05 * std::log(32.0) + 1) / alone, 1e-12);
+}
+
+// The table for people and the code's.
+TEST(ModelFamiliesTest, ModelsMdIsTheTableOfTypes) {
+  std::ifstream file(SLUICE_SOURCE_DIR "/common/model_config/MODELS.md");
+  size_t served = 0;
+  size_t refused = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("| ") || line.starts_with("| type") ||
+        line.starts_with("| ---")) {
+      continue;
+    }
+    const size_t models = line.find(" | ");
+    const std::string_view state =
+        std::string_view(line).substr(line.find(" | ", models + 3) + 3);
+    const bool is_served = state.starts_with("served");
+    ASSERT_TRUE(is_served || state.starts_with("refused: ")) << line;
+    std::istringstream names(line.substr(2, models - 2));
+    for (std::string name; std::getline(names >> std::ws, name, ',');) {
+      const Json config = {{"model_type", name}};
+      EXPECT_EQ(FindFamily(ConfigReader(config)).ok(), is_served) << name;
+      ++(is_served ? served : refused);
+    }
   }
+  EXPECT_GE(served, 45u);
+  EXPECT_GE(served + refused, 96u);
 }
 
 TEST(ModelFamiliesTest, WhatIsNotBuiltIsRefusedByName) {

@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/json.h"
+#include "common/openai/generic_tools.h"
 #include "common/openai/parse.h"
 #include "common/text/chat_template.h"
 #include "tests/openai/toy_text.h"
@@ -42,6 +43,22 @@ std::unique_ptr<ChatTemplate> Released(const std::string& file) {
   SLUICE_REQUIRE_TEST_DATA(templates, "templates"); \
   EXPECT_FALSE(templates.empty())
 
+// A question, two calls in one message, and their results in another order.
+Json TwoCalls() {
+  return *ParseJson(R"([
+    {"role": "user", "content": "Weather?"},
+    {"role": "assistant", "content": "", "reasoning_content": "Ask twice.",
+     "tool_calls": [
+       {"id": "a", "type": "function",
+        "function": {"name": "first", "arguments": "{\"x\": 1}"}},
+       {"id": "b", "type": "function",
+        "function": {"name": "second", "arguments": "{\"y\": \"z\"}"}}]},
+    {"role": "tool", "tool_call_id": "b", "content": "of b"},
+    {"role": "tool", "tool_call_id": "a", "content": "of a"},
+    {"role": "assistant", "content": "Done."},
+    {"role": "user", "content": "Thanks."}])");
+}
+
 TEST(GatewayHistoryTest, RulesAreLearntFromTheTemplatesThemselves) {
   REQUIRE_TEMPLATES();
   const auto rules = [](const char* file) {
@@ -56,6 +73,91 @@ TEST(GatewayHistoryTest, RulesAreLearntFromTheTemplatesThemselves) {
   EXPECT_EQ(rules("meta-llama-Llama-3.1-8B-Instruct.jinja"),
             (HistoryRules{"", false, true}));
   EXPECT_EQ(rules("Qwen3-Coder.jinja"), (HistoryRules{"", false, false}));
+  for (const char* file : {"mistralai-Mistral-Nemo-Instruct-2407.jinja",
+                           "Mistral-Small-3.2-24B-Instruct-2506.jinja"}) {
+    EXPECT_EQ(rules(file).ids, IdForm::kNine) << file;
+  }
+  EXPECT_EQ(rules("Kimi-K2-Instruct.jinja").ids, IdForm::kAny);
+}
+
+// The ids of the calls and results of `messages`, in their order.
+std::vector<std::string> IdsIn(const Json& messages) {
+  std::vector<std::string> ids;
+  for (const Json& message : messages) {
+    if (message.contains("tool_calls")) {
+      for (const Json& call : message["tool_calls"]) ids.push_back(call["id"]);
+    }
+    if (message.contains("tool_call_id"))
+      ids.push_back(message["tool_call_id"]);
+  }
+  return ids;
+}
+
+TEST(GatewayHistoryTest, IdsTakeTheFormThatATemplateNeeds) {
+  const auto ids = [](std::string_view first, std::string_view second) {
+    return Json::array({{{"role", "assistant"},
+                         {"tool_calls",
+                          {{{"id", first}, {"function", {{"name", "f"}}}},
+                           {{"id", second}, {"function", {{"name", "g.h"}}}}}}},
+                        {{"role", "tool"}, {"tool_call_id", first}},
+                        {{"role", "tool"}, {"tool_call_id", second}}});
+  };
+  const Json messages = ids("call_0123456789abcdef_0_0", "abcDEF123");
+  HistoryRules rules;
+  EXPECT_EQ(IdsIn(AdaptHistory(messages, rules)), IdsIn(messages));
+  rules.ids = IdForm::kNine;
+  const auto nine = IdsIn(AdaptHistory(messages, rules));
+  ASSERT_EQ(nine.size(), 4u);
+  EXPECT_EQ(nine[0].size(), 9u);
+  EXPECT_EQ(nine[0].find_first_not_of("0123456789abcdefghijklmnopqrstuvwxyz"),
+            std::string::npos);
+  EXPECT_EQ(nine[2], nine[0]);
+  EXPECT_EQ(nine[1], "abcDEF123");
+  EXPECT_EQ(nine[3], "abcDEF123");
+  rules.ids = IdForm::kNumbered;
+  // An id that comes again is the later call's.
+  Json twice = messages;
+  for (const Json& message : messages) twice.push_back(message);
+  EXPECT_EQ(IdsIn(AdaptHistory(twice, rules)),
+            (std::vector<std::string>{"functions.f:0", "functions.g.h:1",
+                                      "functions.f:0", "functions.g.h:1",
+                                      "functions.f:2", "functions.g.h:3",
+                                      "functions.f:2", "functions.g.h:3"}));
+}
+
+TEST(GatewayHistoryTest, ToolsStandInTheSystemMessageWhereOnlyThatIsShown) {
+  const std::string shown =
+      "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] }}"
+      "{% if m['role'] == 'system' and 'tools' in m and m['tools'] is not none "
+      "%}{{ '<|tool|>' + m['tools'] + '<|/tool|>' }}{% endif %}{% endfor %}";
+  const auto phi = Template(shown);
+  EXPECT_TRUE(LearnHistoryRules(*phi).tools_in_system);
+  EXPECT_FALSE(
+      LearnHistoryRules(*Template(shown + "{{ tools }}")).tools_in_system);
+  Json messages = TwoCalls();
+  messages[1]["tool_calls"].erase(1);
+  const Json tools =
+      *ParseJson(R"([{"type": "function", "function": {"name": "first"}}])");
+  const Json made = WithToolsInSystem(messages, tools);
+  EXPECT_EQ(*phi->Render(made, nullptr, {}),
+            R"(<|system|><|tool|>[{"name":"first"}]<|/tool|><|user|>Weather?)"
+            R"(<|assistant|><|tool_call|>[{"name":"first","arguments":)"
+            R"({"x":1}}]<|/tool_call|><|tool|>of b<|tool|>of a)"
+            "<|assistant|>Done.<|user|>Thanks.");
+  EXPECT_EQ(WithToolsInSystem(messages, nullptr)[0]["role"], "user");
+}
+
+TEST(GatewayHistoryTest, MistralsTemplatesTakeThisServersIds) {
+  REQUIRE_TEMPLATES();
+  for (const char* file : {"mistralai-Mistral-Nemo-Instruct-2407.jinja",
+                           "Mistral-Small-3.2-24B-Instruct-2506.jinja"}) {
+    const auto chat_template = Released(file);
+    const HistoryRules rules = LearnHistoryRules(*chat_template);
+    const Json made = AdaptHistory(TwoCalls(), rules);
+    const auto text = chat_template->Render(made, nullptr, {});
+    EXPECT_TRUE(text.ok()) << file << text.status();
+    EXPECT_FALSE(chat_template->Render(TwoCalls(), nullptr, {}).ok());
+  }
 }
 
 TEST(GatewayHistoryTest, ATemplateWithoutToolsHasNoRules) {
@@ -157,22 +259,6 @@ TEST(GatewayHistoryTest, NothingOfAMessageIsCopiedForEachOfItsCalls) {
   EXPECT_EQ(made[0]["content"], messages[0]["content"]);
   EXPECT_EQ(made[511]["tool_calls"][0]["id"], "511");
   EXPECT_LT(JsonBytes(made), 2 * JsonBytes(messages));
-}
-
-// A question, two calls in one message, and their results in another order.
-Json TwoCalls() {
-  return *ParseJson(R"([
-    {"role": "user", "content": "Weather?"},
-    {"role": "assistant", "content": "", "reasoning_content": "Ask twice.",
-     "tool_calls": [
-       {"id": "a", "type": "function",
-        "function": {"name": "first", "arguments": "{\"x\": 1}"}},
-       {"id": "b", "type": "function",
-        "function": {"name": "second", "arguments": "{\"y\": \"z\"}"}}]},
-    {"role": "tool", "tool_call_id": "b", "content": "of b"},
-    {"role": "tool", "tool_call_id": "a", "content": "of a"},
-    {"role": "assistant", "content": "Done."},
-    {"role": "user", "content": "Thanks."}])");
 }
 
 TEST(GatewayHistoryTest, WhereOneCallFitsInAMessageSeveralGetTheirOwn) {

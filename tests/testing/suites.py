@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Which suites tests/run leaves out: those of other projects' packages that
-passed with the files that they have now.
+"""Which suites tests/run leaves out: those of other projects' packages and of
+device code that passed with the files that they have now.
 
 tests/suites.toml has a table for each suite: its tests by name, the files that it
 is about (a suite without any is the long mode's alone), and the Python and Node

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tests/testing/golden_model.h"
+#include "tests/testing/test_data.h"
 #include "tests/text/text_fixtures.h"
 
 namespace sluice::testing {
@@ -51,6 +52,21 @@ TEST(JinjaTemplateTest, NoneIsNotIterable) {
   EXPECT_EQ(*RenderSource("{{ tools is iterable and tools | length > 0 }}",
                           R"({"tools": null})"),
             "False");
+}
+
+// tests/text/chats/make_snippets.py writes what jinja2 makes of each.
+TEST(JinjaTemplateTest, SnippetsAreRenderedAsJinja2RendersThem) {
+  const Json snippets =
+      *ParseJson(ReadFileOrDie("tests/text/chats/snippets.json"),
+                 {.max_bytes = size_t{1} << 20});
+  EXPECT_GT(snippets.size(), 700u);
+  for (const Json& one : snippets) {
+    const auto source = one[0].get<std::string>();
+    const auto text = RenderSource(source);
+    EXPECT_EQ(text.ok() ? *text : Message(text.status()),
+              one[1].get<std::string>())
+        << source;
+  }
 }
 
 TEST(JinjaTemplateTest, BlocksAreTrimmedAndLoopsControlled) {

@@ -108,7 +108,7 @@ TEST_P(GgufTokenizerTest, ItsKeysReadBackGiveTheSameIds) {
 
 INSTANTIATE_TEST_SUITE_P(
     Sources, GgufTokenizerTest,
-    ::testing::Values(Case{"byte_level.json", "gpt2", "glm4"},
+    ::testing::Values(Case{"byte_level.json", "gpt2", "dbrx"},
                       Case{"byte_fallback.json", "llama", "default"},
                       Case{"pieces.model", "llama", "default"},
                       Case{"tokenizers/llama3_2", "gpt2", "llama-bpe", true},
@@ -155,15 +155,26 @@ std::string ErrorOf(const Json& json, const Json& config = {},
 }
 
 TEST(GgufTokenizerNamesTest, PatternsGetTheNameOfTheirFirstRule) {
-  for (const char* rule : {"llama-bpe", "qwen2", "gpt-4o", "gpt-2", "smollm"}) {
+  for (const char* rule :
+       {"llama-bpe", "qwen2", "gpt-4o", "gpt-2", "smollm", "tekken", "qwen35",
+        "kimi-k2", "deepseek-v3", "deepseek-llm", "falcon", "default"}) {
     const auto keys = KeysOf(TinyJson(rule));
     ASSERT_TRUE(keys.ok()) << keys.status();
     EXPECT_EQ(*keys->String("tokenizer.ggml.pre"), rule);
   }
-  EXPECT_EQ(*KeysOf(TinyJson("glm4"))->String("tokenizer.ggml.pre"), "glm4");
-  EXPECT_EQ(*KeysOf(TinyJson("glm4"), {{"bos_token", "<s>"}})
+  EXPECT_EQ(*KeysOf(TinyJson("dbrx"))->String("tokenizer.ggml.pre"), "dbrx");
+  EXPECT_EQ(*KeysOf(TinyJson("dbrx"), {{"bos_token", "<s>"}})
                  ->String("tokenizer.ggml.pre"),
             "smaug-bpe");
+  // Files have line breaks in patterns as they are, too.
+  Json raw = TinyJson("qwen35");
+  Json& pattern = raw["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"];
+  std::string text = pattern.get<std::string>();
+  for (size_t at; (at = text.find("\\r\\n")) != text.npos;) {
+    text.replace(at, 4, "\r\n");
+  }
+  pattern = text;
+  EXPECT_EQ(*KeysOf(raw)->String("tokenizer.ggml.pre"), "qwen35");
   // As files of SmolLM2 and of GPT-2 say it.
   Json json = TinyJson("gpt-2");
   const Json level = {

@@ -50,8 +50,8 @@ void ExpectVectors(const Tokenizer& tokenizer, const std::string& inputs,
     EXPECT_EQ(*ids, expected) << "input " << count << ": " << input;
     equal += *ids == expected ? 1 : 0;
   }
-  EXPECT_EQ(count, 47);
-  EXPECT_EQ(equal, 47);
+  EXPECT_GE(count, 46);
+  EXPECT_EQ(equal, count);
 }
 
 struct VectorCase {
@@ -77,8 +77,49 @@ INSTANTIATE_TEST_SUITE_P(
         VectorCase{"vocab/ggml-vocab-gpt-2.gguf", "gpt-2"},
         VectorCase{"vocab/ggml-vocab-phi-3.gguf", "phi-3"},
         VectorCase{"vocab/ggml-vocab-starcoder.gguf", "starcoder"},
+        VectorCase{"vocab/ggml-vocab-command-r.gguf", "command-r"},
+        VectorCase{"vocab/ggml-vocab-deepseek-coder.gguf", "deepseek-coder"},
+        VectorCase{"vocab/ggml-vocab-deepseek-llm.gguf", "deepseek-llm"},
+        VectorCase{"vocab/ggml-vocab-falcon.gguf", "falcon"},
+        VectorCase{"vocab/ggml-vocab-gemma-4.gguf", "gemma-4"},
+        VectorCase{"vocab/ggml-vocab-llama-bpe.gguf", "llama-bpe"},
+        VectorCase{"vocab/ggml-vocab-mpt.gguf", "mpt"},
+        VectorCase{"vocab/ggml-vocab-qwen2.gguf", "qwen2"},
+        VectorCase{"vocab/ggml-vocab-qwen35.gguf", "qwen35"},
+        VectorCase{"vocab/ggml-vocab-refact.gguf", "refact"},
         VectorCase{"vocab/r50k_base.tiktoken", "gpt-2"},
         VectorCase{"tokenizers/qwen3", "qwen2"}));
+
+// Ids of mistral_common 1.13.1.
+TEST(GoldenTest, TekkenGivesMistralsIds) {
+  REQUIRE_TOKENIZER(tokenizer, "vocab/tekken_240911");
+  EXPECT_EQ(tokenizer->vocab_size(), 131072);
+  EXPECT_EQ(tokenizer->bos_id(), 1);
+  EXPECT_EQ(tokenizer->eos_ids(), Ids({2}));
+  EXPECT_EQ(tokenizer->vocabulary().Find("[TOOL_CALLS]"), 9);
+  EXPECT_EQ(tokenizer->vocabulary().Find("<SPECIAL_999>"), 999);
+  const std::pair<const char*, Ids> texts[] = {
+      {"Hello World", {22177, 5325}},
+      {"  three   spaces\n\n\tand a tab ",
+       {1032, 3300, 1256, 18971, 1267, 1009, 1421, 1261, 10271, 1032}},
+      {"ALLCaps camelCase 12345 3.14 it's I'LL",
+       {4286, 13515, 4677, 98537, 11139, 1032, 1049, 1050, 1051, 1052, 1053,
+        1032, 1051,  1046, 1049,  1052,  1494, 1681, 1362, 1039, 23947}},
+      {"Köln, 東京 🦙🦙 नमस्ते",
+       {130553, 4876, 1044, 48798, 119685, 1166, 1153, 1240, 1159, 1166, 1153,
+        4148, 3525, 22475, 1803}},
+      {"a/b\r\n//x != [y]",
+       {1097, 15836, 1013, 1010, 1555, 1120, 3942, 1766, 1121, 1093}},
+  };
+  EncodeOptions plain = kRaw;
+  plain.parse_special_tokens = false;
+  for (const auto& [text, expected] : texts) {
+    EXPECT_EQ(*tokenizer->Encode(text, kRaw), expected) << text;
+    EXPECT_EQ(*tokenizer->Decode(expected, false), text);
+  }
+  // Names of control tokens in a user's text stay text.
+  EXPECT_EQ(tokenizer->Encode("<s>[INST] x</s>", plain)->size(), 10u);
+}
 
 TEST(GoldenTest, HarmonyIdsComeBackFromTheirText) {
   REQUIRE_TOKENIZER(tokenizer, "vocab/o200k_base.tiktoken");
@@ -109,7 +150,7 @@ TEST(GoldenTest, HarmonyIdsComeBackFromTheirText) {
 TEST(GoldenTest, ChatRenderingsAreThoseOfJinja2) {
   SLUICE_REQUIRE_TEST_DATA(templates, "templates");
   const std::vector<ChatCase> cases = ChatRenderings();
-  EXPECT_EQ(cases.size(), 115u);
+  EXPECT_EQ(cases.size(), 557u);
   for (const ChatCase& one : cases) {
     const auto compiled =
         JinjaTemplate::Compile(ReadFileOrDie(Cat(templates, "/", one.source)));
@@ -123,7 +164,8 @@ TEST(GoldenTest, ChatRenderingsAreThoseOfJinja2) {
     ASSERT_TRUE(variables.ok()) << variables.status();
     // 2025-06-28 12:00
     const auto text = (*compiled)->Render("{}", *variables, 1751112000);
-    ASSERT_TRUE(text.ok()) << one.source << one.chat << text.status();
+    EXPECT_TRUE(text.ok()) << one.source << one.chat << text.status();
+    if (!text.ok()) continue;
     EXPECT_EQ(Sha256Of(*text), one.sha256)
         << one.source << " " << one.chat << " is here:\n"
         << *text;

@@ -45,7 +45,7 @@ TEST(OutputFormatTest, NamesOverrideTheTemplate) {
   EXPECT_EQ(*ChooseOutputFormat(glm, Harmonies(), "harmony", "auto"), kHarmony);
   EXPECT_EQ(*ChooseOutputFormat("<|channel|>", Harmonies(), "none", "none"),
             OutputFormat{});
-  for (int i = 0; i <= static_cast<int>(ToolFormat::kGeneric); ++i) {
+  for (int i = 0; i <= static_cast<int>(ToolFormat::kGemma); ++i) {
     const auto format = static_cast<ToolFormat>(i);
     const auto name = ToolFormatName(format);
     EXPECT_EQ(ChooseOutputFormat("", Harmonies(), name)->tools, format);
@@ -57,9 +57,13 @@ TEST(OutputFormatTest, BadNamesAreRefusedByName) {
   const auto message = [](auto&& format) { return Message(format.status()); };
   EXPECT_EQ(message(ChooseOutputFormat("", Harmonies(), "xml")),
             "tool format 'xml': none of auto, none, glm, qwen3-coder, hermes, "
-            "llama3-json, harmony, generic");
+            "llama3-json, harmony, generic, mistral, mistral-list, "
+            "deepseek-v3, deepseek-v3.1, deepseek-v3.2, deepseek-v4, "
+            "minimax-m2, seed-oss, kimi-k2, granite, phi4, command, lfm2, "
+            "hunyuan, nemotron, gemma4");
   EXPECT_EQ(message(ChooseOutputFormat("", Harmonies(), "auto", "r1")),
-            "reasoning format 'r1': none of auto, none, think, harmony");
+            "reasoning format 'r1': none of auto, none, think, harmony, "
+            "mistral, seed-oss, command, gemma4, apertus");
   EXPECT_EQ(message(ChooseOutputFormat("", Harmonies(), "harmony", "think")),
             "tool format 'harmony' with reasoning format 'think': harmony is "
             "both or neither");
@@ -81,6 +85,9 @@ TEST(OutputFormatTest, APromptMayEndInReasoning) {
   EXPECT_FALSE(EndsInReasoning(kGlm, "<|assistant|>"));
   EXPECT_FALSE(EndsInReasoning(kLlama, "<think>"));
   EXPECT_FALSE(EndsInReasoning(kHarmony, "<think>"));
+  const OutputFormat gemma = {ToolFormat::kGemma, ReasoningFormat::kGemma};
+  EXPECT_TRUE(EndsInReasoning(gemma, "<|turn>model\n<|channel>thought\n"));
+  EXPECT_FALSE(EndsInReasoning(gemma, "<|channel>thought\n<channel|>"));
 }
 
 }  // namespace

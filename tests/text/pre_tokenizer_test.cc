@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <set>
 
 #include "common/text/text_source.h"
 #include "common/text/vocabulary_spec.h"
@@ -61,11 +62,13 @@ StatusOr<std::unique_ptr<Tokenizer>> WithPatterns(
 }
 
 TEST(PreTokenizerTest, EveryNamedRuleSplitsAsTheCrateDoes) {
-  for (const char* name :
-       {"llama-bpe", "glm4", "qwen2", "gpt-4o", "gpt-2", "smollm", "default"}) {
+  std::set<std::vector<std::string>> tried;
+  for (const std::string& name : PreTokenizerNames()) {
     SCOPED_TRACE(name);
-    ExpectTheCratesIds(*PairTokenizer(name), 1000);
+    if (!tried.insert(PreTokenizerByName(name)->patterns).second) continue;
+    ExpectTheCratesIds(*PairTokenizer(name), 500);
   }
+  EXPECT_GT(tried.size(), 25u);
 }
 
 TEST(PreTokenizerTest, AnUnknownRuleIsRefusedByName) {

@@ -40,6 +40,27 @@ std::string Refusal(const std::string& bytes) {
 
 std::string Refusal(const GgufBuilder& gguf) { return Refusal(gguf.Build()); }
 
+TEST(GgufFileTest, AnIntegerAboveTheRangeIsAFaultOfWhoReadsItAlone) {
+  const auto header =
+      Parse(GgufBuilder()
+                .Key("large", 10, BytesOf<uint64_t>(kHuge))
+                .Array("list", 10, 2, BytesOf(std::vector<uint64_t>{1, kHuge}))
+                .Array("small", 10, 1, BytesOf(std::vector<uint64_t>{1}))
+                .Build());
+  ASSERT_TRUE(header.ok()) << header.status();
+  EXPECT_THAT(Message(header->metadata.Int("large").status()),
+              HasSubstr("'large' is of type uint64 above 2^63-1"));
+  EXPECT_THAT(Message(header->metadata.Ints("list").status()),
+              HasSubstr("'list' is of type uint64 above 2^63-1"));
+  EXPECT_THAT(*header->metadata.Ints("small"), ElementsAre(1));
+}
+
+TEST(GgufFileTest, ABigEndianFileIsNamedSo) {
+  GgufBuilder gguf;
+  gguf.version = 3u << 24;
+  EXPECT_THAT(Refusal(gguf), HasSubstr("big-endian"));
+}
+
 TEST(GgufFileTest, GivesMetadataByItsType) {
   const auto header =
       Parse(GgufBuilder()
@@ -109,7 +130,7 @@ TEST(GgufFileTest, AcceptsVersionsTwoAndThreeOnly) {
     gguf.version = version;
     EXPECT_EQ(Refusal(gguf), "");
   }
-  for (const uint32_t version : {0u, 1u, 4u, 0x03000000u}) {
+  for (const uint32_t version : {0u, 1u, 4u, 0x04000000u}) {
     gguf.version = version;
     EXPECT_THAT(Refusal(gguf), HasSubstr("version"));
   }
@@ -172,11 +193,6 @@ TEST(GgufFileTest, RefusesNestedArraysAndUnknownTypes) {
               HasSubstr("type 77"));
 }
 
-TEST(GgufFileTest, RefusesIntegersAboveSigned64Bits) {
-  EXPECT_THAT(Refusal(GgufBuilder().Key("k", 10, BytesOf(kHuge))),
-              HasSubstr("18446744073709551615"));
-}
-
 TEST(GgufFileTest, RefusesDuplicateKeysAndTensors) {
   EXPECT_THAT(Refusal(GgufBuilder().U32("k", 1).U32("k", 2)),
               HasSubstr("duplicate metadata key 'k'"));
@@ -230,7 +246,7 @@ TEST(GgufFileTest, RefusesRowsThatAreNoWholeBlocks) {
 }
 
 TEST(GgufFileTest, RefusesUnknownTensorTypes) {
-  for (const uint32_t type : {4u, 9u, 24u, 40u, 0xffffffffu}) {
+  for (const uint32_t type : {4u, 31u, 99u, 0xffffffffu}) {
     EXPECT_THAT(Refusal(GgufBuilder().Tensor("a", {256}, type,
                                              std::string(1024, '\0'))),
                 HasSubstr(Cat("type id ", type)));

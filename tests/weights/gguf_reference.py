@@ -15,10 +15,13 @@ import numpy as np
 
 ROWS = 37
 FORMATS = ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1",
-           "Q4_K", "Q5_K", "Q6_K"]
+           "Q4_K", "Q5_K", "Q6_K", "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS",
+           "IQ2_S", "IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0", "NVFP4"]
 # Byte offsets of the F16 scales within a block: kept finite.
 SCALES = {"Q8_0": [0], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0],
-          "Q5_1": [0, 2], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
+          "Q5_1": [0, 2], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208],
+          "IQ1_S": [0], "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0],
+          "IQ3_XXS": [0], "IQ3_S": [0], "TQ1_0": [52], "TQ2_0": [64]}
 
 
 def random_rows(name, rng):
@@ -34,6 +37,10 @@ def random_rows(name, rng):
     raw = rng.integers(0, 256, (ROWS, blocks, size), dtype=np.uint8)
     if name == "BF16":
         raw[..., 1] &= 0xBF  # exponents below 128: no NaN
+    if name == "IQ1_M":
+        raw[..., 55] &= 0xBF  # the last four bits of its scale
+    if name == "NVFP4":
+        raw[..., :4] &= 0x7F  # scales have no sign
     for at in SCALES.get(name, []):
         raw[..., at + 1] &= 0xBF
     return kind, raw.reshape(ROWS, blocks * size)

@@ -9,6 +9,7 @@
 
 #include "common/base/json.h"
 #include "common/model_config/open_model.h"
+#include "common/weights/find_model.h"
 #include "common/weights/gguf_file.h"
 #include "tests/testing/default_model.h"
 #include "tests/testing/golden_model.h"
@@ -22,6 +23,7 @@ using sluice::testing::GgufBuilder;
 using sluice::testing::Safetensors;
 using sluice::testing::TempDir;
 using sluice::testing::TinyLlama;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -259,12 +261,16 @@ TEST(ModelFileTest, AnIndexThatContradictsItsShardsIsRefused) {
   WriteShard(dir, "1.safetensors", "a", 1);
   WriteShard(dir, "2.safetensors", "a", 2);
   EXPECT_TRUE(refusal(R"({"weight_map":{"a":"1.safetensors"}})").ok());
-  EXPECT_THAT(Message(refusal(R"({"weight_map":{"a":"1.safetensors",)"
-                              R"("b":"1.safetensors"}})")),
-              HasSubstr("'b' is not in '1.safetensors'"));
-  EXPECT_THAT(Message(refusal(R"({"weight_map":{"a":"1.safetensors",)"
-                              R"("b":"2.safetensors"}})")),
-              HasSubstr("not in"));
+  // A tensor that no shard has, and a shard that is not there, are missed by a
+  // model that needs them.
+  EXPECT_TRUE(refusal(R"({"weight_map":{"a":"1.safetensors",)"
+                      R"("b":"1.safetensors","c":"3.safetensors"}})")
+                  .ok());
+  WriteShard(dir, "2.safetensors", "b", 2);
+  EXPECT_THAT(Message(refusal(R"({"weight_map":{"a":"2.safetensors",)"
+                              R"("b":"2.safetensors","c":"1.safetensors"}})")),
+              AllOf(HasSubstr("'a' is in "), HasSubstr("1.safetensors, not in"),
+                    HasSubstr("'2.safetensors'")));
   EXPECT_THAT(Message(refusal(R"({"weight_map":{"a":1}})")),
               HasSubstr("expected a string"));
   EXPECT_THAT(Message(refusal("{}")), HasSubstr("weight_map"));
@@ -272,6 +278,54 @@ TEST(ModelFileTest, AnIndexThatContradictsItsShardsIsRefused) {
   EXPECT_THAT(Message(refusal(R"({"weight_map":{}})")), HasSubstr("0 shards"));
   EXPECT_THAT(Message(refusal(std::string(1 << 20, '['))),
               HasSubstr("nested deeper than 32 levels"));
+}
+
+TEST(ModelFileTest, AGgufIsToldByItsFirstBytes) {
+  const TempDir dir;
+  const std::string gguf = testing::TinyLlama().Build();
+  const std::string blob = dir.Write("sha256-0123", gguf);
+  EXPECT_TRUE(IsGgufFile(blob));
+  EXPECT_FALSE(IsGgufFile(dir.Write("notes.txt", "GGU")));
+  EXPECT_FALSE(IsGgufFile(dir.path()));
+  for (const std::string& path : {blob, dir.path()}) {
+    EXPECT_TRUE(sluice::OpenModel(path).ok()) << path;
+  }
+  // Hubs lay the description of the unquantised model beside it, and
+  // projectors of images.
+  dir.Write("config.json", R"({"model_type": "llama"})");
+  dir.Write("mmproj-F16.gguf", gguf);
+  dir.Write("x.MMProj-Q8_0.gguf", gguf);
+  const auto model = sluice::OpenModel(dir.path());
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->config().at("vocab_size"), 6);
+  dir.Write("other.gguf", gguf);
+  EXPECT_THAT(
+      Message(sluice::OpenModel(dir.path()).status()),
+      AllOf(HasSubstr("has 2 models"), HasSubstr("'other.gguf', 'sha256-0123'"),
+            HasSubstr("neither model.safetensors nor")));
+}
+
+TEST(ModelFileTest, QuantisationIsDescribedInSeveralPlaces) {
+  const auto said = [](const char* config, const char* file, const char* text) {
+    const TempDir dir;
+    dir.Write("config.json", config);
+    WriteShard(dir, "model.safetensors", "a", 1);
+    dir.Write(file, text);
+    const auto model = sluice::OpenModel(dir.path());
+    EXPECT_TRUE(model.ok()) << model.status();
+    return DumpJson((*model)->config().value("quantization_config", Json()));
+  };
+  EXPECT_EQ(said("{}", "quantize_config.json", R"({"bits": 4})"),
+            R"({"bits":4,"quant_method":"gptq"})");
+  EXPECT_EQ(said("{}", "hf_quant_config.json",
+                 R"({"producer": {}, "quantization": {"quant_algo": "FP8"}})"),
+            R"({"quant_algo":"FP8","quant_method":"modelopt"})");
+  EXPECT_EQ(said(R"({"compression_config": {"quant_method": "x"}})",
+                 "quantize_config.json", R"({"bits": 4})"),
+            R"({"quant_method":"x"})");
+  EXPECT_EQ(said(R"({"quantization_config": {"quant_method": "y"}})",
+                 "quantize_config.json", R"({"bits": 4})"),
+            R"({"quant_method":"y"})");
 }
 
 TEST(ModelFileTest, ATensorInTwoShardsIsRefused) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/core/kv_groups.h"
 #include "common/wire/types.h"
 
 namespace sluice::wire {
@@ -156,12 +157,25 @@ TEST(WireStageTest, WindowsOfKvGroupsComeBackAndTheFirstIsNone) {
   limits.plan.kv_windows = {16, 0};
   EXPECT_THAT(Message(FromProto(ToProto(limits)).status()),
               HasSubstr("kv_windows must be between 0 and 0, got 16"));
-  limits.plan.kv_windows = {0, -1};
+  limits.plan.kv_windows = {0, -2};
   EXPECT_THAT(Message(FromProto(ToProto(limits)).status()),
               HasSubstr("kv_windows"));
   limits.plan.kv_windows = {0, 1, 2};
   EXPECT_THAT(Message(FromProto(ToProto(limits)).status()),
               HasSubstr("number of kv_windows must be between 0 and 2, got 3"));
+}
+
+TEST(WireStageTest, TheLastKvGroupMayBeOfStates) {
+  PipelineLimits limits = Limits();
+  limits.plan.num_kv_groups = 3;
+  limits.plan.kv_windows = {0, 128, kStateWindow};
+  limits.plan.num_state_blocks = 40;
+  const auto back = FromProto(ToProto(limits));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->plan, limits.plan);
+  limits.plan.kv_windows = {0, kStateWindow, 128};
+  EXPECT_THAT(Message(FromProto(ToProto(limits)).status()),
+              HasSubstr("kv_windows must be between 0 and 16777216, got -1"));
 }
 
 TEST(WireStageTest, EveryLimitMustBePositiveAndBounded) {
@@ -170,6 +184,8 @@ TEST(WireStageTest, EveryLimitMustBePositiveAndBounded) {
     const auto* field = descriptor->field(i);
     if (field->is_repeated()) continue;  // windows: see above
     for (const int32_t bad : {0, -1, INT32_MAX}) {
+      // A model may have no states.
+      if (bad == 0 && field->name() == "num_state_blocks") continue;
       v1::PipelineLimits proto = ToProto(Limits());
       proto.GetReflection()->SetInt32(&proto, field, bad);
       const Status status = FromProto(proto).status();

@@ -1,3 +1,4 @@
+// Size: one method per operation.
 #include "common/device/cpu/cpu_backend.h"
 
 #include <sys/mman.h>
@@ -21,9 +22,11 @@
 #include "common/tensor/weight_format.h"
 #include "kernels/attention.h"
 #include "kernels/block_pack.h"
+#include "kernels/chosen_attention.h"
 #include "kernels/elementwise.h"
 #include "kernels/exp_log.h"
 #include "kernels/experts.h"
+#include "kernels/head_matmul.h"
 #include "kernels/matmul.h"
 #include "kernels/rms_norm.h"
 
@@ -173,6 +176,7 @@ class CpuBackend final : public Backend {
   void BeginStep(const StepInputs& step) override {
     team_.AdoptCaller();
     step_ = &step;
+    state_runs_.clear();
     sampling_ = TraceSpan();
     joins_ = team_.joins();
     int32_t last = -1;
@@ -224,9 +228,7 @@ class CpuBackend final : public Backend {
     };
     if (!spec.norms_after_rope) norm_heads();
     // q and k are adjacent: all their heads rotate at once.
-    const RopeTables::Table& rope = ropes_.at(spec.rope);
-    kernels::Rope(context_, Columns(all, 0, q_cols + kv_cols), spec.head_dim,
-                  rope.spec.style, rope.rows, step_->positions.data());
+    Rotate(spec, Columns(all, 0, q_cols + kv_cols));
     if (spec.norms_after_rope) norm_heads();
     if (spec.growth.beta != 0) Grow(spec.growth, Columns(all, 0, q_cols));
     if (spec.shares_kv) return;
@@ -236,19 +238,79 @@ class CpuBackend final : public Backend {
 
   void Attention(const AttentionSpec& spec, DeviceMatrix qkv, const void* sinks,
                  const LayerKv& kv, DeviceMatrix out) override {
-    const KvGroupInputs& group = step_->kv_groups[kv.group];
-    kernels::AttentionQueries queries;
-    queries.q = Columns(View(qkv), 0, spec.num_heads * spec.head_dim);
-    queries.positions = step_->positions.data();
-    queries.block_tables = group.block_tables.data();
-    queries.table_offsets = group.table_offsets.data();
-    queries.num_heads = spec.num_heads;
-    queries.kv_heads = spec.kv_heads.data();
-    queries.scale = spec.scale;
-    queries.soft_cap = spec.soft_cap;
-    queries.window = spec.window;
+    kernels::AttentionQueries queries = QueriesOf(spec, qkv, kv);
     queries.sinks = Floats(sinks);
     kernels::PagedAttention(context_, queries, KvOf(spec, kv), View(out));
+  }
+
+  void StoreIndexKeys(const AttentionSpec& spec, const NormSpec& norm,
+                      DeviceMatrix rows, const LayerKv& kv) override {
+    const Matrix keys = View(rows);
+    ApplyNorm(context_, keys, norm, keys);
+    RotateIndex(spec, keys);
+    kernels::StoreIndexKeys(keys, step_->kv_groups[kv.group].slots.data(),
+                            IndexOf(spec, kv));
+  }
+
+  void ChoosePositions(const AttentionSpec& spec, DeviceMatrix queries,
+                       DeviceMatrix weights, const LayerKv& kv,
+                       DeviceMatrix chosen) override {
+    const KvGroupInputs& group = step_->kv_groups[kv.group];
+    const IndexSpec& index = spec.latent.index;
+    RotateIndex(spec, View(queries));
+    kernels::IndexQueries of_tokens;
+    of_tokens.q = View(queries);
+    of_tokens.weights = View(weights);
+    of_tokens.positions = step_->positions.data();
+    of_tokens.block_tables = group.block_tables.data();
+    of_tokens.table_offsets = group.table_offsets.data();
+    of_tokens.num_heads = index.num_heads;
+    of_tokens.scale = InverseRoot(index.head_dim);
+    of_tokens.weight_scale = InverseRoot(index.num_heads);
+    kernels::ChoosePositions(context_, of_tokens, IndexOf(spec, kv),
+                             index.top_k, static_cast<int32_t*>(chosen.data));
+  }
+
+  void ChosenAttention(const AttentionSpec& spec, DeviceMatrix q,
+                       DeviceMatrix chosen, const LayerKv& kv,
+                       DeviceMatrix out) override {
+    kernels::ChosenAttention(context_, QueriesOf(spec, q, kv), KvOf(spec, kv),
+                             static_cast<const int32_t*>(chosen.data),
+                             spec.latent.index.top_k, View(out));
+  }
+
+  void StoreLatent(const AttentionSpec& spec, const NormSpec& norm,
+                   DeviceMatrix rows, const LayerKv& kv) override {
+    const Matrix all = View(rows);
+    const Matrix latent =
+        Columns(all, spec.latent.rope_dim, spec.latent.kv_rank);
+    ApplyNorm(context_, latent, norm, latent);
+    Rotate(spec, all);
+    kernels::StoreKv(context_, all, {}, step_->kv_groups[kv.group].slots.data(),
+                     KvOf(spec, kv));
+  }
+
+  void LatentQueries(const AttentionSpec& spec, DeviceMatrix q,
+                     const Weight& keys, DeviceMatrix out) override {
+    const LatentSpec& latent = spec.latent;
+    const int64_t q_dim = latent.nope_dim + latent.rope_dim;
+    const Matrix from = View(q);
+    const Matrix to = View(out);
+    MultiplyHeads(keys, Columns(from, 0, latent.nope_dim), q_dim,
+                  Columns(to, latent.rope_dim, latent.kv_rank), spec.head_dim);
+    for (int64_t h = 0; h < spec.num_heads; ++h) {
+      CopyRows(Columns(from, h * q_dim + latent.nope_dim, latent.rope_dim),
+               Columns(to, h * spec.head_dim, latent.rope_dim));
+    }
+    Rotate(spec, to);
+  }
+
+  void HeadLinear(DeviceMatrix x, const Weight& heads,
+                  DeviceMatrix y) override {
+    if (heads.parts.empty()) return;
+    const int64_t rows = heads.parts[0].rows;
+    MultiplyHeads(heads, Columns(View(x), 0, heads.cols), heads.cols,
+                  Columns(View(y), 0, rows), rows);
   }
 
   void Gate(const Activation& activation, DeviceMatrix x,
@@ -267,6 +329,24 @@ class CpuBackend final : public Backend {
 
   void GateRows(DeviceMatrix gate, DeviceMatrix y) override {
     kernels::SigmoidGateRows(context_, View(gate), View(y));
+  }
+
+  void SigmoidGate(DeviceMatrix gate, DeviceMatrix y) override {
+    kernels::SigmoidMul(context_, View(gate), View(y));
+  }
+
+  void MixState(const kernels::StateMixer& mixer, const StateVectors& vectors,
+                const LayerState& state, DeviceMatrix x, DeviceMatrix scratch,
+                DeviceMatrix y) override {
+    if (state_runs_.empty()) MakeStateRuns(step_->kv_groups[state.group]);
+    kernels::MixState(
+        context_, mixer,
+        {Floats(vectors.taps), Floats(vectors.conv_bias), Floats(vectors.a_log),
+         Floats(vectors.time_bias), Floats(vectors.skip), Floats(vectors.norm)},
+        state_runs_,
+        {static_cast<float*>(state.data), state.num_blocks, kBlockTokens,
+         mixer.shape},
+        View(x), View(scratch), View(y));
   }
 
   void NormEachHead(DeviceMatrix x, int64_t head_dim,
@@ -392,6 +472,69 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  // The step's runs of one sequence's tokens.
+  void MakeStateRuns(const KvGroupInputs& group) {
+    for (int32_t t = 0; t < step_->num_tokens; ++t) {
+      const bool follows =
+          t > 0 && group.table_offsets[t] == group.table_offsets[t - 1] &&
+          step_->positions[t] == step_->positions[t - 1] + 1;
+      if (!follows) {
+        state_runs_.push_back(
+            {t, t, step_->positions[t],
+             group.block_tables.data() + group.table_offsets[t]});
+      }
+      state_runs_.back().end = t + 1;
+    }
+  }
+
+  kernels::AttentionQueries QueriesOf(const AttentionSpec& spec, DeviceMatrix q,
+                                      const LayerKv& kv) const {
+    const KvGroupInputs& group = step_->kv_groups[kv.group];
+    kernels::AttentionQueries queries;
+    queries.q = Columns(View(q), 0, spec.num_heads * spec.head_dim);
+    queries.positions = step_->positions.data();
+    queries.block_tables = group.block_tables.data();
+    queries.table_offsets = group.table_offsets.data();
+    queries.num_heads = spec.num_heads;
+    queries.kv_heads = spec.kv_heads.data();
+    queries.scale = spec.scale;
+    queries.soft_cap = spec.soft_cap;
+    queries.window = spec.window;
+    return queries;
+  }
+  // The kernels' view of a layer's index keys.
+  kernels::IndexKeys IndexOf(const AttentionSpec& spec,
+                             const LayerKv& kv) const {
+    SLUICE_CHECK(kv.type == info_.kv_type && kv.index_keys != nullptr);
+    return {kv.index_keys, kv.num_blocks, kBlockTokens,
+            spec.latent.index.head_dim, kv_type_};
+  }
+  // IEEE rounds both roots correctly.
+  static float InverseRoot(int64_t n) {
+    return static_cast<float>(1.0 / std::sqrt(static_cast<double>(n)));
+  }
+  void RotateIndex(const AttentionSpec& spec, Matrix x) const {
+    const IndexSpec& index = spec.latent.index;
+    const RopeTables::Table& rope = ropes_.at(index.rope);
+    kernels::Rope(context_, x, index.head_dim, rope.spec.style, rope.rows,
+                  step_->positions.data());
+  }
+  // Rotates every head of x in place by the tokens' positions.
+  void Rotate(const AttentionSpec& spec, Matrix x) const {
+    const RopeTables::Table& rope = ropes_.at(spec.rope);
+    kernels::Rope(context_, x, spec.head_dim, rope.spec.style, rope.rows,
+                  step_->positions.data());
+  }
+  // Head h's columns of y, `y_step` behind those before, are those of x times
+  // part h of `weight`; x and y have the columns of head 0.
+  void MultiplyHeads(const Weight& weight, ConstMatrix x, int64_t x_step,
+                     Matrix y, int64_t y_step) {
+    heads_.clear();
+    for (const WeightPart& part : weight.parts) {
+      heads_.push_back(ViewOf(part, weight.cols));
+    }
+    kernels::HeadMatMul(context_, dot_, {heads_, x, x_step, y, y_step});
+  }
   void Grow(const QueryGrowth& growth, Matrix q) const {
     for (int64_t t = 0; t < q.rows; ++t) {
       const double laps = std::floor(step_->positions[t] / growth.original);
@@ -404,8 +547,9 @@ class CpuBackend final : public Backend {
   // The kernels' view of a layer's keys and values.
   kernels::KvView KvOf(const AttentionSpec& spec, const LayerKv& kv) const {
     SLUICE_CHECK(kv.type == info_.kv_type);
-    return {kv.keys,      kv.values,     kv.num_blocks, spec.num_kv_heads,
-            kBlockTokens, spec.head_dim, kv_type_,      dot_.ops};
+    return {kv.keys,           kv.values,    kv.num_blocks,
+            spec.num_kv_heads, kBlockTokens, spec.head_dim,
+            kv_type_,          dot_.ops,     spec.value_dim()};
   }
   // Returns packed rows that the next operation may reuse. Only the first
   // operations grow them, to the largest step at once.
@@ -429,6 +573,7 @@ class CpuBackend final : public Backend {
   RopeTables ropes_;
   Buffer scratch_;
   const StepInputs* step_ = nullptr;
+  std::vector<kernels::StateRun> state_runs_;  // of the step
   TraceSpan sampling_;
   uint32_t joins_ = 0;  // of the team when the step began
   // Views of an operation's arguments, in memory that is kept.
@@ -436,6 +581,7 @@ class CpuBackend final : public Backend {
   std::vector<ConstMatrix> const_parts_;
   std::vector<kernels::ExpertWeight> gate_up_;
   std::vector<kernels::ExpertWeight> down_;
+  std::vector<kernels::ExpertWeight> heads_;
 };
 
 }  // namespace

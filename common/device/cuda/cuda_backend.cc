@@ -314,11 +314,40 @@ class CudaBackend final : public Backend {
   void ScaleRouting(const DeviceRouting&, const void*, int32_t) override {
     SLUICE_CHECK(false);
   }
+  void StoreLatent(const AttentionSpec&, const NormSpec&, DeviceMatrix,
+                   const LayerKv&) override {
+    SLUICE_CHECK(false);
+  }
+  void LatentQueries(const AttentionSpec&, DeviceMatrix, const Weight&,
+                     DeviceMatrix) override {
+    SLUICE_CHECK(false);
+  }
+  void StoreIndexKeys(const AttentionSpec&, const NormSpec&, DeviceMatrix,
+                      const LayerKv&) override {
+    SLUICE_CHECK(false);
+  }
+  void ChoosePositions(const AttentionSpec&, DeviceMatrix, DeviceMatrix,
+                       const LayerKv&, DeviceMatrix) override {
+    SLUICE_CHECK(false);
+  }
+  void ChosenAttention(const AttentionSpec&, DeviceMatrix, DeviceMatrix,
+                       const LayerKv&, DeviceMatrix) override {
+    SLUICE_CHECK(false);
+  }
+  void HeadLinear(DeviceMatrix, const Weight&, DeviceMatrix) override {
+    SLUICE_CHECK(false);
+  }
   void Map(const kernels::ElementMap&, DeviceMatrix) override {
     SLUICE_CHECK(false);
   }
   void Multiply(DeviceMatrix, DeviceMatrix) override { SLUICE_CHECK(false); }
   void GateRows(DeviceMatrix, DeviceMatrix) override { SLUICE_CHECK(false); }
+  void SigmoidGate(DeviceMatrix, DeviceMatrix) override { SLUICE_CHECK(false); }
+  void MixState(const kernels::StateMixer&, const StateVectors&,
+                const LayerState&, DeviceMatrix, DeviceMatrix,
+                DeviceMatrix) override {
+    SLUICE_CHECK(false);
+  }
   void HeadSquares(const kernels::HeadRuns&, DeviceMatrix,
                    std::span<const kernels::TreeNode>,
                    std::span<const DeviceMatrix>) override {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/json_difference.h"
 #include "common/core/epochs.h"
 
 namespace sluice {
@@ -22,8 +23,13 @@ Status CheckEqual(const char* what, const Value& first, const Value& other,
 
 Status CheckAgainst(const StageFacts& a, const StageFacts& b,
                     const std::string& first) {
-  SLUICE_RETURN_IF_ERROR(
-      CheckEqual("model digest", a.model_digest, b.model_digest, first));
+  const Status digests =
+      CheckEqual("model digest", a.model_digest, b.model_digest, first);
+  const std::string keys = DifferenceOfObjects(b.model_config, a.model_config);
+  if (!digests.ok() && !keys.empty()) {
+    return FailedPrecondition(Message(digests), ": ", keys);
+  }
+  SLUICE_RETURN_IF_ERROR(digests);
   SLUICE_RETURN_IF_ERROR(CheckEqual("numerics", a.numerics, b.numerics, first));
   SLUICE_RETURN_IF_ERROR(
       CheckEqual("weights dtype", a.weights_dtype, b.weights_dtype, first));
@@ -53,6 +59,7 @@ void TakeLeast(const PipelineLimits& other, PipelineLimits* limits) {
   least(limits->plan.max_sequences, other.plan.max_sequences);
   least(limits->plan.max_context, other.plan.max_context);
   least(limits->plan.num_blocks, other.plan.num_blocks);
+  least(limits->plan.num_state_blocks, other.plan.num_state_blocks);
   least(limits->max_steps_in_flight, other.max_steps_in_flight);
 }
 

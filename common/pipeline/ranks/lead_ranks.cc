@@ -309,6 +309,7 @@ StatusOr<RankFacts> LeadRanks::Combine(RankFacts all) {
     }
     all.max_context = std::min(all.max_context, facts.max_context);
     all.kv_blocks = std::min(all.kv_blocks, facts.kv_blocks);
+    all.state_blocks = std::min(all.state_blocks, facts.state_blocks);
     all.weights_bytes += facts.weights_bytes;
     all.kv_bytes += facts.kv_bytes;
   }

@@ -90,15 +90,15 @@ struct GroupLists {
 
 // `positions` has been checked.
 Status CheckGroup(const GroupLists& group, const RawList<int32_t>& positions,
-                  const RankStepBounds& bounds) {
+                  const RankStepBounds& bounds, int32_t num_blocks) {
   const int64_t tokens = positions.size();
   const int64_t most = int64_t{bounds.limits.max_sequences} *
                        bounds.limits.max_blocks_per_sequence();
   SLUICE_RETURN_IF_ERROR(group.slots.CheckSize(tokens, tokens));
   SLUICE_RETURN_IF_ERROR(
-      group.slots.CheckEach(0, int64_t{bounds.kv_blocks} * kBlockTokens - 1));
+      group.slots.CheckEach(0, int64_t{num_blocks} * kBlockTokens - 1));
   SLUICE_RETURN_IF_ERROR(group.tables.CheckSize(1, most));
-  SLUICE_RETURN_IF_ERROR(group.tables.CheckEach(0, bounds.kv_blocks - 1));
+  SLUICE_RETURN_IF_ERROR(group.tables.CheckEach(0, num_blocks - 1));
   SLUICE_RETURN_IF_ERROR(group.offsets.CheckSize(tokens, tokens));
   SLUICE_RETURN_IF_ERROR(group.offsets.CheckEach(0, most - 1));
   for (int64_t t = 0; t < tokens; ++t) {
@@ -152,8 +152,10 @@ Status ReadChecked(const v1::RankStep& proto, Buffer hidden,
       CheckRange("number of KV groups", proto.kv_groups_size(),
                  bounds.limits.num_kv_groups, bounds.limits.num_kv_groups));
   for (int g = 0; g < proto.kv_groups_size(); ++g) {
+    const bool is_state = g > 0 && g == bounds.state_group;
     SLUICE_RETURN_IF_ERROR(
-        CheckGroup(GroupLists(proto.kv_groups(g), g), positions, bounds));
+        CheckGroup(GroupLists(proto.kv_groups(g), g), positions, bounds,
+                   is_state ? bounds.state_blocks : bounds.kv_blocks));
   }
   SLUICE_ASSIGN_OR_RETURN(
       into.hidden,
@@ -317,7 +319,7 @@ Status CheckSameOrder(const RankOrder& own, const RankOrder& lead) {
 
 // Facts ----------------------------------------------------------------------
 
-RankFacts ReadyFacts() { return {"ready", 1, 1, 0, 0}; }
+RankFacts ReadyFacts() { return {"ready", 1, 1, 0, 0, 0}; }
 
 v1::RankFacts ToProto(const RankFacts& facts, uint64_t load) {
   v1::RankFacts proto;
@@ -327,6 +329,7 @@ v1::RankFacts ToProto(const RankFacts& facts, uint64_t load) {
   proto.set_kv_blocks(facts.kv_blocks);
   proto.set_weights_bytes(facts.weights_bytes);
   proto.set_kv_bytes(facts.kv_bytes);
+  proto.set_state_blocks(facts.state_blocks);
   return proto;
 }
 
@@ -336,10 +339,13 @@ StatusOr<RankFacts> FromProto(const v1::RankFacts& proto) {
       CheckRange("max_context", proto.max_context(), 1, 1 << 24));
   SLUICE_RETURN_IF_ERROR(
       CheckRange("kv_blocks", proto.kv_blocks(), 1, 1 << 24));
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("state_blocks", proto.state_blocks(), 0, 1 << 24));
   SLUICE_RETURN_IF_ERROR(CheckMemory("weights_bytes", proto.weights_bytes()));
   SLUICE_RETURN_IF_ERROR(CheckMemory("kv_bytes", proto.kv_bytes()));
-  return RankFacts{proto.numerics(), proto.max_context(), proto.kv_blocks(),
-                   proto.weights_bytes(), proto.kv_bytes()};
+  return RankFacts{proto.numerics(),  proto.max_context(),
+                   proto.kv_blocks(), proto.weights_bytes(),
+                   proto.kv_bytes(),  proto.state_blocks()};
 }
 
 // Steps ----------------------------------------------------------------------

@@ -57,6 +57,19 @@ bool CountOn(const v1::Hello& hello, uint64_t& latest) {
   return true;
 }
 
+namespace {
+
+// A model without states has none in either.
+Status CheckStates(const PlanLimits& own, const PlanLimits& limits) {
+  if (own.num_state_blocks == 0 && limits.num_state_blocks == 0) {
+    return OkStatus();
+  }
+  return CheckFits("num_state_blocks", own.num_state_blocks,
+                   limits.num_state_blocks);
+}
+
+}  // namespace
+
 Status CheckAssignment(const v1::Assign& assign, const PipelineLimits& limits,
                        const StageInfo& info, const PipelineLimits& own) {
   SLUICE_RETURN_IF_ERROR(CheckSame("vocabulary size", own.plan.vocab_size,
@@ -78,6 +91,7 @@ Status CheckAssignment(const v1::Assign& assign, const PipelineLimits& limits,
       CheckFits("max_context", own.plan.max_context, limits.plan.max_context));
   SLUICE_RETURN_IF_ERROR(
       CheckFits("num_blocks", own.plan.num_blocks, limits.plan.num_blocks));
+  SLUICE_RETURN_IF_ERROR(CheckStates(own.plan, limits.plan));
   SLUICE_RETURN_IF_ERROR(CheckFits("max_steps_in_flight",
                                    own.max_steps_in_flight,
                                    limits.max_steps_in_flight));

@@ -13,16 +13,17 @@ void ArgumentsWriter::BeginCall(std::string_view name, EventWriter& out) {
   out.BeginCall(name);
 }
 
-void ArgumentsWriter::BeginValue(std::string_view parameter, EventWriter& out) {
+void ArgumentsWriter::BeginValue(std::string_view parameter, EventWriter& out,
+                                 bool is_text) {
   std::string text = names_.empty() ? "{\"" : ", \"";
   std::string name = Utf8Lossy(parameter);  // it may have been cut
   AppendJsonEscaped(name, text);
   text += "\": ";
   repeats_ = !names_.insert(std::move(name)).second;
   type_ = &tools_.Of(name_, parameter);
-  streams_ = type_->types == kStringType;
+  streams_ = is_text || type_->types == kStringType;
   if (streams_) text += '"';
-  is_json_ = (type_->types & kStringType) == 0;
+  is_json_ = !is_text && (type_->types & kStringType) == 0;
   scan_ = JsonScan();
   held_.clear();
   if (!repeats_) out.Arguments(text);

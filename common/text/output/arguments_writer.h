@@ -21,7 +21,9 @@ class ArgumentsWriter {
   explicit ArgumentsWriter(const ToolTypes& tools) : tools_(tools) {}
 
   void BeginCall(std::string_view name, EventWriter& out);
-  void BeginValue(std::string_view parameter, EventWriter& out);
+  // `is_text`: the value is a string, whatever its schema says.
+  void BeginValue(std::string_view parameter, EventWriter& out,
+                  bool is_text = false);
   void Value(std::string_view text, EventWriter& out);
   void EndValue(EventWriter& out);
   void EndCall(EventWriter& out);

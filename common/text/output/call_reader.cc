@@ -58,6 +58,18 @@ bool PendingText::EndsWithin(std::string_view tag, size_t at) const {
   return ended_ && !rest.empty() && tag.starts_with(rest);
 }
 
+PendingText::Match PendingText::ConsumeTag(std::string_view tag) {
+  ConsumeBlanks();
+  const Match match = Find(tag);
+  if (match == Match::kYes) {
+    Consume(tag.size());
+  } else if (EndsWithin(tag, 0)) {
+    Consume(text().size());
+    return Match::kYes;
+  }
+  return match;
+}
+
 bool IsCallName(std::string_view name) {
   if (name.empty()) return false;
   return std::all_of(name.begin(), name.end(), [](char c) {

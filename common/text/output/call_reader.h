@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "common/text/output/event_writer.h"
+#include "common/text/output/markup_tags.h"
 #include "common/text/output/parameter_types.h"
 
 namespace sluice {
@@ -40,6 +41,9 @@ class PendingText {
   Match FindNext(std::initializer_list<std::string_view> tags, size_t at) const;
   // Returns whether the output ended within `tag` at byte `at`.
   bool EndsWithin(std::string_view tag, size_t at) const;
+  // Consumes white space and then `tag`, if it is there, or the output ended
+  // within it. kMaybe: needs more text.
+  Match ConsumeTag(std::string_view tag);
 
  private:
   std::string data_;
@@ -69,14 +73,30 @@ class CallReader {
 // <tool_call>: NAME <arg_key>K</arg_key><arg_value>V</arg_value></tool_call>
 std::unique_ptr<CallReader> NewGlmCallReader(const ToolTypes& tools);
 // <tool_call>: <function=NAME><parameter=K>V</parameter></function>, then
-// </tool_call>
-std::unique_ptr<CallReader> NewQwenCoderCallReader(const ToolTypes& tools);
+// </tool_call>, or the other tags of `markup`, which outlives the reader.
+std::unique_ptr<CallReader> NewParameterCallReader(const ToolTypes& tools,
+                                                   const CallMarkup& markup);
 // {"name": .., "arguments": {..}}, or "parameters". `close_tag`: the tag behind
-// it, or empty.
+// it, or empty. `in_list`: a bracket may stand before it.
 std::unique_ptr<CallReader> NewJsonCallReader(const ToolTypes& tools,
-                                              std::string_view close_tag);
+                                              std::string_view close_tag,
+                                              bool in_list = false);
+// A list of such objects, or of NAME(K=V, ..), and the closing tag.
+std::unique_ptr<CallReader> NewListCallReader(const ToolTypes& tools,
+                                              const CallMarkup& markup);
+// NAME, a separator and JSON.
+std::unique_ptr<CallReader> NewNamedCallReader(const ToolTypes& tools,
+                                               const CallMarkup& markup);
+// [NAME(K=V, ..), ..] with Python's literals.
+std::unique_ptr<CallReader> NewPythonCallReader(const ToolTypes& tools,
+                                                const CallMarkup& markup);
+// call:NAME{K:V, ..}
+std::unique_ptr<CallReader> NewGemmaCallReader(const ToolTypes& tools,
+                                               const CallMarkup& markup);
 // Behind <tool_call>: any of the three formats, since models mix them up.
 std::unique_ptr<CallReader> NewTaggedCallReader(const ToolTypes& tools);
+// Behind [TOOL_CALLS]: a list or a name, since models mix these up, too.
+std::unique_ptr<CallReader> NewMistralCallReader(const ToolTypes& tools);
 
 // Returns whether `name` may be a function's: letters, digits and -_.:/ only.
 bool IsCallName(std::string_view name);

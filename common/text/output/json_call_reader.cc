@@ -4,6 +4,7 @@
 
 #include "common/base/json.h"
 #include "common/text/output/call_reader.h"
+#include "common/text/output/json_arguments.h"
 #include "common/text/output/json_scan.h"
 
 namespace sluice {
@@ -13,19 +14,6 @@ namespace {
 // the name. Text that is no call is read again from its next opening on: this
 // bounds the cost per byte of an output of openings.
 constexpr size_t kMaxJsonHead = 4 << 10;
-
-// Returns arguments as a JSON object: the object in a string, {} for null.
-std::string AsObject(std::string_view text) {
-  const auto value = ParseJson(text);
-  if (!value.ok()) return std::string(text);
-  if (value->is_null()) return "{}";
-  if (value->is_string()) {
-    const auto& inner = value->get_ref<const std::string&>();
-    const auto parsed = ParseJson(inner);
-    if (parsed.ok() && parsed->is_object()) return inner;
-  }
-  return std::string(text);
-}
 
 // Returns `json`, one value, with control characters in strings escaped.
 std::string WithEscapes(std::string_view json) {
@@ -42,6 +30,10 @@ std::string WithEscapes(std::string_view json) {
   return escaped;
 }
 
+bool IsNameKey(std::string_view key) {
+  return key == "name" || key == "function" || key == "tool_name";
+}
+
 bool IsArgumentsKey(std::string_view key) {
   return key == "arguments" || key == "parameters";
 }
@@ -52,13 +44,15 @@ bool IsArgumentsKey(std::string_view key) {
 // characters in strings escaped.
 class JsonCallReader : public CallReader {
  public:
-  JsonCallReader(const ToolTypes& tools, std::string_view close_tag)
-      : tools_(tools), close_tag_(close_tag) {}
+  JsonCallReader(const ToolTypes& tools, std::string_view close_tag,
+                 bool in_list)
+      : tools_(tools), close_tag_(close_tag), in_list_(in_list) {}
 
   void Begin(bool known_only) override {
     known_only_ = known_only;
     state_ = State::kOpen;
     at_ = 0;
+    had_bracket_ = !in_list_;
     name_.reset();
     arguments_.reset();
   }
@@ -68,8 +62,11 @@ class JsonCallReader : public CallReader {
       const Result head = ReadHead(input, out);
       if (head != Result::kDone) return head;
     }
-    if (state_ == State::kArguments && !ReadArguments(input, out)) {
-      return input.ended() ? Result::kDone : Result::kMore;
+    if (state_ == State::kArguments) {
+      if (!json_.Read(input, out)) {
+        return input.ended() ? Result::kDone : Result::kMore;
+      }
+      state_ = State::kRest;
     }
     if (state_ == State::kRest && !ReadRest(input)) {
       return input.ended() ? Result::kDone : Result::kMore;
@@ -116,6 +113,11 @@ class JsonCallReader : public CallReader {
     }
     switch (state_) {
       case State::kOpen:
+        if (c == '[' && !had_bracket_) {
+          had_bracket_ = true;
+          ++at_;
+          return Result::kDone;
+        }
         return Expect(c == '{', State::kKeyOrEnd);
       case State::kColon:
         return Expect(c == ':', State::kBeforeValue);
@@ -167,13 +169,14 @@ class JsonCallReader : public CallReader {
     if (state_ == State::kKey) {
       key_ = token.substr(1, token.size() - 2);
       state_ = State::kColon;
-      const bool known = IsArgumentsKey(key_) || key_ == "name" ||
-                         key_ == "function" || key_ == "type" || key_ == "id";
+      const bool known = IsArgumentsKey(key_) || IsNameKey(key_) ||
+                         key_ == "type" || key_ == "id" ||
+                         key_ == "tool_call_id";
       return known ? Result::kDone : Result::kNoCall;
     }
     state_ = State::kComma;
     if (IsArgumentsKey(key_)) arguments_ = WithEscapes(token);
-    if (key_ != "name" && key_ != "function") return Result::kDone;
+    if (!IsNameKey(key_)) return Result::kDone;
     const auto value = ParseJson(token);
     if (!value.ok() || !value->is_string()) return Result::kNoCall;
     name_ = value->get<std::string>();
@@ -188,9 +191,7 @@ class JsonCallReader : public CallReader {
   Result BeginArguments(PendingText& input, EventWriter& out) {
     out.BeginCall(*name_);
     input.Consume(at_);
-    held_.clear();
-    scan_ = JsonScan();
-    passes_on_ = input.text().front() == '{';
+    json_.Begin(input);
     state_ = State::kArguments;
     return Result::kDone;
   }
@@ -199,54 +200,11 @@ class JsonCallReader : public CallReader {
   Result EndHead(PendingText& input, EventWriter& out) {
     if (!name_) return Result::kNoCall;
     out.BeginCall(*name_);
-    out.Arguments(arguments_ ? AsObject(*arguments_) : "{}");
+    out.Arguments(arguments_ ? JsonArguments::AsObject(*arguments_) : "{}");
     out.EndCall();
     input.Consume(at_ + 1);
     state_ = State::kTail;
     return Result::kDone;
-  }
-
-  // False: needs more text, or the output ended.
-  bool ReadArguments(PendingText& input, EventWriter& out) {
-    const std::string_view text = input.text();
-    std::string piece;
-    auto step = JsonScan::Step::kWithin;
-    size_t at = 0;
-    while (at < text.size() && step == JsonScan::Step::kWithin) {
-      const bool in_string = scan_.in_string();
-      step = scan_.Next(text[at]);
-      if (step == JsonScan::Step::kBehind) break;
-      if (in_string && static_cast<unsigned char>(text[at]) < 0x20) {
-        AppendJsonEscaped(text.substr(at, 1), piece);
-      } else {
-        piece += text[at];
-      }
-      ++at;
-    }
-    input.Consume(at);
-    const bool over = step != JsonScan::Step::kWithin;
-    const bool closes = !over && input.stopped();
-    WriteArguments(piece, over || closes, out);
-    if (closes) out.Arguments(scan_.Closers());
-    if (over || closes) out.EndCall();
-    if (over) state_ = State::kRest;
-    return over;
-  }
-
-  // `whole`: the piece is the last. A value that is no object is held back
-  // until then.
-  void WriteArguments(std::string_view piece, bool whole, EventWriter& out) {
-    if (passes_on_) {
-      out.Arguments(piece);
-      return;
-    }
-    held_ += piece;
-    if (held_.size() > kMaxHeldBytes) {
-      out.Arguments(held_);
-      passes_on_ = true;
-    } else if (whole) {
-      out.Arguments(AsObject(held_));
-    }
   }
 
   // Drops the rest of the object. False: needs more text.
@@ -273,6 +231,8 @@ class JsonCallReader : public CallReader {
 
   const ToolTypes& tools_;
   const std::string close_tag_;
+  const bool in_list_;  // a bracket may stand before the object
+  bool had_bracket_ = false;
   bool known_only_ = false;
   State state_ = State::kOpen;
   size_t at_ = 0;
@@ -281,9 +241,8 @@ class JsonCallReader : public CallReader {
   std::string key_;
   std::optional<std::string> name_;
   std::optional<std::string> arguments_;  // that came before the name
-  JsonScan scan_;
-  bool passes_on_ = false;  // the arguments are shown as they come
-  std::string held_;
+  JsonScan scan_;                         // of a key or a value of the head
+  JsonArguments json_;
   bool rest_key_ = false;  // within what follows the arguments
   JsonScan rest_scan_;
 };
@@ -291,8 +250,9 @@ class JsonCallReader : public CallReader {
 }  // namespace
 
 std::unique_ptr<CallReader> NewJsonCallReader(const ToolTypes& tools,
-                                              std::string_view close_tag) {
-  return std::make_unique<JsonCallReader>(tools, close_tag);
+                                              std::string_view close_tag,
+                                              bool in_list) {
+  return std::make_unique<JsonCallReader>(tools, close_tag, in_list);
 }
 
 }  // namespace sluice

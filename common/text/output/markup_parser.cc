@@ -15,6 +15,7 @@ struct Opening {
 };
 
 // Reasoning, content and calls whose markup is text. Rules beyond the tags:
+// The tags are those of the formats; <think> stands for the one of reasoning.
 // - <think> counts only where content has not begun (again, behind a call);
 //   there </think> alone is the end of an empty reasoning.
 // - A call within reasoning must name a function of the request; the reasoning
@@ -25,24 +26,22 @@ class MarkupParser : public OutputParser {
   MarkupParser(const OutputFormat& format, const OutputRequest& request,
                std::shared_ptr<const ToolTypes> tools)
       : tools_(std::move(tools)),
-        thinks_(format.reasoning == ReasoningFormat::kThink),
+        tags_(TagsOf(format.reasoning)),
+        thinks_(!tags_.open.empty()),
         calls_in_reasoning_(request.calls_in_reasoning),
         calls_or_content_(request.calls_or_content),
         bare_json_(format.tools == ToolFormat::kLlamaJson && !tools_->empty()),
         content_(/*trim_start=*/thinks_) {
     mode_ = thinks_ ? Mode::kStart : Mode::kContent;
     if (thinks_ && request.in_reasoning) mode_ = Mode::kReasoning;
-    if (tools_->empty() || format.tools == ToolFormat::kNone) return;
-    if (bare_json_) {
-      reader_ = NewJsonCallReader(*tools_, "");
-      openings_ = {{kPythonTag, false}};
-    } else {
-      reader_ = NewTaggedCallReader(*tools_);
-      openings_ = {{kToolCall, false}};
+    for (const std::string_view tag : tags_.around_content) {
+      if (!tag.empty()) dropped_.push_back(tag);
     }
-    if (format.tools == ToolFormat::kQwenCoder) {
-      openings_.push_back({kFunction, true});
-    }
+    AddCalls(format.tools);
+    AddStart(tags_.open);
+    AddStart(tags_.close);
+    for (const std::string_view tag : dropped_) AddStart(tag);
+    for (const Opening& opening : openings_) AddStart(opening.tag);
   }
 
   OutputEvents Feed(TokenId, std::string_view text) override {
@@ -62,6 +61,54 @@ class MarkupParser : public OutputParser {
  private:
   using Match = PendingText::Match;
   enum class Mode { kStart, kReasoning, kContent, kCall };
+
+  void AddCalls(ToolFormat format) {
+    if (tools_->empty() || format == ToolFormat::kNone) return;
+    const CallMarkup& markup = MarkupOf(format);
+    openings_ = {{markup.open, false}};
+    if (!markup.section.empty()) section_.push_back(markup.section);
+    if (!markup.section_end.empty()) ends_.push_back(markup.section_end);
+    switch (markup.shape) {
+      case CallShape::kBareJson:
+        reader_ = NewJsonCallReader(*tools_, "");
+        break;
+      case CallShape::kJsonList:
+      case CallShape::kPythonList:
+        reader_ = format == ToolFormat::kMistralList
+                      ? NewMistralCallReader(*tools_)
+                      : NewListCallReader(*tools_, markup);
+        break;
+      case CallShape::kNamed:
+        reader_ = format == ToolFormat::kMistral
+                      ? NewMistralCallReader(*tools_)
+                      : NewNamedCallReader(*tools_, markup);
+        break;
+      case CallShape::kParameters:
+        reader_ = NewParameterCallReader(*tools_, markup);
+        // Several calls stand between one pair of tags.
+        openings_.push_back({markup.function, true});
+        ends_.push_back(markup.close);
+        break;
+      case CallShape::kGemma:
+        reader_ = NewGemmaCallReader(*tools_, markup);
+        break;
+      default:
+        reader_ = NewTaggedCallReader(*tools_);
+        break;
+    }
+    if (format == ToolFormat::kQwenCoder) {
+      openings_.push_back({kFunction, true});
+    }
+    for (const std::string_view tag : section_) AddStart(tag);
+    for (const std::string_view tag : ends_) AddStart(tag);
+  }
+
+  // A text that may begin a tag.
+  void AddStart(std::string_view tag) {
+    if (!tag.empty() && starts_.find(tag.front()) == starts_.npos) {
+      starts_ += tag.front();
+    }
+  }
 
   void Run() {
     bool goes_on = true;
@@ -111,12 +158,12 @@ class MarkupParser : public OutputParser {
   bool ReadStart() {
     WriteAndConsume(CountBlanks());
     if (input_.text().empty()) return false;
-    if (input_.Find(kThink) == Match::kYes) {
-      input_.Consume(kThink.size());
+    if (input_.Find(tags_.open) == Match::kYes) {
+      input_.Consume(tags_.open.size());
       mode_ = Mode::kReasoning;
-    } else if (input_.Find(kThinkEnd) == Match::kYes) {
-      input_.Consume(kThinkEnd.size());
-    } else if (input_.FindAny({kThink, kThinkEnd}) == Match::kMaybe) {
+    } else if (input_.Find(tags_.close) == Match::kYes) {
+      input_.Consume(tags_.close.size());
+    } else if (input_.FindAny({tags_.open, tags_.close}) == Match::kMaybe) {
       return false;
     } else {
       mode_ = Mode::kContent;
@@ -129,26 +176,37 @@ class MarkupParser : public OutputParser {
   }
 
   bool ReadText() {
-    if (mode_ == Mode::kContent && !MayCall()) {
+    if (mode_ == Mode::kContent && !MayCall() && dropped_.empty()) {
       WriteAndConsume(input_.text().size());
       return false;
     }
     const std::string_view text = input_.text();
-    WriteAndConsume(std::min(text.find('<'), text.size()));
+    WriteAndConsume(std::min(text.find_first_of(starts_), text.size()));
     if (input_.text().empty()) return false;
-    if (mode_ == Mode::kContent && !MayCall()) return true;
+    if (mode_ == Mode::kContent && !MayCall() && dropped_.empty()) return true;
     Match best = Match::kNo;
     if (mode_ == Mode::kReasoning) {
-      best = input_.Find(kThinkEnd);
+      best = input_.Find(tags_.close);
       if (best == Match::kYes) return EndReasoning();
       if (!reasoning_.began()) {
-        const Match again = input_.Find(kThink);
-        if (again == Match::kYes) input_.Consume(kThink.size());
+        const Match again = input_.Find(tags_.open);
+        if (again == Match::kYes) input_.Consume(tags_.open.size());
         if (again == Match::kYes) return true;
         best = std::max(best, again);
       }
     }
-    if (mode_ != Mode::kReasoning || calls_in_reasoning_) {
+    if (mode_ == Mode::kContent) {
+      const Match dropped = Drop(dropped_);
+      if (dropped == Match::kYes) return true;
+      best = std::max(best, dropped);
+    }
+    if (mode_ == Mode::kReasoning ? calls_in_reasoning_ : MayCall()) {
+      Match dropped = Drop(section_);
+      if (dropped != Match::kYes && out_.calls() > 0) {
+        dropped = std::max(dropped, Drop(ends_));
+      }
+      if (dropped == Match::kYes) return true;
+      best = std::max(best, dropped);
       for (const Opening& opening : openings_) {
         const Match match = input_.Find(opening.tag);
         if (match == Match::kYes) return BeginCall(opening);
@@ -160,8 +218,22 @@ class MarkupParser : public OutputParser {
     return true;
   }
 
+  // Consumes any of `tags`.
+  Match Drop(const std::vector<std::string_view>& tags) {
+    Match best = Match::kNo;
+    for (const std::string_view tag : tags) {
+      const Match match = input_.Find(tag);
+      if (match == Match::kYes) {
+        input_.Consume(tag.size());
+        return match;
+      }
+      best = std::max(best, match);
+    }
+    return best;
+  }
+
   bool EndReasoning() {
-    input_.Consume(kThinkEnd.size());
+    input_.Consume(tags_.close.size());
     reasoning_.TakeHeld();
     mode_ = Mode::kStart;
     return true;
@@ -214,12 +286,17 @@ class MarkupParser : public OutputParser {
   }
 
   const std::shared_ptr<const ToolTypes> tools_;
+  const ReasoningTags& tags_;
   const bool thinks_;
   const bool calls_in_reasoning_;
   const bool calls_or_content_;
   const bool bare_json_;
   std::unique_ptr<CallReader> reader_;
   std::vector<Opening> openings_;
+  std::vector<std::string_view> section_;  // before calls; no content
+  std::vector<std::string_view> ends_;     // behind calls; no content
+  std::vector<std::string_view> dropped_;  // around content; no content
+  std::string starts_;                     // the first bytes of all tags
 
   Mode mode_ = Mode::kContent;
   Mode behind_ = Mode::kContent;  // how it goes on behind the call

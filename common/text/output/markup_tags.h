@@ -1,7 +1,11 @@
 #ifndef SLUICE_COMMON_TEXT_OUTPUT_MARKUP_TAGS_H_
 #define SLUICE_COMMON_TEXT_OUTPUT_MARKUP_TAGS_H_
 
+#include <array>
 #include <string_view>
+#include <vector>
+
+#include "common/text/output/output_parser.h"
 
 namespace sluice {
 
@@ -19,6 +23,65 @@ inline constexpr std::string_view kFunctionEnd = "</function>";
 inline constexpr std::string_view kParameter = "<parameter=";
 inline constexpr std::string_view kParameterEnd = "</parameter>";
 inline constexpr std::string_view kPythonTag = "<|python_tag|>";
+inline constexpr std::string_view kGemmaQuote = "<|\"|>";
+
+// How reasoning is marked.
+struct ReasoningTags {
+  std::string_view open;  // empty: none, or by channels
+  std::string_view close;
+  // The token that `open` begins with, where `open` is more than a token.
+  std::string_view open_token;
+  // Marks around the content, which are no content.
+  std::array<std::string_view, 2> around_content;
+};
+const ReasoningTags& TagsOf(ReasoningFormat format);
+
+// How a format writes a call's name and arguments.
+enum class CallShape {
+  kNone,
+  kTagged,      // <tool_call>, by the text behind it: GLM, Qwen3-Coder, Hermes
+  kBareJson,    // {"name": .., "parameters": ..} without a tag
+  kChannels,    // harmony
+  kJsonList,    // [{"name": .., "arguments": {..}}, ..]
+  kPythonList,  // [NAME(K=V, ..), ..]
+  kNamed,       // NAME, a separator, the arguments
+  kParameters,  // a tag of the name, a tag of each parameter
+  kGemma,       // call:NAME{K:V, ..}
+};
+
+// The markup of calls of a format. Texts are empty where it has none.
+struct CallMarkup {
+  CallShape shape = CallShape::kNone;
+  // Around all calls of an answer, beside the calls' own tags.
+  std::string_view section;
+  std::string_view section_end;
+  // Before and behind each call, or a list of calls.
+  std::string_view open;
+  std::string_view close;
+  // kNamed: before the name, behind it, before the arguments, around them.
+  std::string_view name_prefix;
+  std::string_view id_tag;  // of an id behind the name
+  std::string_view separator;
+  std::string_view type;     // before the separator; the name is behind it
+  bool is_numbered = false;  // a colon and a number follow the name
+  bool is_fenced = false;    // the arguments stand in a block of Markdown
+  // kParameters: the tags of the name and of a parameter, without their ends.
+  std::string_view function;
+  std::string_view function_end;
+  std::string_view parameter;
+  std::string_view parameter_end;
+  bool quotes_names = false;    // <invoke name="NAME">
+  bool tells_strings = false;   // <.. string="true">
+  bool has_line_feeds = false;  // around each value
+  // kJsonList: keys of the name and the arguments; the id's key, if written.
+  std::string_view name_key = "name";
+  std::string_view arguments_key = "arguments";
+  std::string_view id_key;
+};
+const CallMarkup& MarkupOf(ToolFormat format);
+
+// Returns all tags of a format.
+std::vector<std::string_view> TagsIn(const OutputFormat& format);
 
 }  // namespace sluice
 

@@ -13,10 +13,17 @@
 namespace sluice {
 namespace {
 
+// In the order of ToolFormat and of ReasoningFormat.
 constexpr std::string_view kToolNames[] = {
-    "none",        "glm",     "qwen3-coder", "hermes",
-    "llama3-json", "harmony", "generic"};
-constexpr std::string_view kReasoningNames[] = {"none", "think", "harmony"};
+    "none",         "glm",         "qwen3-coder",   "hermes",
+    "llama3-json",  "harmony",     "generic",       "mistral",
+    "mistral-list", "deepseek-v3", "deepseek-v3.1", "deepseek-v3.2",
+    "deepseek-v4",  "minimax-m2",  "seed-oss",      "kimi-k2",
+    "granite",      "phi4",        "command",       "lfm2",
+    "hunyuan",      "nemotron",    "gemma4"};
+constexpr std::string_view kReasoningNames[] = {
+    "none",     "think",   "harmony", "mistral",
+    "seed-oss", "command", "gemma4",  "apertus"};
 
 // Tokens of the formats in text that a vocabulary may call special.
 constexpr std::string_view kMarkup[] = {kThink,       kThinkEnd,    kToolCall,
@@ -36,13 +43,59 @@ bool HasHarmonyTokens(const Vocabulary& vocabulary) {
                      });
 }
 
+// A text that a format's template has and others lack; the first one counts.
+struct Shown {
+  std::string_view text;
+  ToolFormat format;
+  std::string_view beside = "";  // and this one, too
+};
+constexpr Shown kShown[] = {
+    {"[ARGS]", ToolFormat::kMistral, "[TOOL_CALLS]"},
+    {"[TOOL_CALLS]", ToolFormat::kMistralList},
+    {"\uFF5CDSML\uFF5C", ToolFormat::kDeepSeekV32, "function_calls>"},
+    {"\uFF5CDSML\uFF5C", ToolFormat::kDeepSeekV4},
+    {"tool\u2581calls\u2581begin", ToolFormat::kDeepSeekV3, "```json"},
+    {"tool\u2581calls\u2581begin", ToolFormat::kDeepSeekV31},
+    {"<minimax:tool_call>", ToolFormat::kMiniMax},
+    {"<seed:tool_call>", ToolFormat::kSeed},
+    {"<|tool_call_argument_begin|>", ToolFormat::kKimi},
+    {"<|/tool_call|>", ToolFormat::kPhi},
+    {"<|/tool|>", ToolFormat::kPhi},
+    {"<|tool_call|>", ToolFormat::kGranite},
+    {"<|START_ACTION|>", ToolFormat::kCommand},
+    {"<|tool_call_start|>", ToolFormat::kLfm},
+    {"<|tool_list_start|>", ToolFormat::kLfm},
+    {"<|tool_call>call:", ToolFormat::kGemma},
+    {"<TOOLCALL>", ToolFormat::kNemotron},
+    {kArgKey, ToolFormat::kGlm},
+    {kFunction, ToolFormat::kQwenCoder},
+    {"<tool_calls>[", ToolFormat::kHunyuan},
+    {kToolCall, ToolFormat::kHermes},
+};
+
 ToolFormat ToolsByTemplate(std::string_view chat_template) {
-  if (Mentions(chat_template, kArgKey)) return ToolFormat::kGlm;
-  if (Mentions(chat_template, kFunction)) return ToolFormat::kQwenCoder;
-  if (Mentions(chat_template, kToolCall)) return ToolFormat::kHermes;
+  for (const Shown& shown : kShown) {
+    if (Mentions(chat_template, shown.text) &&
+        Mentions(chat_template, shown.beside)) {
+      return shown.format;
+    }
+  }
   const bool json = Mentions(chat_template, "\"parameters\": ") ||
                     Mentions(chat_template, kPythonTag);
   return json ? ToolFormat::kLlamaJson : ToolFormat::kNone;
+}
+
+ReasoningFormat ReasoningByTemplate(std::string_view chat_template) {
+  for (size_t i = std::size(kReasoningNames); i-- > 0;) {
+    const auto format = static_cast<ReasoningFormat>(i);
+    const ReasoningTags& tags = TagsOf(format);
+    if (tags.open.empty()) continue;
+    if (Mentions(chat_template, tags.open) ||
+        Mentions(chat_template, tags.close)) {
+      return format;
+    }
+  }
+  return ReasoningFormat::kNone;
 }
 
 // The index of `name`, or one of `names`' size.
@@ -102,13 +155,9 @@ StatusOr<OutputFormat> ChooseOutputFormat(std::string_view chat_template,
   OutputFormat format;
   format.tools = tool_format == "auto" ? ToolsByTemplate(chat_template)
                                        : static_cast<ToolFormat>(tools);
-  const bool thinks =
-      Mentions(chat_template, kThink) || Mentions(chat_template, kThinkEnd);
-  format.reasoning = static_cast<ReasoningFormat>(reasoning);
-  if (reasoning_format == "auto") {
-    format.reasoning =
-        thinks ? ReasoningFormat::kThink : ReasoningFormat::kNone;
-  }
+  format.reasoning = reasoning_format == "auto"
+                         ? ReasoningByTemplate(chat_template)
+                         : static_cast<ReasoningFormat>(reasoning);
   return format;
 }
 
@@ -133,21 +182,25 @@ std::vector<std::unique_ptr<OutputParser>> NewOutputParsers(
 
 std::vector<TokenId> KeptTokens(const OutputFormat& format,
                                 const Vocabulary& vocabulary) {
-  std::span<const std::string_view> names = kMarkup;
-  if (format.tools == ToolFormat::kHarmony) names = kHarmonyTokens;
-  if (format == OutputFormat{}) names = {};
+  std::vector<std::string_view> names = TagsIn(format);
+  if (format.tools == ToolFormat::kHarmony) {
+    names.assign(std::begin(kHarmonyTokens), std::end(kHarmonyTokens));
+  } else if (format != OutputFormat{}) {
+    names.insert(names.end(), std::begin(kMarkup), std::end(kMarkup));
+  }
   std::vector<TokenId> kept;
   for (const std::string_view name : names) {
     const auto id = vocabulary.Find(name);
     if (id && vocabulary.IsSpecial(*id)) kept.push_back(*id);
   }
   std::sort(kept.begin(), kept.end());
+  kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
   return kept;
 }
 
 bool EndsInReasoning(const OutputFormat& format, std::string_view prompt_end) {
-  return format.reasoning == ReasoningFormat::kThink &&
-         TrimBlanks(prompt_end).ends_with(kThink);
+  const std::string_view open = TagsOf(format.reasoning).open;
+  return !open.empty() && TrimBlanks(prompt_end).ends_with(open);
 }
 
 }  // namespace sluice

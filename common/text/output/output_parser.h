@@ -23,11 +23,32 @@ enum class ToolFormat {
   kHarmony,    // messages to functions.NAME
   // As kHermes; the template knows no tools, so a system message tells of them.
   kGeneric,
+  kMistral,      // [TOOL_CALLS]NAME[ARGS]{..}
+  kMistralList,  // [TOOL_CALLS][{"name": .., "arguments": ..}]
+  kDeepSeekV3,   // R1, too: each call begins with its type, JSON in a block
+  kDeepSeekV31,  // NAME, a separator, JSON
+  kDeepSeekV32,  // invoke and parameter tags within function_calls
+  kDeepSeekV4,   // within tool_calls
+  kMiniMax,      // <invoke name="NAME"><parameter name="K">V</parameter>
+  kSeed,         // <seed:tool_call>, as kQwenCoder
+  kKimi,         // functions.NAME:0, a separator, JSON
+  kGranite,      // <|tool_call|>[{"name": .., "arguments": ..}]
+  kPhi,          // the same, closed
+  kCommand,      // <|START_ACTION|>[{"tool_name": .., "parameters": ..}]
+  kLfm,          // <|tool_call_start|>[NAME(K=V)]<|tool_call_end|>
+  kHunyuan,      // <tool_calls>[{"name": .., "arguments": ..}]</tool_calls>
+  kNemotron,     // <TOOLCALL>[{"name": .., "arguments": ..}]</TOOLCALL>
+  kGemma,        // <|tool_call>call:NAME{K:V}<tool_call|>
 };
 enum class ReasoningFormat {
   kNone,
   kThink,    // <think>..</think>
   kHarmony,  // the channel `analysis`
+  kMistral,  // [THINK]..[/THINK]
+  kSeed,     // <seed:think>..</seed:think>
+  kCommand,  // <|START_THINKING|>..<|END_THINKING|>
+  kGemma,    // the channel `thought`
+  kApertus,  // <|inner_prefix|>..<|inner_suffix|>
 };
 
 struct OutputFormat {
@@ -36,8 +57,7 @@ struct OutputFormat {
   bool operator==(const OutputFormat&) const = default;
 };
 
-// "glm", "qwen3-coder", "hermes", "llama3-json", "harmony", "generic", "none";
-// "think", "harmony", "none".
+// As in output_format.cc: "glm", "think", "none" and so on.
 std::string_view ToolFormatName(ToolFormat format);
 std::string_view ReasoningFormatName(ReasoningFormat format);
 
@@ -135,9 +155,9 @@ std::vector<std::unique_ptr<OutputParser>> NewOutputParsers(
 std::vector<TokenId> KeptTokens(const OutputFormat& format,
                                 const Vocabulary& vocabulary);
 
-// Returns whether a prompt ends within reasoning: with `<think>` and perhaps
-// white space. `prompt_end`: the text of its last 16 tokens or more, with
-// special ones shown.
+// Returns whether a prompt ends within reasoning: with its opening tag and
+// perhaps white space. `prompt_end`: the text of its last 16 tokens or more,
+// with special ones shown.
 bool EndsInReasoning(const OutputFormat& format, std::string_view prompt_end);
 
 }  // namespace sluice

@@ -46,6 +46,8 @@ struct Shape {
   int64_t heads;
   int64_t kv_heads;
   int64_t head_dim;
+  int64_t value_dim = 0;  // above 0: values are parts of the keys
+  int64_t value_size() const { return value_dim > 0 ? value_dim : head_dim; }
 };
 
 // Of `streams` sequences each `tokens` tokens, the last ones of `context`
@@ -73,11 +75,14 @@ class Bench {
            .block_tokens = kBlockTokens,
            .head_dim = shape.head_dim,
            .type = options.kv_type,
-           .blocks = &BlockOpsFor(DotIsaFor(options.isa))};
+           .blocks = &BlockOpsFor(DotIsaFor(options.isa)),
+           .value_dim = shape.value_dim};
     keys_ = Buffer(static_cast<size_t>(kv_.bytes(size)));
-    values_ = Buffer(keys_.size());
     kv_.keys = keys_.data();
-    kv_.values = values_.data();
+    if (shape.value_dim == 0) {
+      values_ = Buffer(keys_.size());
+      kv_.values = values_.data();
+    }
     Fill();
     for (int64_t h = 0; h < shape.heads; ++h) {
       kv_heads_.push_back(
@@ -89,8 +94,9 @@ class Bench {
         const int64_t position = timed.context - timed.tokens + t;
         positions_.push_back(static_cast<int32_t>(position));
         offsets_.push_back(s * per_stream);
-        flop_ += 4.0 * static_cast<double>(shape.heads * shape.head_dim *
-                                           (position + 1));
+        flop_ += 2.0 * static_cast<double>(
+                           shape.heads * (shape.head_dim + shape.value_size()) *
+                           (position + 1));
       }
     }
     for (int64_t b = 0; b < blocks; ++b) {
@@ -98,7 +104,8 @@ class Bench {
     }
     const auto rows = static_cast<int64_t>(positions_.size());
     q_ = Numbers(3, rows * shape.heads * shape.head_dim);
-    out_.assign(q_.size(), 0.0f);
+    out_.assign(static_cast<size_t>(rows * shape.heads * shape.value_size()),
+                0.0f);
   }
 
   void Run() {
@@ -122,10 +129,10 @@ class Bench {
       shares.push_back(flop_ / least * 1e-9 / peaks.back());
     }
     std::sort(shares.begin(), shares.end());
-    const double bytes =
-        2.0 * static_cast<double>(kv_.bytes(case_.streams * case_.context *
-                                            case_.shape.kv_heads *
-                                            case_.shape.head_dim));
+    const double bytes = (case_.shape.value_dim > 0 ? 1.0 : 2.0) *
+                         static_cast<double>(kv_.bytes(
+                             case_.streams * case_.context *
+                             case_.shape.kv_heads * case_.shape.head_dim));
     std::printf(
         "%-12s streams %2ld tokens %3ld context %5ld %9.3f ms %7.1f GFLOP/s, "
         "peak %6.0f (median %3.0f %%) %6.1f GB/s, read %5.1f\n",
@@ -169,6 +176,7 @@ class Bench {
 
   void Attend() {
     const int64_t cols = case_.shape.heads * case_.shape.head_dim;
+    const int64_t out_cols = case_.shape.heads * case_.shape.value_size();
     const auto rows = static_cast<int64_t>(positions_.size());
     PagedAttention({&team_, options_.isa},
                    {.q = {q_.data(), rows, cols, cols},
@@ -178,7 +186,7 @@ class Bench {
                     .num_heads = case_.shape.heads,
                     .kv_heads = kv_heads_.data(),
                     .scale = 0.125f},
-                   kv_, {out_.data(), rows, cols, cols});
+                   kv_, {out_.data(), rows, out_cols, out_cols});
   }
 
   // GFLOP/s of fused multiply-adds in registers; 1 for the portable set.
@@ -213,6 +221,9 @@ constexpr Shape kOneB = {"llama1b", 32, 8, 64};
 constexpr Shape kEight = {"gqa8", 64, 8, 64};
 constexpr Shape kSmolLm2 = {"smollm2", 9, 3, 64};
 constexpr Shape kWide = {"head_dim128", 32, 8, 128};
+// Latent attention: GLM-4.7-Flash's heads, and DeepSeek V3's.
+constexpr Shape kLatent20 = {"latent20", 20, 1, 576, 512};
+constexpr Shape kLatent128 = {"latent128", 128, 1, 576, 512};
 
 // False if `flag` is not known.
 bool Parse(std::string_view flag, const char* value, Options& options) {
@@ -261,11 +272,14 @@ int Main(int argc, char** argv) {
   }
   std::printf("%sisa %s, %d threads\n", measure::DescribeCpu().c_str(),
               ToString(options.isa), options.threads);
-  constexpr Case kCases[] = {{kOneB, 1, 512, 512},   {kOneB, 1, 512, 4096},
-                             {kOneB, 1, 512, 16384}, {kSmolLm2, 1, 512, 4096},
-                             {kWide, 1, 128, 4096},  {kOneB, 1, 1, 4096},
-                             {kOneB, 1, 1, 16384},   {kOneB, 8, 1, 4096},
-                             {kOneB, 8, 1, 16384},   {kEight, 8, 1, 4096}};
+  constexpr Case kCases[] = {
+      {kOneB, 1, 512, 512},      {kOneB, 1, 512, 4096},
+      {kOneB, 1, 512, 16384},    {kSmolLm2, 1, 512, 4096},
+      {kWide, 1, 128, 4096},     {kOneB, 1, 1, 4096},
+      {kOneB, 1, 1, 16384},      {kOneB, 8, 1, 4096},
+      {kOneB, 8, 1, 16384},      {kEight, 8, 1, 4096},
+      {kLatent20, 1, 1, 4096},   {kLatent20, 8, 1, 4096},
+      {kLatent20, 1, 512, 4096}, {kLatent128, 1, 1, 4096}};
   for (const Case& timed : kCases) {
     if (options.context == 0 || options.context == timed.context) {
       Bench(options, timed).Run();

@@ -88,6 +88,38 @@ CHATS = {
 }
 
 
+# Templates of further families, each with the same chats.
+FAMILIES = [
+    "Apertus-8B-Instruct", "Apriel-1.6-15b-Thinker-fixed",
+    "Bielik-11B-v3.0-Instruct", "ByteDance-Seed-OSS", "Cohere2MoE",
+    "CohereForAI-c4ai-command-r-plus-tool_use",
+    "CohereForAI-c4ai-command-r7b-12-2024-tool_use", "GigaChat3-10B-A1.8B",
+    "GigaChat3.1-10B-A1.8B", "HuggingFaceTB-SmolLM3-3B", "Kimi-K2-Instruct",
+    "Kimi-K2-Thinking", "Kimi-K3", "LFM2-8B-A1B", "LFM2.5-8B-A1B",
+    "LFM2.5-Instruct", "MiMo-VL", "MiniMax-M1", "MiniMax-M2", "MiniMax-M3",
+    "Mistral-Small-3.2-24B-Instruct-2506",
+    "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "NVIDIA-Nemotron-Nano-v2",
+    "NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use",
+    "NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "Qwen-QwQ-32B",
+    "Qwen3.5-4B", "Reka-Edge", "Spark2.5", "StepFun3.5-Flash",
+    "deepseek-ai-DeepSeek-R1-Distill-Llama-8B",
+    "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "deepseek-ai-DeepSeek-V3.1",
+    "deepseek-ai-DeepSeek-V3.2", "deepseek-ai-DeepSeek-V4",
+    "deepseek-ai-DeepSeek-V4-Flash-0731", "fireworks-ai-llama-3-firefunction-v2",
+    "google-gemma-2-2b-it", "google-gemma-4-31B-it",
+    "google-gemma-4-31B-it-interleaved", "ibm-granite-granite-3.3-2B-Instruct",
+    "ibm-granite-granite-4.0", "ibm-granite-granite-4.1",
+    "inclusionai-ling-3.0-flash", "llama-cpp-deepseek-r1",
+    "llama-cpp-rwkv-world", "meetkai-functionary-medium-v3.1",
+    "meetkai-functionary-medium-v3.2", "microsoft-Phi-3.5-mini-instruct",
+    "mistralai-Ministral-3-14B-Reasoning-2512",
+    "mistralai-Mistral-Nemo-Instruct-2407", "moonshotai-Kimi-K2",
+    "muse-glimmer", "openbmb-MiniCPM5-1B", "poolside-Laguna-S-2.1",
+    "poolside-Laguna-XS-2.1", "poolside-Laguna-XS.2", "tencent-Hy3",
+    "unsloth-Apriel-1.5", "unsloth-mistral-Devstral-Small-2507",
+    "upstage-Solar-Open-100B"]
+
+
 def with_tools(name):
     return name + "+tools"
 
@@ -129,6 +161,12 @@ def plan():
         yield file, with_tools(name), {}, True
     yield file, "user", {"model_identity": "You are Bob."}, True
     yield file, "thinking_last", {}, False
+    for family in FAMILIES:
+        for name in ["user", "system", "turns", "thought", "parts",
+                     with_tools("system"), with_tools("reasoned_result"),
+                     with_tools("two_results")] + results:
+            yield f"{family}.jinja", name, {"bos_token": "<s>",
+                                            "eos_token": "</s>"}, True
 
 
 def compile_template(source):
@@ -169,9 +207,13 @@ def sum_of(text):
 def renderings(data):
     for file, name, kwargs, begins_answer in plan():
         source = (data / "templates" / file).read_text(encoding="utf-8")
+        try:
+            text = render(source, name, kwargs, begins_answer)
+        except (jinja2.exceptions.TemplateError, TypeError, AttributeError):
+            continue  # the template refuses such a chat
         yield {"template": file, "chat": name, "kwargs": kwargs,
                "add_generation_prompt": begins_answer,
-               "sha256": sum_of(render(source, name, kwargs, begins_answer))}
+               "sha256": sum_of(text)}
 
 
 def ids(data):

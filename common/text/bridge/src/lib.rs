@@ -28,8 +28,13 @@ mod number_range;
 mod numbers;
 mod pattern_cost;
 mod pretokenize;
+mod pyfilters;
 mod pyjson;
+mod pymethods;
+mod pynumbers;
+mod pyobjects;
 mod references;
+mod rewrite;
 mod schema;
 #[cfg(test)]
 mod schema_answers_test;

@@ -1,6 +1,7 @@
 //! Values as Python shows them: `json.dumps(ensure_ascii=False)` for tojson,
 //! and `str()` for what a template writes out.
 
+use crate::pyobjects::{is_namespace, Range, Tuple};
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 use std::fmt::Write;
@@ -160,16 +161,41 @@ pub fn text(value: &Value, out: &mut String) -> Result<(), Error> {
     Ok(())
 }
 
+/// repr(value).
+pub fn representation(value: &Value) -> Result<String, Error> {
+    let mut out = String::new();
+    repr(value, 0, &mut out)?;
+    Ok(out)
+}
+
+pub fn repr_tuple(items: &[Value], depth: usize, out: &mut String) -> Result<(), Error> {
+    out.push('(');
+    for (i, item) in items.iter().enumerate() {
+        out.push_str(if i > 0 { ", " } else { "" });
+        repr(item, depth + 1, out)?;
+    }
+    out.push_str(if items.len() == 1 { ",)" } else { ")" });
+    Ok(())
+}
+
 fn repr(value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
     if depth > MAX_DEPTH {
         return Err(Error::new(ErrorKind::InvalidOperation, "value nested too deeply"));
     }
     match value.kind() {
+        ValueKind::Undefined => out.push_str("Undefined"),
         ValueKind::None => out.push_str("None"),
         ValueKind::Bool => out.push_str(if value.is_true() { "True" } else { "False" }),
         ValueKind::Number => out.push_str(&number(value)),
         ValueKind::String => repr_string(value.as_str().unwrap_or_default(), out),
-        ValueKind::Seq => {
+        ValueKind::Seq | ValueKind::Iterable => {
+            if let Some(tuple) = value.downcast_object_ref::<Tuple>() {
+                return repr_tuple(&tuple.0, depth, out);
+            }
+            if value.downcast_object_ref::<Range>().is_some() {
+                write!(out, "{value}").expect("to a string");
+                return Ok(());
+            }
             out.push('[');
             for (i, item) in value.try_iter()?.enumerate() {
                 out.push_str(if i > 0 { ", " } else { "" });
@@ -178,14 +204,15 @@ fn repr(value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
             out.push(']');
         }
         ValueKind::Map => {
-            out.push('{');
+            let is_namespace = is_namespace(value);
+            out.push_str(if is_namespace { "<Namespace {" } else { "{" });
             for (i, key) in value.try_iter()?.enumerate() {
                 out.push_str(if i > 0 { ", " } else { "" });
                 repr(&key, depth + 1, out)?;
                 out.push_str(": ");
                 repr(&value.get_item(&key)?, depth + 1, out)?;
             }
-            out.push('}');
+            out.push_str(if is_namespace { "}>" } else { "}" });
         }
         _ => write!(out, "{value}").expect("to a string"),
     }

@@ -31,11 +31,36 @@ const LINEAR_HEADS: &[&str] = &[
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+",
     // o200k (gpt-oss, Llama 4)
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+",
+    // Mistral's tekken
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+",
+    // Qwen 3.5
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+",
+    // Kimi K2
+    r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+",
+    // DeepSeek V3, Hunyuan, AFMoE
+    r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+"##,
+    // MiniCPM 5, Seed-OSS, Ling
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+",
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+",
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]",
 ];
 
-/// Whole patterns known to be linear: one character each, as the digits that
-/// SmolLM, StarCoder and others cut off first.
-const LINEAR_WHOLE: &[&str] = &[r"\p{N}"];
+/// Whole patterns known to be linear: runs of one class of characters without
+/// spaces, or with one before them, as the digits that many families cut off
+/// first.
+const LINEAR_WHOLE: &[&str] = &[
+    r"\p{N}",
+    r"\p{N}+",
+    r"\p{N}{1,3}",
+    r"[0-9][0-9][0-9]",
+    r"[\r\n]",
+    r"\s?\p{L}+",
+    r"\s?\p{P}+",
+    r"[\p{P}\$\+<=>\^~\|]+",
+    r"[\p{P}\$\+<=>\^~\|`]+",
+    "[一-龥\u{3040}-ゟ゠-ヿ]+",
+    "[一-龥ࠀ-一가-\u{d7ff}]+",
+];
 
 /// Limits of patterns that are not known to be linear.
 const MAX_UNKNOWN_BYTES: usize = 1 << 20;
@@ -58,12 +83,14 @@ pub struct Splitter {
 
 impl Splitter {
     pub fn new(pattern: &str) -> Result<Self, Failure> {
+        // Files have line breaks as escapes or as they are.
+        let pattern = &pattern.replace('\r', r"\r").replace('\n', r"\n");
         let head = pattern.strip_suffix(TAIL);
-        let known = LINEAR_WHOLE.contains(&pattern)
+        let known = LINEAR_WHOLE.contains(&pattern.as_str())
             || head.is_some_and(|head| LINEAR_HEADS.contains(&head));
         let parts: Vec<&str> = match head {
             Some(head) => vec![head, r"\s+"],
-            None => vec![pattern],
+            None => vec![pattern.as_str()],
         };
         let engine = match meta::Regex::new_many(&parts) {
             Ok(regex) => Engine::Automaton { regex: Box::new(regex), has_tail: head.is_some() },

@@ -2,6 +2,7 @@
 
 use crate::failure::{Code, Failure, Result};
 use crate::pyjson::{self, Layout};
+use crate::{pyfilters, pymethods, rewrite};
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 use std::cell::{Cell, RefCell};
@@ -54,23 +55,25 @@ impl Template {
         environment.set_undefined_behavior(UndefinedBehavior::Lenient);
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_recursion_limit(MAX_RECURSION);
-        environment
-            .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.set_formatter(|out, _, value| {
+        environment.set_unknown_method_callback(pymethods::call);
+        environment.set_formatter(|out, state, value| {
+            // Only {% autoescape %} asks for it.
+            if !matches!(state.auto_escape(), AutoEscape::None) && !value.is_safe() {
+                return Ok(out.write_str(&pyfilters::escaped(&pyfilters::text_of(value)?))?);
+            }
             if let Some(text) = value.as_str() {
                 return Ok(out.write_str(text)?);
             }
-            let mut text = String::new();
-            pyjson::text(value, &mut text)?;
-            Ok(out.write_str(&text)?)
+            Ok(out.write_str(&pyfilters::text_of(value)?)?)
         });
+        pyfilters::add_all(&mut environment);
         environment.add_filter("tojson", tojson);
-        environment.add_filter("string", python_str);
-        environment.add_test("iterable", is_iterable);
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", strftime_now);
+        let source = without_generation_tags(source);
+        let source = rewrite::rewrite(&source).unwrap_or(source);
         environment
-            .add_template_owned(NAME, without_generation_tags(source))
+            .add_template_owned(NAME, source)
             .map_err(|e| Failure::invalid(format!("chat template: {e}")))?;
         Ok(Self { environment })
     }
@@ -177,11 +180,6 @@ fn set_by_themselves(source: &str) -> Vec<String> {
         .collect()
 }
 
-/// Python's None is not; the engine's has no elements.
-fn is_iterable(value: &Value) -> bool {
-    !value.is_none() && value.try_iter().is_ok()
-}
-
 fn raise_exception(message: String) -> std::result::Result<Value, Error> {
     RAISED.set(Some(message.clone()));
     Err(Error::new(ErrorKind::InvalidOperation, message))
@@ -206,12 +204,6 @@ fn strftime_now(format: &str) -> std::result::Result<String, Error> {
     };
     buffer.truncate(written);
     String::from_utf8(buffer).map_err(|_| bad("result is not UTF-8"))
-}
-
-fn python_str(value: Value) -> std::result::Result<String, Error> {
-    let mut text = String::new();
-    pyjson::text(&value, &mut text)?;
-    Ok(text)
 }
 
 /// json.dumps with the arguments that transformers' tojson has.

@@ -8,20 +8,23 @@
 namespace sluice {
 namespace {
 
+constexpr std::string_view kIsText = "string=\"true\"";
+
+// Returns the name in a tag, without quotes and what follows them.
 std::string_view Unquoted(std::string_view name) {
   name = TrimBlanks(name);
-  const bool quoted =
-      name.size() >= 2 && name.front() == '"' && name.back() == '"';
-  return quoted ? name.substr(1, name.size() - 2) : name;
+  if (name.size() < 2 || name.front() != '"') return name;
+  const size_t end = name.find('"', 1);
+  return end == name.npos ? name : name.substr(1, end - 1);
 }
 
 // As in the GLM format, a closing tag within a value counts only if the text
-// behind it ends the value, and none within a string of JSON. A line feed on
-// either side of a value is markup.
-class QwenCoderCallReader : public CallReader {
+// behind it ends the value, and none within a string of JSON. Where the format
+// has them, a line feed on either side of a value is markup.
+class ParameterCallReader : public CallReader {
  public:
-  explicit QwenCoderCallReader(const ToolTypes& tools)
-      : tools_(tools), arguments_(tools) {}
+  ParameterCallReader(const ToolTypes& tools, const CallMarkup& markup)
+      : tools_(tools), tags_(markup), arguments_(tools) {}
 
   void Begin(bool known_only) override {
     known_only_ = known_only;
@@ -46,7 +49,9 @@ class QwenCoderCallReader : public CallReader {
           progress = ReadKey(input, out);
           break;
         case State::kValueStart:
-          if (input.text().front() == '\n') input.Consume(1);
+          if (tags_.has_line_feeds && input.text().front() == '\n') {
+            input.Consume(1);
+          }
           state_ = State::kValue;
           break;
         case State::kValue:
@@ -72,10 +77,10 @@ class QwenCoderCallReader : public CallReader {
     size_t begin = 0;
     while (begin < text.size() && IsBlank(text[begin])) ++begin;
     if (begin > kMaxCallHead) return Result::kNoCall;
-    const Match function = input.Find(kFunction, begin);
+    const Match function = input.Find(tags_.function, begin);
     if (function == Match::kMaybe) return Result::kMore;
     if (function == Match::kNo) return Result::kNoCall;
-    begin += kFunction.size();
+    begin += tags_.function.size();
     const size_t end = text.find('>', begin);
     if (std::min(end, text.size()) > kMaxCallHead) return Result::kNoCall;
     if (end == text.npos) {
@@ -93,22 +98,22 @@ class QwenCoderCallReader : public CallReader {
   // Reads between the parameters, and drops stray text.
   Progress ReadBody(PendingText& input, EventWriter& out) {
     input.ConsumeBlanks();
-    if (input.Find(kParameter) == Match::kYes) {
-      input.Consume(kParameter.size());
+    if (input.Find(tags_.parameter) == Match::kYes) {
+      input.Consume(tags_.parameter.size());
       key_.clear();
       state_ = State::kKey;
       return Progress::kOn;
     }
-    const Match end =
-        input.FindAny({kFunctionEnd, kFunction, kToolCall, kToolCallEnd});
+    const Match end = input.FindAny(
+        {tags_.function_end, tags_.function, tags_.open, tags_.close});
     if (end == Match::kYes) {
-      if (input.Find(kFunctionEnd) == Match::kYes) {
-        input.Consume(kFunctionEnd.size());
+      if (input.Find(tags_.function_end) == Match::kYes) {
+        input.Consume(tags_.function_end.size());
       }
       arguments_.EndCall(out);
       state_ = State::kTail;
     } else if (end == Match::kMaybe ||
-               input.Find(kParameter) == Match::kMaybe) {
+               input.Find(tags_.parameter) == Match::kMaybe) {
       return Progress::kWait;
     } else {
       input.Consume(std::min<size_t>(1, input.text().size()));
@@ -123,7 +128,8 @@ class QwenCoderCallReader : public CallReader {
     input.Consume(size);
     if (input.text().empty()) return Progress::kOn;
     input.Consume(1);
-    arguments_.BeginValue(Unquoted(key_), out);
+    const bool is_text = tags_.tells_strings && key_.find(kIsText) != key_.npos;
+    arguments_.BeginValue(Unquoted(key_), out, is_text);
     state_ = State::kValueStart;
     return Progress::kOn;
   }
@@ -134,25 +140,26 @@ class QwenCoderCallReader : public CallReader {
     size_t tag = 0;
   };
 
-  static ValueEnd FindValueEnd(const PendingText& input, size_t at) {
-    const Match close = input.Find(kParameterEnd, at);
+  ValueEnd FindValueEnd(const PendingText& input, size_t at) const {
+    const Match close = input.Find(tags_.parameter_end, at);
     if (close == Match::kYes) {
-      const size_t tag = kParameterEnd.size();
-      return {input.FindNext({kParameter, kFunctionEnd, kToolCallEnd, kToolCall,
-                              kFunction},
+      const size_t tag = tags_.parameter_end.size();
+      return {input.FindNext({tags_.parameter, tags_.function_end, tags_.close,
+                              tags_.open, tags_.function},
                              at + tag),
               tag};
     }
-    const Match function = input.Find(kFunctionEnd, at);
+    const Match function = input.Find(tags_.function_end, at);
     if (function == Match::kYes) {
-      return {input.FindNext({kToolCallEnd}, at + kFunctionEnd.size()), 0};
+      return {input.FindNext({tags_.close}, at + tags_.function_end.size()), 0};
     }
     return {std::max(close, function), 0};
   }
 
   Progress ReadValue(PendingText& input, EventWriter& out) {
     std::string_view text = input.text();
-    const size_t size = std::min(text.find_first_of("\n<"), text.size());
+    const std::string_view ends = tags_.has_line_feeds ? "\n<" : "<";
+    const size_t size = std::min(text.find_first_of(ends), text.size());
     arguments_.Value(text.substr(0, size), out);
     input.Consume(size);
     text = input.text();
@@ -174,7 +181,7 @@ class QwenCoderCallReader : public CallReader {
       input.Consume(at + over.tag);
       arguments_.EndValue(out);
       state_ = State::kBody;
-    } else if (input.EndsWithin(kParameterEnd, at)) {
+    } else if (input.EndsWithin(tags_.parameter_end, at)) {
       input.Consume(text.size());
     } else {
       arguments_.Value(text.substr(0, 1), out);
@@ -183,13 +190,13 @@ class QwenCoderCallReader : public CallReader {
     return Progress::kOn;
   }
 
-  static Progress ReadTail(PendingText& input) {
+  Progress ReadTail(PendingText& input) const {
     input.ConsumeBlanks();
-    const Match close = input.Find(kToolCallEnd);
+    const Match close = input.Find(tags_.close);
     if (close == Match::kMaybe) return Progress::kWait;
     if (close == Match::kYes) {
-      input.Consume(kToolCallEnd.size());
-    } else if (input.EndsWithin(kToolCallEnd, 0)) {
+      input.Consume(tags_.close.size());
+    } else if (input.EndsWithin(tags_.close, 0)) {
       input.Consume(input.text().size());
     }
     return Progress::kDone;
@@ -209,6 +216,7 @@ class QwenCoderCallReader : public CallReader {
   }
 
   const ToolTypes& tools_;
+  const CallMarkup& tags_;
   ArgumentsWriter arguments_;
   bool known_only_ = false;
   State state_ = State::kHead;
@@ -217,8 +225,9 @@ class QwenCoderCallReader : public CallReader {
 
 }  // namespace
 
-std::unique_ptr<CallReader> NewQwenCoderCallReader(const ToolTypes& tools) {
-  return std::make_unique<QwenCoderCallReader>(tools);
+std::unique_ptr<CallReader> NewParameterCallReader(const ToolTypes& tools,
+                                                   const CallMarkup& markup) {
+  return std::make_unique<ParameterCallReader>(tools, markup);
 }
 
 }  // namespace sluice

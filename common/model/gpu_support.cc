@@ -1,6 +1,5 @@
-#include "common/stage/gpu_support.h"
+#include "common/model/gpu_support.h"
 
-#include <iterator>
 #include <string_view>
 
 namespace sluice {
@@ -19,6 +18,13 @@ struct Mechanism {
 };
 
 constexpr Mechanism kMissing[] = {
+    {"layers with a state (a short convolution, the gated delta rule or Mamba "
+     "2)",
+     [](const LayerConfig& l) { return l.state.present(); }},
+    {"a gate of attention",
+     [](const LayerConfig& l) { return l.attention.gate; }},
+    {"latent attention",
+     [](const LayerConfig& l) { return l.attention.is_latent(); }},
     {"LayerNorm", [](const LayerConfig& l) { return l.norm.layer_norm; }},
     {"norms of q and k over all heads",
      [](const LayerConfig& l) {
@@ -53,10 +59,6 @@ constexpr Mechanism kMissing[] = {
      [](const LayerConfig& l) {
        return !l.is_sparse() && !IsBuilt(l.mlp.activation);
      }},
-    {"the experts' activation",
-     [](const LayerConfig& l) {
-       return l.is_sparse() && !IsBuilt(l.moe.activation);
-     }},
 };
 
 Status Missing(const ModelConfig& config, std::string_view what) {
@@ -67,7 +69,17 @@ Status Missing(const ModelConfig& config, std::string_view what) {
 
 }  // namespace
 
+Status CheckGpuHasExperts(const ModelConfig& config) {
+  for (const LayerConfig& layer : config.layers) {
+    if (layer.is_sparse() && !IsBuilt(layer.moe.activation)) {
+      return Missing(config, "the experts' activation");
+    }
+  }
+  return OkStatus();
+}
+
 Status CheckGpuHas(const ModelConfig& config) {
+  SLUICE_RETURN_IF_ERROR(CheckGpuHasExperts(config));
   for (const LayerConfig& layer : config.layers) {
     for (const Mechanism& mechanism : kMissing) {
       if (mechanism.is_in(layer)) return Missing(config, mechanism.name);

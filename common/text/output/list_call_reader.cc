@@ -1,0 +1,91 @@
+#include "common/text/output/call_reader.h"
+
+namespace sluice {
+namespace {
+
+// A list whose first element is no call is none. What follows an element that
+// is no call is not read.
+class ListCallReader : public CallReader {
+ public:
+  ListCallReader(const ToolTypes& tools, const CallMarkup& markup)
+      : markup_(markup), json_(NewJsonCallReader(tools, "", /*in_list=*/true)) {
+    if (markup.shape == CallShape::kPythonList) {
+      python_ = NewPythonCallReader(tools, markup);
+    }
+  }
+
+  void Begin(bool known_only) override {
+    known_only_ = known_only;
+    state_ = State::kFirst;
+    element_ = nullptr;
+  }
+
+  Result Read(PendingText& input, EventWriter& out) override {
+    while (true) {
+      switch (state_) {
+        case State::kFirst:
+        case State::kNext: {
+          const Result element = ReadElement(input, out);
+          if (element != Result::kDone) return element;
+          if (input.cut_short() && input.text().empty()) return Result::kDone;
+          state_ = State::kBetween;
+          break;
+        }
+        case State::kBetween: {
+          input.ConsumeBlanks();
+          if (input.text().empty()) {
+            return input.ended() ? Result::kDone : Result::kMore;
+          }
+          const char c = input.text().front();
+          if (c == ',' || c == ']') input.Consume(1);
+          state_ = c == ',' ? State::kNext : State::kTail;
+          element_ = nullptr;
+          break;
+        }
+        case State::kTail: {
+          if (markup_.close.empty()) return Result::kDone;
+          const auto close = input.ConsumeTag(markup_.close);
+          return close == PendingText::Match::kMaybe ? Result::kMore
+                                                     : Result::kDone;
+        }
+      }
+    }
+  }
+
+ private:
+  enum class State { kFirst, kNext, kBetween, kTail };
+
+  Result ReadElement(PendingText& input, EventWriter& out) {
+    if (element_ == nullptr) {
+      const std::string_view text = input.text();
+      const size_t at = text.find_first_not_of(
+          state_ == State::kFirst ? " \t\r\n[" : " \t\r\n");
+      if (at == text.npos && !input.ended() && text.size() < kMaxCallHead) {
+        return Result::kMore;
+      }
+      const bool is_json = at == text.npos || text[at] == '{';
+      element_ = is_json || python_ == nullptr ? json_.get() : python_.get();
+      element_->Begin(known_only_);
+    }
+    const Result result = element_->Read(input, out);
+    // Behind a call what is no call ends the list.
+    return result == Result::kNoCall && state_ == State::kNext ? Result::kDone
+                                                               : result;
+  }
+
+  const CallMarkup& markup_;
+  const std::unique_ptr<CallReader> json_;
+  std::unique_ptr<CallReader> python_;  // null: none
+  bool known_only_ = false;
+  State state_ = State::kFirst;
+  CallReader* element_ = nullptr;  // null: not chosen yet
+};
+
+}  // namespace
+
+std::unique_ptr<CallReader> NewListCallReader(const ToolTypes& tools,
+                                              const CallMarkup& markup) {
+  return std::make_unique<ListCallReader>(tools, markup);
+}
+
+}  // namespace sluice

@@ -1,0 +1,333 @@
+// What GGUFs of many architectures say by other means than a key that stands
+// for one of config.json: windows, biases, scalings, sizes that no key tells.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/json.h"
+#include "common/model_config/model_config.h"
+#include "common/model_config/open_model.h"
+#include "common/weights/model_file.h"
+#include "tests/weights/model_files.h"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A header of an architecture: 12 layers, 2 heads of 8.
+class Header {
+ public:
+  explicit Header(std::string architecture)
+      : architecture_(std::move(architecture)) {
+    gguf_.Text("general.architecture", architecture_);
+    for (const auto& [key, value] :
+         {std::pair("embedding_length", 32), std::pair("context_length", 4096),
+          std::pair("attention.head_count", 2),
+          std::pair("attention.key_length", 8),
+          std::pair("feed_forward_length", 24)}) {
+      U32(key, static_cast<uint32_t>(value));
+    }
+    F32("attention.layer_norm_rms_epsilon", 1e-5f);
+    if (architecture_.starts_with("granite")) F32("logit_scale", 8.0f);
+  }
+  Header& U32(std::string_view key, uint32_t value) {
+    gguf_.U32(Cat(architecture_, ".", key), value);
+    return *this;
+  }
+  Header& F32(std::string_view key, float value) {
+    gguf_.F32(Cat(architecture_, ".", key), value);
+    return *this;
+  }
+  Header& Text(std::string_view key, std::string_view value) {
+    gguf_.Text(Cat(architecture_, ".", key), value);
+    return *this;
+  }
+  Header& Bool(std::string_view key, bool value) {
+    gguf_.Key(Cat(architecture_, ".", key), 7,
+              value ? "\1" : std::string(1, 0));
+    return *this;
+  }
+  Header& Bools(std::string_view key, const std::vector<bool>& values) {
+    std::string bytes;
+    for (const bool value : values) bytes += value ? '\1' : '\0';
+    gguf_.Array(Cat(architecture_, ".", key), 7, bytes.size(), bytes);
+    return *this;
+  }
+  Header& Vector(std::string_view name, const std::vector<float>& elements) {
+    gguf_.Tensor(name, {elements.size()}, 0, BytesOf(elements));
+    return *this;
+  }
+  Header& Layers(uint32_t count) {
+    layers_ = count;
+    return *this;
+  }
+  StatusOr<Json> Open() {
+    U32("block_count", layers_);
+    gguf_.Tensor("token_embd.weight", {2, 2}, 0,
+                 BytesOf(std::vector<float>(4)));
+    const TempDir dir;
+    const auto model = OpenModel(dir.Write("m.gguf", gguf_.Build()));
+    if (!model.ok()) return model.status();
+    return (*model)->config();
+  }
+  ModelConfig Parsed() {
+    const auto json = Open();
+    EXPECT_TRUE(json.ok()) << json.status();
+    if (!json.ok()) return {};
+    auto config = ParseModelConfig(*json);
+    EXPECT_TRUE(config.ok()) << config.status();
+    return config.ok() ? *config : ModelConfig();
+  }
+  std::string Refusal() { return Message(Open().status()); }
+
+ private:
+  const std::string architecture_;
+  uint32_t layers_ = 12;
+  GgufBuilder gguf_;
+};
+
+std::vector<int> WindowsOf(const ModelConfig& config) {
+  std::vector<int> windows;
+  for (const LayerConfig& layer : config.layers) {
+    windows.push_back(layer.attention.window);
+  }
+  return windows;
+}
+
+TEST(GgufReadersTest, GemmasHaveNormsWithTheOneAndTheLargestAnotherScale) {
+  ModelConfig config = Header("gemma2").Layers(4).Parsed();
+  EXPECT_FALSE(config.norms_add_one);
+  EXPECT_EQ(config.embedding_scale, std::sqrt(32.0));
+  EXPECT_EQ(config.layers[0].attention.scale, 1.0 / std::sqrt(8.0));
+  // Older files lack the caps.
+  EXPECT_EQ(config.layers[0].attention.soft_cap, 50.0);
+  EXPECT_EQ(config.logit_soft_cap, 30.0);
+  EXPECT_EQ(config.layers[0].mlp.activation.kind,
+            kernels::Activation::Kind::kGeluTanh);
+  for (const auto& [name, layers] :
+       {std::pair("gemma2", 46), std::pair("gemma3", 62)}) {
+    config = Header(name).Layers(static_cast<uint32_t>(layers)).Parsed();
+    EXPECT_EQ(config.layers[0].attention.scale, 1.0 / std::sqrt(16.0)) << name;
+  }
+}
+
+TEST(GgufReadersTest, WindowsAreOfTheLayersThatTheFileOrItsKindSays) {
+  EXPECT_THAT(WindowsOf(Header("gemma2")
+                            .Layers(4)
+                            .U32("attention.sliding_window", 64)
+                            .Parsed()),
+              ElementsAre(64, 0, 64, 0));
+  const ModelConfig gemma3 = Header("gemma3")
+                                 .Layers(7)
+                                 .U32("attention.sliding_window", 64)
+                                 .F32("rope.freq_base", 1e6f)
+                                 .Parsed();
+  EXPECT_THAT(WindowsOf(gemma3), ElementsAre(64, 64, 64, 64, 64, 0, 64));
+  EXPECT_EQ(gemma3.ropes[gemma3.layers[0].attention.rope].theta, 10000.0);
+  EXPECT_EQ(gemma3.ropes[gemma3.layers[5].attention.rope].theta, 1e6);
+  EXPECT_THAT(WindowsOf(Header("gemma3")
+                            .Layers(3)
+                            .U32("attention.sliding_window", 64)
+                            .U32("attention.sliding_window_pattern", 2)
+                            .Parsed()),
+              ElementsAre(64, 0, 64));
+  Header olmo3("olmo2");
+  olmo3.Layers(3).U32("attention.sliding_window", 64);
+  olmo3.Bools("attention.sliding_window_pattern", {false, true, true});
+  EXPECT_THAT(WindowsOf(olmo3.Parsed()), ElementsAre(0, 64, 64));
+  EXPECT_THAT(WindowsOf(Header("phi3")
+                            .Layers(2)
+                            .U32("attention.sliding_window", 64)
+                            .Parsed()),
+              ElementsAre(64, 64));
+  EXPECT_THAT(
+      WindowsOf(
+          Header("phi3").Layers(2).U32("attention.sliding_window", 0).Parsed()),
+      ElementsAre(0, 0));
+  EXPECT_THAT(Header("olmo2")
+                  .U32("attention.sliding_window", 64)
+                  .Bools("attention.sliding_window_pattern", {true})
+                  .Refusal(),
+              HasSubstr("sliding_window_pattern has 1 layers of 12"));
+  EXPECT_THAT(Header("olmo2")
+                  .U32("attention.sliding_window", 64)
+                  .F32("rope.freq_base_swa", 5.0f)
+                  .Refusal(),
+              HasSubstr("olmo2.rope.freq_base_swa is 5, supported for this "
+                        "architecture is freq_base 10000"));
+}
+
+TEST(GgufReadersTest, OnlyExaonesWithWindowsHaveLayersWithoutRope) {
+  EXPECT_EQ(Header("exaone4").Parsed().ropes.size(), 1u);
+  const ModelConfig config =
+      Header("exaone4").U32("attention.sliding_window", 64).Parsed();
+  ASSERT_EQ(config.ropes.size(), 2u);
+  EXPECT_EQ(config.layers[0].attention.rope, 0);
+  EXPECT_EQ(config.layers[3].attention.rope, 1);
+}
+
+TEST(GgufReadersTest, GraniteMultipliesAsItsKeysSay) {
+  ModelConfig config = Header("granite").Parsed();
+  EXPECT_EQ(config.logit_scale, 1.0 / 8.0);
+  // Without the key as elsewhere.
+  EXPECT_EQ(config.layers[0].attention.scale, 1.0 / std::sqrt(8.0));
+  config = Header("granite")
+               .F32("attention.scale", 0.015625f)
+               .F32("residual_scale", 0.22f)
+               .F32("embedding_scale", 12.0f)
+               .Parsed();
+  EXPECT_EQ(config.layers[0].attention.scale, 0.015625);
+  EXPECT_EQ(config.layers[0].residual_scale, 0.22);
+  EXPECT_EQ(config.embedding_scale, 12.0);
+  EXPECT_THAT(Header("granite").Bool("rope.scaling.finetuned", false).Refusal(),
+              HasSubstr("granite.rope.scaling.finetuned is false (no RoPE)"));
+  EXPECT_THAT(Header("granitemoe")
+                  .U32("expert_count", 4)
+                  .U32("expert_used_count", 2)
+                  .U32("expert_shared_feed_forward_length", 16)
+                  .Refusal(),
+              HasSubstr("expert_shared_feed_forward_length is 16"));
+}
+
+TEST(GgufReadersTest, QueriesOfMistral3GrowWithThePosition) {
+  EXPECT_EQ(Header("mistral3").Parsed().layers[0].attention.growth.beta, 0.0);
+  const ModelConfig config =
+      Header("mistral3").F32("attention.temperature_scale", 0.1f).Parsed();
+  EXPECT_EQ(config.layers[0].attention.growth.beta, 0.1);
+  EXPECT_EQ(config.layers[0].attention.growth.original, 4096.0);
+}
+
+TEST(GgufReadersTest, Phi3HasDivisorsOfShortAndOfLongContexts) {
+  EXPECT_THAT(
+      Header("phi3").Vector("rope_factors_long.weight", {1, 2, 3, 4}).Refusal(),
+      HasSubstr("tensor 'rope_factors_short.weight' is missing"));
+  Header phi3("phi3");
+  phi3.Vector("rope_factors_long.weight", {1, 2, 3, 4})
+      .Vector("rope_factors_short.weight", {1, 1.1f, 1.2f, 1.3f})
+      .U32("rope.scaling.original_context_length", 1024)
+      .F32("rope.scaling.attn_factor", 1.25f);
+  const RopeConfig rope = phi3.Parsed().ropes[0];
+  EXPECT_EQ(rope.scaling.kind, RopeScaling::Kind::kLongRope);
+  EXPECT_THAT(rope.scaling.divisors, ElementsAre(1, 1.1, 1.2, 1.3));
+  EXPECT_THAT(rope.scaling.long_divisors, ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(rope.scaling.attention_factor, 1.25);
+  EXPECT_THAT(Header("phi3").U32("rope.dimension_count", 10).Refusal(),
+              HasSubstr("rope.dimension_count is 10, limits 2 and head_dim 8"));
+  EXPECT_EQ(Header("phi3")
+                .U32("rope.dimension_count", 6)
+                .Parsed()
+                .ropes[0]
+                .rotary_dim,
+            6);
+  EXPECT_THAT(Header("qwen2").U32("rope.dimension_count", 6).Refusal(),
+              HasSubstr("a part of a head is not supported"));
+}
+
+// The converter copies config.json's attention_factor.
+TEST(GgufReadersTest, YarnMayHaveAnAttentionFactorOfItsOwn) {
+  const auto factor = [](float stored) {
+    return Header("olmo2")
+        .Text("rope.scaling.type", "yarn")
+        .F32("rope.scaling.factor", 8.0f)
+        .U32("rope.scaling.original_context_length", 512)
+        .F32("rope.scaling.yarn_attn_factor", stored)
+        .Parsed()
+        .ropes[0]
+        .scaling.attention_factor;
+  };
+  EXPECT_EQ(factor(1.5f), 1.5);
+  // 0.1 ln 8 + 1, which F32 rounds.
+  EXPECT_NEAR(factor(1.2079442f), 1.2079441541679836, 1e-15);
+  EXPECT_NEAR(factor(1.0f), 1.2079441541679836, 1e-15);
+}
+
+// Of each head, the converter has rows of both halves in turn, in biases, too.
+TEST(GgufReadersTest, BiasesOfQAndKArePermutedAsTheirRows) {
+  const std::vector<float> stored = {0, 1, 2, 3, 4, 5, 6, 7};
+  const TempDir dir;
+  const auto model = OpenModel(dir.Write(
+      "m.gguf", TinyLlama()
+                    .Tensor("blk.0.attn_q.bias", {8}, 0, BytesOf(stored))
+                    .Tensor("blk.0.attn_v.bias", {4}, 0,
+                            BytesOf(std::vector<float>(stored.begin(),
+                                                       stored.begin() + 4)))
+                    .Build()));
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->config()["attention_bias"], true);
+  const auto read = [&](const std::string& name, int64_t begin, int64_t end) {
+    std::vector<float> bias(static_cast<size_t>(end - begin));
+    const Status status =
+        (*model)->ReadF32(name, {0, 1, begin, end}, bias.data());
+    EXPECT_TRUE(status.ok()) << status;
+    return bias;
+  };
+  const std::string layer = "model.layers.0.self_attn.";
+  EXPECT_THAT(read(layer + "q_proj.bias", 0, 8),
+              ElementsAre(0, 2, 1, 3, 4, 6, 5, 7));
+  EXPECT_THAT(read(layer + "q_proj.bias", 2, 6), ElementsAre(1, 3, 4, 6));
+  EXPECT_THAT(read(layer + "v_proj.bias", 0, 4), ElementsAre(0, 1, 2, 3));
+}
+
+// q, k and v may be one tensor: 8, 4 and 4 rows.
+TEST(GgufReadersTest, AFusedQkvIsCutByItsRows) {
+  const auto open = [](int64_t rows) {
+    const TempDir dir;
+    std::vector<float> bias(static_cast<size_t>(rows));
+    for (size_t i = 0; i < bias.size(); ++i) bias[i] = static_cast<float>(i);
+    return OpenModel(dir.Write(
+        "m.gguf",
+        TinyLlama()
+            .Tensor("blk.0.attn_qkv.bias", {bias.size()}, 0, BytesOf(bias))
+            .Build()));
+  };
+  EXPECT_THAT(Message(open(15).status()),
+              HasSubstr("tensor 'blk.0.attn_qkv.bias' of shape [15] has not "
+                        "the rows of q, k and v, 8 and twice 4"));
+  const auto model = open(16);
+  ASSERT_TRUE(model.ok()) << model.status();
+  std::vector<float> bias(4);
+  for (const auto& [letter, first] :
+       {std::pair('k', 8.0f), std::pair('v', 12.0f)}) {
+    const std::string name =
+        Cat("model.layers.0.self_attn.", letter, "_proj.bias");
+    ASSERT_NE((*model)->Find(name), nullptr) << name;
+    ASSERT_TRUE((*model)->ReadF32(name, {0, 1, 0, 4}, bias.data()).ok());
+    EXPECT_EQ(bias[0], first);
+    EXPECT_EQ(bias[3], first + 3);
+  }
+}
+
+TEST(GgufReadersTest, AMixturesSizesMayBeItsTensors) {
+  const TempDir dir;
+  GgufBuilder gguf;
+  gguf.Text("general.architecture", "qwen2moe");
+  for (const char* key :
+       {"embedding_length", "block_count", "attention.head_count",
+        "feed_forward_length", "context_length", "expert_count",
+        "expert_used_count"}) {
+    gguf.U32(Cat("qwen2moe.", key), 4);
+  }
+  gguf.F32("qwen2moe.attention.layer_norm_rms_epsilon", 1e-6f);
+  gguf.Tensor("token_embd.weight", {4, 4}, 0, BytesOf(std::vector<float>(16)));
+  gguf.Tensor("blk.0.ffn_gate_exps.weight", {4, 3, 4}, 0,
+              BytesOf(std::vector<float>(48)));
+  gguf.Tensor("blk.0.ffn_gate_shexp.weight", {4, 5}, 0,
+              BytesOf(std::vector<float>(20)));
+  const auto model = OpenModel(dir.Write("m.gguf", gguf.Build()));
+  ASSERT_TRUE(model.ok()) << model.status();
+  const Json& config = (*model)->config();
+  EXPECT_EQ(config["moe_intermediate_size"], 3);
+  EXPECT_EQ(config["shared_expert_intermediate_size"], 5);
+  EXPECT_EQ(config["norm_topk_prob"], false);
+}
+
+}  // namespace
+}  // namespace sluice::testing
