@@ -15,6 +15,7 @@ namespace {
 //
 #include "kernels/cpu/block_formats_body.inc"
 
+constexpr bool kFuses = true;
 constexpr int kOneLanes = 8;
 constexpr int kFewLanes = 4;
 constexpr int kFewColumns = 3;

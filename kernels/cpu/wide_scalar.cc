@@ -13,6 +13,7 @@ inline void Fetch(const uint8_t*) {}
 //
 #include "kernels/cpu/block_formats_body.inc"
 
+constexpr bool kFuses = false;
 constexpr int kOneLanes = 8;
 constexpr int kFewLanes = 4;
 constexpr int kFewColumns = 2;
