@@ -26,6 +26,10 @@ enum class BlockFormat : uint8_t {
 };
 inline constexpr int kNumBlockFormats = 13;
 
+// What weights of blocks are multiplied with: activations of eight bits
+// (block_matmul.h), or F32 ones, for which blocks are widened (wide_matmul.h).
+enum class BlockActivations : uint8_t { kEightBits, kF32 };
+
 // Elements of the two kinds of blocks; activations have blocks of the same.
 inline constexpr int kShortBlock = 32;
 inline constexpr int kLongBlock = 256;

@@ -60,6 +60,7 @@ const cpu::BlockOps& BlockOpsFor(DotIsa isa);
 struct DotContext {
   Executor* executor = nullptr;        // null: the calling thread alone
   const cpu::BlockOps* ops = nullptr;  // of a set that this CPU has
+  BlockActivations activations = BlockActivations::kEightBits;
 };
 
 // Quantised activations [rows, cols] that somebody else owns, rows packed.

@@ -12,6 +12,7 @@
 #include "kernels/cpu/expert_slots.h"
 #include "kernels/matmul.h"
 #include "kernels/quantized_buffer.h"
+#include "kernels/wide_matmul.h"
 
 namespace sluice::kernels {
 namespace {
@@ -65,11 +66,6 @@ struct ExpertScratch {
 ExpertScratch& ThisThreadsExpertScratch() {
   thread_local ExpertScratch scratch;
   return scratch;
-}
-
-// The block of activations that products with w read; 0 for plain weights.
-int32_t BlockOf(const ExpertWeight& w) {
-  return w.is_plain() ? 0 : ActivationBlock(w.blocks.format);
 }
 
 Matrix Columns(Matrix y, cpu::Range range) {
@@ -153,6 +149,13 @@ class ExpertLayer {
   }
 
  private:
+  // The block of activations that products with w read; 0: F32 ones.
+  int32_t BlockOf(const ExpertWeight& w) const {
+    const bool is_f32 =
+        w.is_plain() || dot_.activations == BlockActivations::kF32;
+    return is_f32 ? 0 : ActivationBlock(w.blocks.format);
+  }
+
   // Whether the weights of experts a and b read the same rows.
   bool IsAlike(int32_t a, int32_t b) const {
     const auto alike = [&](std::span<const ExpertWeight> weights) {
@@ -162,7 +165,7 @@ class ExpertLayer {
     return alike(experts_.gate_up) && alike(experts_.down);
   }
 
-  // Makes x_ what products with blocks of `block` read, 0 for plain weights.
+  // Makes x_ what products with blocks of `block` read, 0: F32.
   void PrepareRows(int32_t block) {
     if (block == block_) return;
     block_ = block;
@@ -312,6 +315,9 @@ class ExpertLayer {
     if (w.is_plain()) {
       MatMul({nullptr, context_.isa}, std::get<ConstMatrix>(x),
              WeightRows(w.plain, range), bias, y);
+    } else if (dot_.activations == BlockActivations::kF32) {
+      WideMatMul({nullptr, dot_.ops}, std::get<ConstMatrix>(x),
+                 WeightRows(w.blocks, range), bias, y);
     } else {
       BlockMatMul({nullptr, dot_.ops}, std::get<QuantizedRows>(x),
                   WeightRows(w.blocks, range), bias, y);

@@ -51,12 +51,12 @@ struct ExpertRows {
 
 // parts[i][t] = the tree's node nodes[i] for row t: over row t's experts e in
 // it, weight * (down_e act(gate_up_e x + bias) + bias), each operation rounded
-// once. Products are matmul.h's, or with weights of blocks block_matmul.h's; a
-// row that is not finite there becomes NaN. nodes: aligned nodes of the layer's
-// tree within the experts at hand, rising. parts: [T, H] each, not overlapping
-// x. A row is quantised once for all experts. Each expert's weights are read
-// once for all its rows; experts share the team, not one after another. Both
-// contexts have one executor.
+// once. Products are matmul.h's, or with weights of blocks block_matmul.h's,
+// where a row that is not finite becomes NaN, or wide_matmul.h's, as `dot`
+// says. nodes: aligned nodes of the layer's tree within the experts at hand,
+// rising. parts: [T, H] each, not overlapping x. A row is quantised once for
+// all experts. Each expert's weights are read once for all its rows; experts
+// share the team, not one after another. Both contexts have one executor.
 void ExpertNodes(const Context& context, const DotContext& dot,
                  const ExpertsView& experts, const ExpertRows& rows,
                  std::span<const TreeNode> nodes,

@@ -7,6 +7,7 @@
 #include "kernels/cpu/dispatch.h"
 #include "kernels/matmul.h"
 #include "kernels/quantized_buffer.h"
+#include "kernels/wide_matmul.h"
 
 namespace sluice::kernels {
 namespace {
@@ -34,6 +35,9 @@ void MultiplyHeadRows(const Context& context, const DotContext& dot,
   BlockWeight view = weight.blocks;
   view.packed += PackedBytes(view.format, rows.begin, view.cols);
   view.rows = count;
+  if (dot.activations == BlockActivations::kF32) {
+    return WideMatMul(alone, x, view, /*bias=*/nullptr, y);
+  }
   BlockMatMul(alone, quantized.Quantize(alone, x, ActivationBlock(view.format)),
               view, /*bias=*/nullptr, y);
   quantized.FailRows(y);

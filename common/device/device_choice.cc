@@ -90,6 +90,30 @@ Status CheckNumerics(const std::string& device, const std::string& numerics) {
   return ParseNumerics(numerics, choice).status();
 }
 
+Status CheckActivations(kernels::BlockActivations activations,
+                        const std::string& device,
+                        const std::string& numerics) {
+  if (activations != kernels::BlockActivations::kF32) return OkStatus();
+  SLUICE_ASSIGN_OR_RETURN(const DeviceChoice choice, ParseDevice(device));
+  SLUICE_ASSIGN_OR_RETURN(const Numerics parsed,
+                          ParseNumerics(numerics, choice));
+  if (parsed == Numerics::kCanonical) return OkStatus();
+  return InvalidArgument(
+      "activations 'f32' exclude numerics '", numerics,
+      "', which are fast on a GPU: its matrix units compute in BF16; "
+      "canonical numerics take them");
+}
+
+Status CheckWidened(kernels::BlockActivations activations,
+                    const WeightFormatSet& formats, const std::string& gpu) {
+  const bool widens = activations == kernels::BlockActivations::kF32;
+  if (!widens || gpu.empty() || !formats.has_blocks()) return OkStatus();
+  return InvalidArgument(
+      "activations 'f32' with weights ", formats.names(), ": a GPU, ", gpu,
+      ", multiplies blocks with activations of eight bits alone; CPUs take "
+      "them, and weights f32 or bf16 need no blocks");
+}
+
 Status CheckDevice(const std::string& text) {
   return FindDevices(text).status();
 }

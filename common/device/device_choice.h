@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/tensor/weight_format.h"
+#include "kernels/block_format.h"
 
 namespace sluice {
 
@@ -55,6 +57,15 @@ int TakeGpu(std::span<const uint64_t> available, int32_t place);
 // Returns an error unless the device has the numerics, as ParseDevice and
 // ParseNumerics; looks for no GPU.
 Status CheckNumerics(const std::string& device, const std::string& numerics);
+
+// INVALID_ARGUMENT where blocks are to be widened for F32 activations, but
+// ParseNumerics makes the numerics fast.
+Status CheckActivations(kernels::BlockActivations activations,
+                        const std::string& device, const std::string& numerics);
+// INVALID_ARGUMENT where blocks are to be widened that a GPU, `gpu` if not
+// empty, is to multiply.
+Status CheckWidened(kernels::BlockActivations activations,
+                    const WeightFormatSet& formats, const std::string& gpu);
 
 }  // namespace sluice
 

@@ -154,6 +154,8 @@ StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(
                           ParseDevice(options.device));
   SLUICE_ASSIGN_OR_RETURN(const Numerics numerics,
                           ParseNumerics(options.numerics, device));
+  SLUICE_RETURN_IF_ERROR(
+      CheckActivations(options.activations, options.device, options.numerics));
   if (device.cuda) return MakeCudaBackends(options, device, numerics);
   if (options.first_rank != 0 ||
       (options.all_ranks != 0 && options.all_ranks != options.ranks)) {
@@ -170,8 +172,8 @@ StatusOr<std::vector<std::unique_ptr<Backend>>> MakeBackends(
     const ThreadTeamOptions team = {
         per_rank, CpusOf(options, cpus, rank, per_rank),
         options.name.empty() ? Cat("rank", rank) : options.name};
-    backends.push_back(
-        MakeCpuBackend({team, isa, options.kv_type, table, rank}));
+    backends.push_back(MakeCpuBackend(
+        {team, isa, options.kv_type, options.activations, table, rank}));
   }
   return backends;
 }

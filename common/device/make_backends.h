@@ -9,6 +9,7 @@
 
 #include "common/base/status.h"
 #include "common/device/backend.h"
+#include "kernels/block_format.h"
 #include "kernels/weight_type.h"
 
 namespace sluice {
@@ -29,6 +30,8 @@ struct BackendOptions {
   // have no meaning there.
   std::string device = "cpu";
   std::string numerics = "auto";  // see ParseNumerics in device_choice.h
+  // F32: blocks are widened; see CheckActivations and CheckWidened there.
+  kernels::BlockActivations activations = kernels::BlockActivations::kEightBits;
   // Of a stage whose ranks are of several processes: this one has ranks
   // [first_rank, first_rank + ranks) of all_ranks; 0: it has all. They need
   // GPUs, one for each rank, and NCCL.

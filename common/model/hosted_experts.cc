@@ -78,6 +78,11 @@ Status HostedExperts::CheckNumerics(const std::string& device,
   return sluice::CheckNumerics(device, numerics);
 }
 
+Status HostedExperts::CheckActivations(const HostedExpertsOptions& options) {
+  return sluice::CheckActivations(options.activations, options.device,
+                                  options.numerics);
+}
+
 StatusOr<std::unique_ptr<HostedExperts>> HostedExperts::Load(
     const HostedExpertsOptions& options) {
   const TimePoint start = Clock::now();
@@ -91,12 +96,14 @@ StatusOr<std::unique_ptr<HostedExperts>> HostedExperts::Load(
   SLUICE_RETURN_IF_ERROR(CheckTensors(hosted->config_, *file));
   SLUICE_RETURN_IF_ERROR(CheckHeld(hosted->config_, options.held));
   SLUICE_ASSIGN_OR_RETURN(
-      auto backends, options.make_backends({.threads = options.threads,
-                                            .pin_threads = options.pin_threads,
-                                            .isa = options.isa,
-                                            .name = "expert",
-                                            .device = options.device,
-                                            .numerics = options.numerics}));
+      auto backends,
+      options.make_backends({.threads = options.threads,
+                             .pin_threads = options.pin_threads,
+                             .isa = options.isa,
+                             .name = "expert",
+                             .device = options.device,
+                             .numerics = options.numerics,
+                             .activations = options.activations}));
   hosted->backend_ = std::move(backends[0]);
   const BackendInfo& device = hosted->backend_->info();
   if (!device.gpu.empty()) {
@@ -130,6 +137,8 @@ Status HostedExperts::LoadAll(const HostedExpertsOptions& options,
   info_.experts_per_token = config_.moe().experts_per_token;
   info_.held = options.held;
 
+  const WeightFormatSet formats = FormatsOf(config_, file, options.weights);
+  SLUICE_RETURN_IF_ERROR(CheckWidened(options.activations, formats, info_.gpu));
   PackedWeights packed(BoundFor(options.packed, config_, file, options.weights),
                        options.threads, file, digest.Hex());
   ExpertLoader loader(file, config_, options.weights, &packed);
@@ -161,9 +170,8 @@ Status HostedExperts::LoadAll(const HostedExpertsOptions& options,
     }
   }
   packed.LogUse();
-  const WeightFormatSet formats = FormatsOf(config_, file, options.weights);
   info_.weights_dtype = formats.names();
-  info_.numerics = formats.numerics(info_.numerics);
+  info_.numerics = formats.numerics(info_.numerics, options.activations);
   return OkStatus();
 }
 

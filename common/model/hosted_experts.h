@@ -17,6 +17,7 @@
 #include "common/model_config/model_config.h"
 #include "common/model_config/weights_mode.h"
 #include "common/weights/model_file.h"
+#include "kernels/block_format.h"
 
 namespace sluice {
 
@@ -37,7 +38,8 @@ struct HostedExpertsOptions {
   std::string isa = "auto";       // see ParseIsa in cpu_options.h
   std::string device = "cpu";     // see ParseDevice in device_choice.h
   std::string numerics = "auto";  // see ParseNumerics there
-  PackedOptions packed;           // packed weights on disk
+  kernels::BlockActivations activations = kernels::BlockActivations::kEightBits;
+  PackedOptions packed;  // packed weights on disk
   BackendFactory make_backends = MakeBackends;
   // Called while loading with bytes done and total bytes; may be empty.
   std::function<void(uint64_t done, uint64_t total)> progress;
@@ -80,6 +82,8 @@ class HostedExperts {
   // function.
   static Status CheckNumerics(const std::string& device,
                               const std::string& numerics);
+  // INVALID_ARGUMENT for activations that the options' numerics lack.
+  static Status CheckActivations(const HostedExpertsOptions& options);
   // Errors as Stage::Load's and CheckHeld's.
   static StatusOr<std::unique_ptr<HostedExperts>> Load(
       const HostedExpertsOptions& options);

@@ -39,6 +39,13 @@ StatusOr<kernels::WeightType> ParseKvType(const std::string& name) {
   return InvalidArgument("kv type must be f32, bf16 or q8_0, got '", name, "'");
 }
 
+StatusOr<kernels::BlockActivations> ParseActivations(const std::string& name) {
+  using kernels::BlockActivations;
+  if (name == "stored") return BlockActivations::kEightBits;
+  if (name == "f32") return BlockActivations::kF32;
+  return InvalidArgument("activations must be stored or f32, got '", name, "'");
+}
+
 kernels::WeightType ComputedType(WeightsMode mode, weights::DType stored) {
   using kernels::WeightType;
   using weights::DType;

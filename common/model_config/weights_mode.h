@@ -5,6 +5,7 @@
 
 #include "common/base/status.h"
 #include "common/weights/dtype.h"
+#include "kernels/block_format.h"
 #include "kernels/weight_type.h"
 
 namespace sluice {
@@ -31,6 +32,11 @@ StatusOr<WeightsMode> ParseWeightsMode(const std::string& name);
 // What keys and values are kept in: the name of --kv-type, "f32", "bf16" or
 // "q8_0"; INVALID_ARGUMENT for another one.
 StatusOr<kernels::WeightType> ParseKvType(const std::string& name);
+
+// What weights of blocks are multiplied with: the name of --activations,
+// "stored" (activations of eight bits) or "f32"; INVALID_ARGUMENT for another
+// one.
+StatusOr<kernels::BlockActivations> ParseActivations(const std::string& name);
 
 // What rows are computed with that are stored as `stored`. A row that is no
 // whole number of a mode's blocks takes ComputedType of auto.

@@ -129,7 +129,8 @@ class StageLoader {
     // Of the whole model: every stage says the same.
     const WeightFormatSet formats = FormatsOf(config_, file_, options_.weights);
     info.weights_dtype = formats.names();
-    info.product_numerics = formats.numerics(info.numerics);
+    info.product_numerics =
+        formats.numerics(info.numerics, options_.activations);
     info.numerics = info.product_numerics;
     if (kv_type_ == ElementType::kBf16) info.numerics += Cat("+", kKvBf16);
     if (kv_type_ == ElementType::kQ8_0) info.numerics += Cat("+", kKvQ8);
@@ -156,6 +157,9 @@ class StageLoader {
                             options_.make_backends(DevicesOfRanks(info)));
     const BackendInfo& device = backends_[0]->info();
     if (!device.gpu.empty()) SLUICE_RETURN_IF_ERROR(CheckGpuHas(config_));
+    SLUICE_RETURN_IF_ERROR(
+        CheckWidened(options_.activations,
+                     FormatsOf(config_, file_, options_.weights), device.gpu));
     kv_type_ = device.kv_type;
     limits_.max_step_tokens = options_.max_step_tokens;
     limits_.max_sequences = options_.max_sequences;
@@ -185,6 +189,7 @@ class StageLoader {
     devices.kv_type = options_.kv_type;
     devices.device = options_.device;
     devices.numerics = options_.numerics;
+    devices.activations = options_.activations;
     if (options_.rank_link == nullptr) return devices;
     devices.first_rank = options_.first_rank;
     devices.all_ranks = options_.all_ranks;

@@ -21,6 +21,7 @@
 #include "common/sampling/token_counts.h"
 #include "common/stage/stage_info.h"
 #include "common/tensor/hidden_states.h"
+#include "kernels/block_format.h"
 #include "kernels/weight_type.h"
 
 namespace sluice {
@@ -58,7 +59,9 @@ struct StageOptions {
   std::string isa = "auto";       // see ParseIsa in cpu_options.h
   std::string device = "cpu";     // see ParseDevice in device_choice.h
   std::string numerics = "auto";  // see ParseNumerics there
-  PackedOptions packed;           // packed weights on disk
+  // F32: blocks are widened as they are multiplied (see CheckWidened there).
+  kernels::BlockActivations activations = kernels::BlockActivations::kEightBits;
+  PackedOptions packed;  // packed weights on disk
   // For measuring: what an outline of a shard does not have is made up. Nothing
   // of such a model is packed on disk.
   weights::OutlineReads outlines = weights::OutlineReads::kRefuse;
@@ -115,6 +118,8 @@ class Stage {
   // device lacks.
   static Status CheckNumerics(const std::string& device,
                               const std::string& numerics);
+  // INVALID_ARGUMENT for activations that the options' numerics lack.
+  static Status CheckActivations(const StageOptions& options);
   // Returns the facts of a process without layers: the model, and limits that
   // no stage of it exceeds. Errors as Load's.
   static StatusOr<StageInfo> Describe(const StageOptions& options);

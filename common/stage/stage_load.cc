@@ -31,6 +31,11 @@ Status Stage::CheckNumerics(const std::string& device,
   return sluice::CheckNumerics(device, numerics);
 }
 
+Status Stage::CheckActivations(const StageOptions& options) {
+  return sluice::CheckActivations(options.activations, options.device,
+                                  options.numerics);
+}
+
 StatusOr<StageInfo> Stage::Describe(const StageOptions& options) {
   StageInfo info;
   SLUICE_ASSIGN_OR_RETURN(const OpenedModel model, OpenChecked(options, info));

@@ -114,10 +114,14 @@ class WeightFormatSet {
     }
     return names;
   }
+  bool has_blocks() const { return bits_ >> kernels::kNumPlainTypes != 0; }
   // The arithmetic of a device, whose id for F32 is `device`, with them: that
-  // id and those of types that have another than F32, unless it is of all.
-  std::string numerics(std::string device) const {
+  // id and those of types that have another than F32, unless it is of all, or
+  // blocks are widened.
+  std::string numerics(std::string device,
+                       kernels::BlockActivations activations) const {
     if (device.starts_with(kCudaFast)) return device;
+    if (activations == kernels::BlockActivations::kF32) return device;
     for (const WeightFormat& format : kWeightFormats) {
       const bool known = device.find(format.numerics) != std::string::npos;
       if (has(format.type) && format.numerics != kF32Canonical && !known) {

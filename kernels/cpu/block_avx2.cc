@@ -25,6 +25,6 @@ namespace {
 
 }  // namespace
 
-const BlockOps kAvx2BlockOps = kOpsOfSet;
+const BlockOps kAvx2BlockOps = OpsOfSet(kAvx2WideOps);
 
 }  // namespace sluice::kernels::cpu

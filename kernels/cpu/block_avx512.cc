@@ -25,6 +25,6 @@ namespace {
 
 }  // namespace
 
-const BlockOps kAvx512BlockOps = kOpsOfSet;
+const BlockOps kAvx512BlockOps = OpsOfSet(kAvx512WideOps);
 
 }  // namespace sluice::kernels::cpu

@@ -32,6 +32,6 @@ inline I DotBytes(I sum, B codes, B x) {
 
 }  // namespace
 
-const BlockOps kAvx512VnniBlockOps = kOpsOfSet;
+const BlockOps kAvx512VnniBlockOps = OpsOfSet(kAvx512WideOps);
 
 }  // namespace sluice::kernels::cpu

@@ -32,6 +32,6 @@ inline I DotBytes(I sum, B codes, B x) {
 
 }  // namespace
 
-const BlockOps kAvxVnniBlockOps = kOpsOfSet;
+const BlockOps kAvxVnniBlockOps = OpsOfSet(kAvx2WideOps);
 
 }  // namespace sluice::kernels::cpu

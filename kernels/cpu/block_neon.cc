@@ -23,6 +23,6 @@ namespace {
 
 }  // namespace
 
-const BlockOps kNeonBlockOps = kOpsOfSet;
+const BlockOps kNeonBlockOps = OpsOfSet(kNeonWideOps);
 
 }  // namespace sluice::kernels::cpu

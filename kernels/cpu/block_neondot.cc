@@ -29,6 +29,6 @@ inline I DotSignedBytes(I sum, B codes, B x) {
 
 }  // namespace
 
-const BlockOps kNeonDotBlockOps = kOpsOfSet;
+const BlockOps kNeonDotBlockOps = OpsOfSet(kNeonWideOps);
 
 }  // namespace sluice::kernels::cpu

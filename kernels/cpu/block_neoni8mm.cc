@@ -58,6 +58,6 @@ inline I OddLanes(I a, I b) {
 
 }  // namespace
 
-const BlockOps kNeonI8mmBlockOps = kOpsOfSet;
+const BlockOps kNeonI8mmBlockOps = OpsOfSet(kNeonWideOps);
 
 }  // namespace sluice::kernels::cpu

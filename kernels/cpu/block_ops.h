@@ -5,6 +5,7 @@
 
 #include "kernels/block_format.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/wide_ops.h"
 
 namespace sluice::kernels::cpu {
 
@@ -72,6 +73,7 @@ struct BlockOps {
   void (*widen_halves)(const uint8_t* halves, int64_t n, float* to);
   int32_t tile_columns;  // tokens that a tile takes
   BlockKernel of_format[kNumBlockFormats];
+  const WideOps* wide;  // products of widened blocks
 };
 
 // One lane, DotIsa::kPortable but on x86-64, where only tests use it.

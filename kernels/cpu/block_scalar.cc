@@ -29,6 +29,6 @@ inline int16_t SumOfSixteen(const int8_t* codes) {
 
 }  // namespace
 
-const BlockOps kScalarBlockOps = kOpsOfSet;
+const BlockOps kScalarBlockOps = OpsOfSet(kScalarWideOps);
 
 }  // namespace sluice::kernels::cpu

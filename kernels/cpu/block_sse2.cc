@@ -25,6 +25,6 @@ namespace {
 
 }  // namespace
 
-const BlockOps kSse2BlockOps = kOpsOfSet;
+const BlockOps kSse2BlockOps = OpsOfSet(kSse2WideOps);
 
 }  // namespace sluice::kernels::cpu

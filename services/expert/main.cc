@@ -34,6 +34,12 @@ ABSL_FLAG(
     std::string, numerics, "auto",
     "how it computes: canonical, a CPU's bits; fast, a GPU's matrix units "
     "in BF16, which the whole cluster must have; auto, fast on a GPU");
+ABSL_FLAG(
+    std::string, activations, "stored",
+    "what weights of blocks (GGUF's, MXFP4) are multiplied with: stored, "
+    "activations of eight bits; f32, blocks widened as they are multiplied, "
+    "as exact as the reference and slower; the same on all stages and hosts of "
+    "experts");
 ABSL_FLAG(std::string, isa, "auto",
           "auto, avx512vnni, avx512, avxvnni, avx2, neoni8mm, neondot, neon or "
           "portable");
@@ -102,6 +108,10 @@ StatusOr<ExpertServerOptions> OptionsFromFlags() {
   SLUICE_RETURN_IF_ERROR(
       Annotate(HostedExperts::CheckNumerics(experts.device, experts.numerics),
                "--numerics"));
+  SLUICE_ASSIGN_OR_RETURN(experts.activations,
+                          ParseActivations(absl::GetFlag(FLAGS_activations)));
+  SLUICE_RETURN_IF_ERROR(
+      Annotate(HostedExperts::CheckActivations(experts), "--activations"));
   experts.packed.where = absl::GetFlag(FLAGS_packed);
   SLUICE_ASSIGN_OR_RETURN(experts.packed.bounds.max_bytes,
                           ParsePackedGb(absl::GetFlag(FLAGS_packed_gb)));

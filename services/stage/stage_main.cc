@@ -62,6 +62,12 @@ ABSL_FLAG(
     std::string, numerics, "auto",
     "how it computes: canonical, a CPU's bits; fast, a GPU's matrix units "
     "in BF16, which the whole cluster must have; auto, fast on a GPU");
+ABSL_FLAG(
+    std::string, activations, "stored",
+    "what weights of blocks (GGUF's, MXFP4) are multiplied with: stored, "
+    "activations of eight bits; f32, blocks widened as they are multiplied, "
+    "as exact as the reference and slower; the same on all stages and hosts of "
+    "experts");
 ABSL_FLAG(std::string, isa, "auto",
           "auto, avx512vnni, avx512, avxvnni, avx2, neoni8mm, neondot, neon or "
           "portable");
@@ -245,11 +251,14 @@ Status SetTransport(rpc::TransportOptions& transport) {
 
 // Refuses flags that are the lead's.
 Status CheckLeadsFlags() {
+  // clang-format off
   for (const char* const name :
        {"layers", "assignable", "stage_memory", "placement", "follower_ranks",
-        "weights", "numerics", "kv_type", "kv_blocks", "max_context",
-        "max_step_tokens", "max_sequences", "replay_log", "listen", "port_file",
-        "stage_index", "num_stages", "debug_step_delay_ms", "reflection"}) {
+        "weights", "numerics", "activations", "kv_type", "kv_blocks",
+        "max_context", "max_step_tokens", "max_sequences", "replay_log",
+        "listen", "port_file", "stage_index", "num_stages",
+        "debug_step_delay_ms", "reflection"}) {
+    // clang-format on
     const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
     SLUICE_CHECK(flag != nullptr);
     if (flag->CurrentValue() == flag->DefaultValue()) continue;
@@ -302,6 +311,10 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
   stage.numerics = absl::GetFlag(FLAGS_numerics);
   SLUICE_RETURN_IF_ERROR(Annotate(
       Stage::CheckNumerics(stage.device, stage.numerics), "--numerics"));
+  SLUICE_ASSIGN_OR_RETURN(stage.activations,
+                          ParseActivations(absl::GetFlag(FLAGS_activations)));
+  SLUICE_RETURN_IF_ERROR(
+      Annotate(Stage::CheckActivations(stage), "--activations"));
   SLUICE_ASSIGN_OR_RETURN(stage.kv_type,
                           ParseKvType(absl::GetFlag(FLAGS_kv_type)));
   stage.kv_blocks = absl::GetFlag(FLAGS_kv_blocks);

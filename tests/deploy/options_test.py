@@ -148,6 +148,18 @@ class LayoutTest(FolderTest):
         self.assertIn("a CPU has canonical ones alone",
                       self.refused("--numerics", "fast"))
 
+    def test_activations_are_those_of_every_stage_or_refused(self):
+        for stage in self.processes("--stages", "2", "--activations",
+                                    "f32")[:-1]:
+            self.assertEqual(
+                stage.argv[stage.argv.index("--activations") + 1], "f32")
+        self.assertNotIn("--activations", self.processes()[0].argv)
+        gpu = ("--stages", "1", "--device", "cuda:0", "--activations", "f32")
+        self.processes(*gpu, "--numerics", "canonical")
+        for arguments in (gpu, (*gpu, "--numerics", "fast")):
+            self.assertIn("--activations f32 excludes --numerics fast",
+                          self.refused(*arguments))
+
     def test_a_stage_computes_on_the_gpus_that_are_named_for_it(self):
         for text, devices in (
                 ("auto", ["auto", "auto"]),

@@ -79,6 +79,32 @@ TEST(DeviceChoiceTest, NumericsOfDevices) {
             StatusCode::kInvalidArgument);
 }
 
+TEST(DeviceChoiceTest, F32ActivationsGoWithCanonicalNumericsAndCpus) {
+  using kernels::BlockActivations;
+  constexpr auto kF32 = BlockActivations::kF32;
+  EXPECT_TRUE(CheckActivations(kF32, "cpu", "auto").ok());
+  EXPECT_TRUE(CheckActivations(kF32, "cuda:0", "canonical").ok());
+  EXPECT_TRUE(
+      CheckActivations(BlockActivations::kEightBits, "cuda:0", "fast").ok());
+  for (const std::string numerics : {"auto", "fast"}) {
+    const Status status = CheckActivations(kF32, "cuda:0", numerics);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(Message(status),
+                HasSubstr("activations 'f32' exclude numerics '" + numerics));
+  }
+  WeightFormatSet formats;
+  formats.Add(kernels::WeightType::kBf16);
+  EXPECT_TRUE(CheckWidened(kF32, formats, "GPU-1b").ok());
+  formats.Add(kernels::WeightType::kMxfp4);
+  EXPECT_TRUE(CheckWidened(kF32, formats, "").ok());
+  EXPECT_TRUE(
+      CheckWidened(BlockActivations::kEightBits, formats, "GPU-1b").ok());
+  const Status status = CheckWidened(kF32, formats, "GPU-1b");
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status),
+              HasSubstr("activations 'f32' with weights bf16+MXFP4: a GPU"));
+}
+
 TEST(DeviceChoiceTest, AGpuThatIsNotThereIsNamed) {
   EXPECT_TRUE(CheckDevice("cpu").ok());
   // No machine has so many.

@@ -35,6 +35,6 @@ inline I DotBytes(I sum, B codes, B x) {
 
 }  // namespace
 
-const BlockOps kEmulatedAvxVnniBlockOps = kOpsOfSet;
+const BlockOps kEmulatedAvxVnniBlockOps = OpsOfSet(kAvx2WideOps);
 
 }  // namespace sluice::kernels::cpu

@@ -18,6 +18,7 @@
 #include "kernels/rope.h"
 #include "kernels/route.h"
 #include "kernels/sampling.h"
+#include "kernels/wide_matmul.h"
 #include "tests/kernels/block_reference.h"
 #include "tests/kernels/block_tester.h"
 #include "tests/kernels/kernel_tester.h"
@@ -283,6 +284,11 @@ void PrintBlocks(BlockFormat format, Digests& digests) {
           results.insert(results.end(), rows.scales().begin(),
                          rows.scales().end());
           results.insert(results.end(), rows.sums().begin(), rows.sums().end());
+          const OwnedMatrix in(tokens, cols, x);
+          WideMatMul(context, in.view(), w.view(), nullptr, y.view());
+          WideMatMulSharded(context, in.view(), w.view(),
+                            {Bounds(unit), kNodes}, two);
+          for (const OwnedMatrix* wide : {&y, &a, &b}) Append(*wide, results);
           return results;
         });
   }

@@ -26,6 +26,7 @@
 namespace sluice::testing {
 namespace {
 
+using kernels::BlockActivations;
 using kernels::BlockFormat;
 
 constexpr uint64_t kVocab = kRandomVocab;
@@ -39,6 +40,7 @@ struct BlockCut {
   Drive drive = {1 << 20, 1};
   Device device = Device::kCpu;
   std::string packed = "off";
+  BlockActivations activations = BlockActivations::kEightBits;
 };
 
 std::vector<Ask> BlockAsks() {
@@ -69,6 +71,7 @@ std::vector<Answer> AnswersOf(const std::string& path, const BlockCut& cut,
   options.stage.isa = cut.isa;
   options.stage.weights = cut.weights;
   options.stage.packed.where = cut.packed;
+  options.stage.activations = cut.activations;
   options.stage.kv_blocks = 64;
   options.stage.max_step_tokens = 256;
   options.stage.make_backends = FactoryOf(cut.device);
@@ -156,6 +159,34 @@ TEST_P(BlockFormatsTest, LogitsAreCloseToThoseOfTheSameWeightsInF32) {
             << " of their length\n";
   EXPECT_GT(relative, 0.0);
   EXPECT_LT(relative, 0.1);
+}
+
+// Blocks that are widened as they are multiplied. The same weights widened at
+// load may be cut into other shards, so their sums are joined in another tree.
+TEST_P(BlockFormatsTest, WithF32ActivationsEveryCutIsAsCloseAsF32Weights) {
+  const TempDir dir;
+  const std::string path =
+      dir.Write("model.gguf", RandomLlama(GetParam().second).Build());
+  auto asks = BlockAsks();
+  BlockCut whole = {1, 1, 1, OnlyQuick() ? "auto" : "portable"};
+  whole.activations = BlockActivations::kF32;
+  const auto uncut = AnswersOf(path, whole, asks);
+  for (BlockCut cut : Cuts()) {
+    SCOPED_TRACE(Cat(cut.stages, " stages, ", cut.ranks, " ranks, ",
+                     cut.threads, " threads, ", cut.isa));
+    cut.activations = BlockActivations::kF32;
+    ExpectSame(AnswersOf(path, cut, asks), uncut);
+  }
+  for (Ask& ask : asks) {
+    ask.sampling.return_logits = true;
+    ask.max_tokens = 1;
+  }
+  const double relative = RelativeDifference(
+      AnswersOf(path, whole, asks),
+      AnswersOf(path, {1, 1, 1, "auto", WeightsMode::kF32}, asks));
+  std::cout << GetParam().first << ": logits differ from F32's by " << relative
+            << " of their length\n";
+  EXPECT_LT(relative, 1e-5);
 }
 
 TEST(NotFiniteTest, ASequenceWithARowThatIsNoNumberFailsAlone) {

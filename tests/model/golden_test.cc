@@ -23,6 +23,8 @@
 namespace sluice::testing {
 namespace {
 
+using kernels::BlockActivations;
+
 // A fair bound for F32.
 constexpr float kLogitTolerance = 1e-4f;
 
@@ -43,13 +45,14 @@ SamplingParams Greedy() {
   return sampling;
 }
 
-std::unique_ptr<Pipeline> LoadOrDie(const std::string& path, int32_t stages,
-                                    int32_t ranks,
-                                    WeightsMode weights = WeightsMode::kF32,
-                                    Device device = Device::kCpu) {
+std::unique_ptr<Pipeline> LoadOrDie(
+    const std::string& path, int32_t stages, int32_t ranks,
+    WeightsMode weights = WeightsMode::kF32, Device device = Device::kCpu,
+    BlockActivations activations = BlockActivations::kEightBits) {
   PipelineOptions options;
   options.stage.model_path = path;
   options.stage.weights = weights;
+  options.stage.activations = activations;
   options.stage.ranks = ranks;
   options.stage.threads = 1;
   options.stage.kv_blocks = 256;
@@ -81,6 +84,7 @@ struct Golden {
   int32_t ranks;
   WeightsMode weights = WeightsMode::kF32;
   Device device = Device::kCpu;
+  BlockActivations activations = BlockActivations::kEightBits;
 
   // For our F32 against the same model in double. Embeddings that are moved by
   // one unit in their last place move the logits of the others by 1e-5 at the
@@ -108,7 +112,7 @@ TEST_P(GoldenModelTest, LogitsAtAllPositionsAndGreedyIdsAreTheModels) {
   const auto goldens = ReadGolden(path);
   ASSERT_EQ(goldens.size(), 4u);
   auto pipeline = LoadOrDie(path, tested.stages, tested.ranks, tested.weights,
-                            tested.device);
+                            tested.device, tested.activations);
   ASSERT_NE(pipeline, nullptr);
   const auto& in_double = InDouble(path, goldens);
   double ours = 0;
@@ -141,6 +145,7 @@ TEST_P(GoldenModelTest, LogitsAtAllPositionsAndGreedyIdsAreTheModels) {
 // Stored types that F32 holds exactly give the reference's values as they are.
 constexpr WeightsMode kAsStored = WeightsMode::kAuto;
 constexpr Device kApart = Device::kApart;
+constexpr BlockActivations kWidened = BlockActivations::kF32;
 
 INSTANTIATE_TEST_SUITE_P(
     Goldens, GoldenModelTest,
@@ -163,13 +168,17 @@ INSTANTIATE_TEST_SUITE_P(
         Golden{"glm4_moe-air", 1, 2, kAsStored, kApart},
         Golden{"glm4_moe-46", 2, 1, kAsStored, kApart},
         Golden{"gpt_oss", 1, 2, kAsStored, kApart},
-        Golden{"gpt_oss-mxfp4", 2, 1, WeightsMode::kF32, kApart}),
+        Golden{"gpt_oss-mxfp4", 2, 1, WeightsMode::kF32, kApart},
+        // Blocks as released, widened as they are multiplied.
+        Golden{"gpt_oss-mxfp4", 1, 1, kAsStored, Device::kCpu, kWidened},
+        Golden{"gpt_oss-mxfp4", 3, 2, kAsStored, Device::kCpu, kWidened}),
     [](const auto& tested) {
       std::string name = tested.param.name;
       std::replace(name.begin(), name.end(), '-', '_');
       return name + "Stages" + std::to_string(tested.param.stages) + "Ranks" +
              std::to_string(tested.param.ranks) +
-             (tested.param.device == kApart ? "Apart" : "");
+             (tested.param.device == kApart ? "Apart" : "") +
+             (tested.param.activations == kWidened ? "Widened" : "");
     });
 
 class StoriesTest

@@ -93,6 +93,15 @@ TEST(StageLoadTest, KeysAndValuesInQ8Take34BytesFor32Elements) {
   EXPECT_EQ(q8.product_numerics, f32.numerics);
 }
 
+TEST(StageLoadTest, F32ActivationsOfBlocksHaveTheNumericsOfF32) {
+  StageOptions options = OptionsFor(testing::GoldenModel("gpt_oss-mxfp4"));
+  EXPECT_EQ(InfoOf(options).numerics, "f32-canonical-3+q8-canonical-1");
+  options.activations = kernels::BlockActivations::kF32;
+  const StageInfo widened = InfoOf(options);
+  EXPECT_EQ(widened.numerics, "f32-canonical-3");
+  EXPECT_EQ(widened.product_numerics, "f32-canonical-3");
+}
+
 TEST(StageLoadTest, Q8RefusesHeadsThatAreNoWholeNumberOfBlocks) {
   const std::string path = testing::GoldenModel("stories");
   StageOptions options = OptionsFor(path);

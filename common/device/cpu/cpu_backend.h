@@ -7,6 +7,7 @@
 #include "common/device/backend.h"
 #include "common/device/cpu/cpu_options.h"
 #include "common/device/cpu/thread_communicator.h"
+#include "kernels/block_format.h"
 #include "kernels/weight_type.h"
 
 namespace sluice {
@@ -15,6 +16,7 @@ struct CpuBackendOptions {
   ThreadTeamOptions team;
   CpuIsa isa;
   kernels::WeightType kv_type = kernels::WeightType::kF32;  // BF16, Q8_0
+  kernels::BlockActivations activations = kernels::BlockActivations::kEightBits;
   // Shared by the stage's backends, with this one's number among them.
   std::shared_ptr<RankTable> ranks;
   int rank = 0;

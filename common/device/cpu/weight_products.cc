@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "kernels/block_pack.h"
 #include "kernels/elementwise.h"
+#include "kernels/wide_matmul.h"
 
 namespace sluice {
 namespace {
@@ -66,6 +67,10 @@ void WeightProducts::Multiply(ConstMatrix x, const Weight& w, const float* bias,
     }
     kernels::BlockWeight view = BlockView(part, w.cols);
     view.rows = rows;
+    if (dot_.activations == kernels::BlockActivations::kF32) {
+      kernels::WideMatMul(dot_, x, view, own_bias, out);
+      continue;
+    }
     const int32_t needed = kernels::ActivationBlock(view.format);
     if (block != needed) quantized_.Quantize(dot_, x, needed);
     block = needed;
@@ -84,6 +89,9 @@ void WeightProducts::MultiplySharded(ConstMatrix x, const Weight& w,
                                   y);
   }
   const kernels::BlockWeight view = BlockView(part, w.cols);
+  if (dot_.activations == kernels::BlockActivations::kF32) {
+    return kernels::WideMatMulSharded(dot_, x, view, shards, y);
+  }
   kernels::BlockMatMulSharded(
       dot_, quantized_.Quantize(dot_, x, kernels::ActivationBlock(view.format)),
       view, shards, y);

@@ -16,9 +16,10 @@ namespace sluice {
 
 // Products with weights of any type. Plain parts are multiplied with F32
 // activations (kernels/matmul.h), blocks with activations of eight bits
-// (kernels/block_matmul.h), which are quantised once per row and block size. A
-// quantised row with a NaN or an infinity gives NaN, so its sequence fails, and
-// no other. Used by one thread.
+// (kernels/block_matmul.h), which are quantised once per row and block size,
+// or, as DotContext::activations says, are widened for F32 ones
+// (kernels/wide_matmul.h). A quantised row with a NaN or an infinity gives NaN,
+// so its sequence fails, and no other. Used by one thread.
 class WeightProducts {
  public:
   WeightProducts(const kernels::Context& plain, const kernels::DotContext& dot)

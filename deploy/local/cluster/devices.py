@@ -66,6 +66,12 @@ def problem(named, machines, options):
     if options.numerics == "fast" and found not in ({"cuda"}, {"auto"}):
         return ("--numerics fast is for GPUs: a CPU has canonical ones alone; "
                 f"name GPUs with {named}")
+    if options.activations == "f32" and (
+            options.numerics == "fast"
+            or found & {"cuda"} and options.numerics != "canonical"):
+        return ("--activations f32 excludes --numerics fast, which is the "
+                "default on GPUs: matrix units compute in BF16; "
+                "--numerics canonical takes it")
     if "auto" in found and options.layers:
         return ("--device auto is for stages whose layers are split by bytes; "
                 "with --layers name each stage's device")

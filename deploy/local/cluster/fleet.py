@@ -65,7 +65,8 @@ def check_devices(fleet, options):
     """Failure for devices that the file and the options do not have
     together."""
     given = argparse.Namespace(
-        numerics=options.numerics, kv_blocks=options.kv_blocks,
+        numerics=options.numerics, activations=options.activations,
+        kv_blocks=options.kv_blocks,
         layers=any(host.layers for host in fleet.hosts))
     wrong = devices.problem(
         "device of its hosts",

@@ -85,6 +85,7 @@ def stage(options, model, place, address, metrics_port):
     if options.device:
         argv += ["--device", options.device[index % len(options.device)]]
     argv += _valued("--numerics", options.numerics)
+    argv += _valued("--activations", options.activations)
     argv += _valued("--isa", options.isa)
     argv += _valued("--packed", options.packed)
     argv += _valued("--packed-gb", options.packed_gb)
@@ -123,6 +124,7 @@ def _expert(options, model, host, address, metrics_port):
             "--port-file", str(run_dir / f"expert-{index}.port")]
     argv += _valued("--device", device)
     argv += _valued("--numerics", options.numerics)
+    argv += _valued("--activations", options.activations)
     argv += _valued("--isa", options.isa)
     argv += _valued("--packed", options.packed)
     argv += _valued("--packed-gb", options.packed_gb)

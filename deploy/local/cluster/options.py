@@ -269,6 +269,11 @@ def up_parser(name):
                         "that both serve one model; fast: a GPU's matrix "
                         "units in BF16, on all stages (default: auto, fast "
                         "on GPUs)")
+    passed.add_argument("--activations", choices=["stored", "f32"],
+                        help="what weights of blocks (GGUF's, MXFP4) are "
+                        "multiplied with: stored, activations of eight bits; "
+                        "f32, blocks widened as they are multiplied, as exact "
+                        "as the reference, on CPUs (default: stored)")
     passed.add_argument("--kv-type", choices=["f32", "bf16", "q8_0"],
                         help="what keys and values are kept in (default: f32)")
     passed.add_argument("--kv-blocks", type=positive, metavar="N",

@@ -1,0 +1,29 @@
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "kernels/cpu/wide_ops.h"
+
+// Everything below is private to this source: it is compiled with flags of
+// its own, so no symbol may be shared with code for other CPUs.
+namespace sluice::kernels::cpu {
+namespace {
+
+#include "kernels/cpu/block_x86.inc"
+//
+#include "kernels/cpu/block_vec_512.inc"
+//
+#include "kernels/cpu/block_formats_body.inc"
+
+constexpr bool kFuses = true;
+constexpr int kOneLanes = 16;
+constexpr int kFewLanes = 4;
+constexpr int kFewColumns = 6;
+//
+#include "kernels/cpu/wide_body.inc"
+
+}  // namespace
+
+const WideOps kAvx512WideOps = kWideOpsOfSet;
+
+}  // namespace sluice::kernels::cpu
