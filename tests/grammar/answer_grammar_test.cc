@@ -247,8 +247,7 @@ TEST_F(AnswerGrammarTest, RequiredAnswersAreCallsAlone) {
           ExpectWeather(call);
         } else {
           EXPECT_EQ(call.name, "mcp__now");
-          EXPECT_TRUE(ArgumentsOf(call).is_object())
-              << call.arguments;
+          EXPECT_TRUE(ArgumentsOf(call).is_object()) << call.arguments;
         }
       }
     });
@@ -436,8 +435,7 @@ TEST_F(AnswerGrammarTest, AToolThatIsNotStrictTakesAnySchema) {
         [](const Answer& answer) {
           for (const Call& call : answer.calls) {
             if (call.name == "get_weather") ExpectWeather(call);
-            EXPECT_TRUE(ArgumentsOf(call).is_object())
-                << call.arguments;
+            EXPECT_TRUE(ArgumentsOf(call).is_object()) << call.arguments;
           }
         },
         /*seeds=*/3);

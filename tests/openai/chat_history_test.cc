@@ -220,9 +220,8 @@ TEST(GatewayHistoryTest, RequestsRenderByteForByteAsTheReferenceDoes) {
     options.add_generation_prompt = one.add_generation_prompt;
     options.kwargs = one.kwargs;
     options.date = "2025-06-28";
-    const auto text =
-        chat->Render(AdaptHistory(request->messages, rules),
-                     request->tools.tools, options);
+    const auto text = chat->Render(AdaptHistory(request->messages, rules),
+                                   request->tools.tools, options);
     ASSERT_TRUE(text.ok()) << what << text.status();
     const std::string sha256 = ::sluice::testing::Sha256Of(*text);
     EXPECT_EQ(sha256, one.sha256) << what << " is here:\n" << *text;
