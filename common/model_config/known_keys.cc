@@ -72,8 +72,15 @@ constexpr std::string_view kNoEffect[] = {
     "use_mtp_loss",
     // Said by other keys, too, or of the training's code alone.
     "block_dim",
+    "block_mlp_init_scale",
+    "block_norm_eps",
+    "block_out_init_scale",
+    "block_use_swiglu",
+    "block_use_xavier_init",
     "chunk_size",
     "conv_dim",
+    "conv_dim_out",
+    "conv_use_xavier_init",
     "expand",
     "experts_per_token",
     "initial_context_length",
@@ -90,6 +97,7 @@ constexpr std::string_view kNoEffect[] = {
     "time_step_max",
     "use_embedding_sharing",
     "use_mixed_mlp_moe",
+    "use_pos_enc",
     // Layers that predict further tokens, which plain inference leaves aside.
     "mtp_num_hidden_layers",
     "mtp_transformer_layers",

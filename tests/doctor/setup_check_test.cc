@@ -59,7 +59,7 @@ TEST_F(SetupCheckTest, AModelThatCannotBeReadIsAProblem) {
     EXPECT_EQ(findings[0].level, Level::kProblem);
     EXPECT_THAT(findings[0].what, HasSubstr(words));
   };
-  problem("is no model");
+  problem("it has no config.json");
   Write("config.json", R"({"model_type": "llama"})");
   problem("has neither model.safetensors");
   Write("model.safetensors", "cut");

@@ -46,7 +46,7 @@ std::vector<Ask> SharedAsks() {
       const int own = t < shared ? 0 : i + 1;
       ask.prompt.push_back(4 + (t * t * 7 + own * 31) % 240);
     }
-    ask.max_tokens = 20 + i;
+    ask.max_tokens = 45 + i;
     ask.sampling.seed = 70 + static_cast<uint64_t>(i);
     ask.sampling.temperature = i % 2 == 0 ? 0.0f : 0.9f;
     ask.sampling.logprobs = 2;
@@ -184,9 +184,9 @@ TEST_P(StateSchedulerTest, WhatTheSchedulerDoesChangesNoBit) {
   for (const Case& tested : {
            Case{"plain"},
            Case{"few states", 128, 5, 250},
-           Case{"preemption", 18, 9, 33},
+           Case{"preemption", 15, 9, 33},
            Case{"drafts", 128, 40, 64, true},
-           Case{"drafts and preemption", 20, 9, 250, true},
+           Case{"drafts and preemption", 16, 9, 250, true},
            Case{"losses", 128, 128, 64, false, 3},
            Case{"losses with few states", 64, 9, 250, true, 3},
        }) {

@@ -35,7 +35,7 @@ TEST(RankFollowersTest, WhoIsNotWantedIsRefusedWithTheReason) {
   hello.protocol_version = 9;
   Status status = refused(hello);
   EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Message(status), HasSubstr("version 2 of Ranks, the follower 9"));
+  EXPECT_THAT(Message(status), HasSubstr("version 3 of Ranks, the follower 9"));
 
   hello = HelloOf(2, 2);
   hello.model_digest = "bb22";

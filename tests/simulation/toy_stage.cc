@@ -1,34 +1,66 @@
 // The arithmetic of the simulation's stages. A row has the digest of the tokens
 // up to its position, and the sum of those of all positions up to it. Every
 // layer keeps its rows in the slots that the block tables name, reads all slots
-// of the history, in a windowed group the window's, and holds them against each
-// other. A slot of another history, a row that was left out, came twice or in
-// the place of another one, or a log's row from another time changes all that
-// follows, and in the end the tokens: the last layer's row draws the token that
-// tests/engine/fake_pipeline.h gives the history, if the row is the history's.
+// of the history, in a windowed group the window's, in the group of states
+// those of the block of the position before and the row before that block, and
+// holds them against each other. A slot of another history, a row that was left
+// out, came twice or in the place of another one, or a log's row from another
+// time changes all that follows, and in the end the tokens: the last layer's
+// row draws the token that tests/engine/fake_pipeline.h gives the history, if
+// the row is the history's.
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/core/kv_groups.h"
 #include "common/stage/stage.h"
 #include "tests/engine/fake_pipeline.h"
 #include "tests/engine/fake_stages.h"
 #include "tests/simulation/world.h"
 
 namespace sluice {
+namespace {
+
+// What is before a block of states, and its slots.
+constexpr int32_t kStateSlots = 1 + kBlockTokens;
+
+}  // namespace
+
 Stage::Stage(StageInfo info, Duration step_time, int no_host)
     : info_(std::move(info)),
       step_time_(step_time),
       no_host_(no_host),
       slots_(static_cast<size_t>(info_.last_layer - info_.first_layer) *
-             static_cast<size_t>(info_.limits.num_blocks) * kBlockTokens) {
+             static_cast<size_t>(info_.limits.num_blocks) * kBlockTokens),
+      states_(static_cast<size_t>(info_.last_layer - info_.first_layer) *
+              static_cast<size_t>(info_.limits.num_state_blocks) *
+              kStateSlots) {
   SLUICE_CHECK(sizeof(Row) ==
                sizeof(float) * static_cast<size_t>(info_.hidden_size));
 }
 
+bool Stage::HoldsState(int32_t layer) const {
+  const int32_t group = layer % info_.limits.num_kv_groups;
+  return IsState(info_.limits.kv_window(group));
+}
+
+Stage::Row& Stage::BeforeBlock(int32_t layer, const SequenceState& state,
+                               int32_t position) {
+  const auto group = static_cast<size_t>(layer % info_.limits.num_kv_groups);
+  const BlockId block =
+      state.blocks[group][static_cast<size_t>(position / kBlockTokens)];
+  const int32_t first =
+      (layer - info_.first_layer) * info_.limits.num_state_blocks;
+  return states_.at(static_cast<size_t>((first + block.value()) * kStateSlots));
+}
+
 Stage::Row& Stage::Slot(int32_t layer, const SequenceState& state,
                         int32_t position) {
+  if (HoldsState(layer)) {
+    return *(&BeforeBlock(layer, state, position) + 1 +
+             position % kBlockTokens);
+  }
   const auto group = static_cast<size_t>(layer % info_.limits.num_kv_groups);
   const BlockId block =
       state.blocks[group][static_cast<size_t>(position / kBlockTokens)];
@@ -67,6 +99,29 @@ std::vector<TokenId> Stage::HistoryOf(const ChunkInput& input) const {
   return history;
 }
 
+Stage::Row Stage::ReadBefore(int32_t layer, const SequenceState& state,
+                             int32_t position, uint64_t& wrong) {
+  const int32_t window =
+      info_.limits.kv_window(layer % info_.limits.num_kv_groups);
+  Row before = {kNoHistory, 0};
+  int32_t first = window > 0 ? std::max(0, position - window + 1) : 0;
+  // Whether the row before `first` is known.
+  bool is_known = first == 0;
+  if (IsState(window) && position > 0) {
+    first = (position - 1) / kBlockTokens * kBlockTokens;
+    if (first > 0) before = BeforeBlock(layer, state, first);
+    is_known = true;
+  }
+  for (int32_t p = first; p < position; ++p) {
+    const Row& slot = Slot(layer, state, p);
+    if ((p > first || is_known) && slot.sum != before.sum + Mix(slot.chain)) {
+      wrong = Mix(wrong + slot.sum);
+    }
+    before = slot;
+  }
+  return before;
+}
+
 void Stage::RunLayer(int32_t layer, const ChunkInput& input, Row* rows) {
   const Chunk& chunk = *input.chunk;
   const int32_t window =
@@ -76,24 +131,18 @@ void Stage::RunLayer(int32_t layer, const ChunkInput& input, Row* rows) {
   for (int32_t i = 0; i < count; ++i) {
     const int32_t position = chunk.start + i;
     Row& row = rows[i];
-    const int32_t first = window > 0 ? std::max(0, position - window + 1) : 0;
-    Row before = {kNoHistory, 0};
     uint64_t wrong = 0;
-    for (int32_t p = first; p < position; ++p) {
-      const Row& slot = Slot(layer, *input.state, p);
-      if ((p > first || first == 0) &&
-          slot.sum != before.sum + Mix(slot.chain)) {
-        wrong = Mix(wrong + slot.sum);
-      }
-      before = slot;
-    }
+    const Row before = ReadBefore(layer, *input.state, position, wrong);
     if (layer == 0) {
       row.chain = Extend(before.chain, tokens[static_cast<size_t>(i)]);
       row.sum = before.sum + Mix(row.chain);
-    } else if (position > first || position == 0) {
+    } else if (window != 1 || position == 0) {
       if (row.sum != before.sum + Mix(row.chain)) wrong = Mix(wrong + row.sum);
     }
     row.chain ^= wrong;
+    if (HoldsState(layer) && position % kBlockTokens == 0) {
+      BeforeBlock(layer, *input.state, position) = before;
+    }
     Slot(layer, *input.state, position) = row;
   }
 }

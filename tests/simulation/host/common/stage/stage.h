@@ -84,6 +84,12 @@ class Stage {
   std::vector<TokenId> HistoryOf(const ChunkInput& input) const;
   void RunLayer(int32_t layer, const ChunkInput& input, Row* rows);
   Row& Slot(int32_t layer, const SequenceState& state, int32_t position);
+  // Of the group of states: what is before the block of `position`.
+  Row& BeforeBlock(int32_t layer, const SequenceState& state, int32_t position);
+  bool HoldsState(int32_t layer) const;
+  // The row before `position`, whose last rows are held against each other.
+  Row ReadBefore(int32_t layer, const SequenceState& state, int32_t position,
+                 uint64_t& wrong);
   SequenceResult Sample(const ChunkInput& input, const Row* rows) const;
 
   const StageInfo info_;
@@ -91,6 +97,8 @@ class Stage {
   const int no_host_;
   uint64_t layers_done_ = 0;
   std::vector<Row> slots_;  // [own layers][blocks * kBlockTokens]
+  // Blocks of states: [own layers][blocks * (1 + kBlockTokens)]
+  std::vector<Row> states_;
   std::vector<SequenceResult> failed_;
   std::deque<Flight> flights_;
   // What the latest step drew alone, and the one before that.
