@@ -20,19 +20,13 @@ Status ReadMultiplier(const ConfigReader& reader, const char* key,
   return reader.Positive(key, kMaxMultiplier, multiplier, multiplier);
 }
 
-Status SetWindows(const ConfigReader& reader, int32_t from,
-                  ModelConfig& parsed) {
-  // Types of layers, which say more, are ReadWindows'.
-  if (reader.Find("sliding_window") == nullptr ||
-      reader.Find("layer_types") != nullptr) {
-    return OkStatus();
-  }
+// Gives all layers the window of the config, if it has a window.
+Status SetWindows(const ConfigReader& reader, ModelConfig& parsed) {
+  if (reader.Find("sliding_window") == nullptr) return OkStatus();
   int32_t window = 0;
   SLUICE_RETURN_IF_ERROR(
       reader.Int("sliding_window", kMaxKvWindow, {}, window));
-  for (int32_t i = from; i < parsed.num_layers(); ++i) {
-    parsed.layers[static_cast<size_t>(i)].attention.window = window;
-  }
+  for (LayerConfig& layer : parsed.layers) layer.attention.window = window;
   return OkStatus();
 }
 
@@ -79,7 +73,7 @@ StatusOr<std::vector<bool>> ReadPatternOf(const ConfigReader& reader,
                                           ModelConfig& parsed) {
   std::vector<bool> windowed = usual;
   if (reader.Find("layer_types") != nullptr) {
-    SLUICE_RETURN_IF_ERROR(ReadWindows(reader, parsed));
+    SLUICE_RETURN_IF_ERROR(ReadLayerTypes(reader, parsed));
     const Json& types = *reader.Find("layer_types");
     for (size_t i = 0; i < windowed.size(); ++i) {
       windowed[i] = types[i] == "sliding_attention";
@@ -117,35 +111,51 @@ void SetRope(const RopeConfig& rope, const std::vector<bool>& has,
 Status ReadLlama(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadMlpBias(reader, "mlp_bias", parsed));
   SLUICE_RETURN_IF_ERROR(reader.MustBe("partial_rotary_factor", 1.0));
-  return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
+  SLUICE_RETURN_IF_ERROR(
+      ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed));
+  // Of a GGUF, whose biases may be there without that of o.
+  bool on_o = parsed.layers[0].attention.o_bias;
+  SLUICE_RETURN_IF_ERROR(reader.Bool("attention_out_bias", on_o, on_o));
+  for (LayerConfig& layer : parsed.layers) layer.attention.o_bias = on_o;
+  return OkStatus();
 }
 
-// Windows count only with use_sliding_window, from layer max_window_layers on
-// or by layer_types.
-Status ReadQwen2(const ConfigReader& reader, ModelConfig& parsed) {
-  for (LayerConfig& layer : parsed.layers) layer.attention.qkv_bias = true;
+StatusOr<bool> HasWindows(const ConfigReader& reader) {
   bool windows = false;
   SLUICE_RETURN_IF_ERROR(reader.Bool("use_sliding_window", false, windows));
   // A window that is off is read all the same: it has no effect.
   const bool is_there = reader.Find("sliding_window") != nullptr;
-  if (!windows || !is_there || reader.Find("layer_types") != nullptr) {
-    return OkStatus();
-  }
+  return windows && is_there;
+}
+
+Status ReadWindowsFrom(const ConfigReader& reader, ModelConfig& parsed) {
+  SLUICE_ASSIGN_OR_RETURN(const bool windows, HasWindows(reader));
+  if (!windows) return OkStatus();
   int32_t from = 0;
   SLUICE_RETURN_IF_ERROR(
       reader.Int("max_window_layers", 0, kMaxPattern, 28, from));
-  return SetWindows(reader, from, parsed);
+  return ReadPattern(
+             reader, [&](int32_t i) { return i >= from; }, parsed)
+      .status();
 }
 
-Status ReadQwen3(const ConfigReader& reader, ModelConfig& parsed) {
-  SLUICE_RETURN_IF_ERROR(reader.MustBe("use_sliding_window", false));
-  for (LayerConfig& layer : parsed.layers)
-    layer.attention.qk_norm = QkNorm::kHeads;
+Status ReadQwen2(const ConfigReader& reader, ModelConfig& parsed) {
+  for (LayerConfig& layer : parsed.layers) layer.attention.qkv_bias = true;
+  return ReadWindowsFrom(reader, parsed);
+}
+
+Status ReadQwen3Attention(const ConfigReader& reader, ModelConfig& parsed) {
+  SetQkNorm(QkNorm::kHeads, parsed);
   return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
 }
 
+Status ReadQwen3(const ConfigReader& reader, ModelConfig& parsed) {
+  SLUICE_RETURN_IF_ERROR(ReadWindowsFrom(reader, parsed));
+  return ReadQwen3Attention(reader, parsed);
+}
+
 Status ReadMistral(const ConfigReader& reader, ModelConfig& parsed) {
-  return SetWindows(reader, 0, parsed);
+  return SetWindows(reader, parsed);
 }
 
 Status ReadInternLm3(const ConfigReader& reader, ModelConfig& parsed) {
@@ -175,7 +185,7 @@ Status ReadMinistral3(const ConfigReader& reader, ModelConfig& parsed) {
     for (LayerConfig& layer : parsed.layers) layer.attention.growth = growth;
     break;
   }
-  return SetWindows(reader, 0, parsed);
+  return SetWindows(reader, parsed);
 }
 
 Status ReadSeedOss(const ConfigReader& reader, ModelConfig& parsed) {
@@ -188,11 +198,8 @@ Status ReadSeedOss(const ConfigReader& reader, ModelConfig& parsed) {
 }
 
 // Layers without RoPE: no_rope_layers has 0 for them, else every
-// no_rope_layer_interval-th.
+// no_rope_layer_interval-th. Without layer_types these have the windows.
 Status ReadSmolLm3(const ConfigReader& reader, ModelConfig& parsed) {
-  bool windows = false;
-  SLUICE_RETURN_IF_ERROR(reader.Bool("use_sliding_window", false, windows));
-  if (windows) SLUICE_RETURN_IF_ERROR(SetWindows(reader, 0, parsed));
   int32_t interval = 4;
   SLUICE_RETURN_IF_ERROR(
       reader.Int("no_rope_layer_interval", kMaxPattern, 4, interval));
@@ -206,6 +213,10 @@ Status ReadSmolLm3(const ConfigReader& reader, ModelConfig& parsed) {
                              plain.size(), " layers");
     }
     for (size_t i = 0; i < plain.size(); ++i) plain[i] = (*list)[i] == 0;
+  }
+  SLUICE_ASSIGN_OR_RETURN(const bool windows, HasWindows(reader));
+  if (windows) {
+    SLUICE_RETURN_IF_ERROR(ReadPatternOf(reader, plain, parsed).status());
   }
   SetRope(NoRope(), plain, parsed);
   SLUICE_RETURN_IF_ERROR(ReadMlpBias(reader, "mlp_bias", parsed));
@@ -268,7 +279,7 @@ Status ReadGlm4(const ConfigReader& reader, ModelConfig& parsed) {
 
 Status ReadPhi3(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(reader.MustBe("attention_bias", false));
-  return SetWindows(reader, 0, parsed);
+  return SetWindows(reader, parsed);
 }
 
 Status ReadStarcoder2(const ConfigReader& reader, ModelConfig& parsed) {
@@ -280,7 +291,7 @@ Status ReadStarcoder2(const ConfigReader& reader, ModelConfig& parsed) {
     layer.mlp.bias = bias;
     layer.mlp.activation.gated = false;
   }
-  return SetWindows(reader, 0, parsed);
+  return SetWindows(reader, parsed);
 }
 
 Status ReadCohere(const ConfigReader& reader, ModelConfig& parsed) {

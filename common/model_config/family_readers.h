@@ -112,6 +112,13 @@ Status ReadMlpBias(const ConfigReader& reader, const char* key,
 // Gives q and k a norm in every layer.
 void SetQkNorm(QkNorm norm, ModelConfig& parsed);
 
+// Returns whether use_sliding_window is true and there is a sliding_window.
+StatusOr<bool> HasWindows(const ConfigReader& reader);
+// Reads the windows that use_sliding_window switches on: by layer_types, else
+// from layer max_window_layers on.
+Status ReadWindowsFrom(const ConfigReader& reader, ModelConfig& parsed);
+// Reads Qwen3's norms and biases of q, k, v and o.
+Status ReadQwen3Attention(const ConfigReader& reader, ModelConfig& parsed);
 // Returns which layers have windows: by layer_types, else by `usual`, called
 // with the layer's number. Sets the windows of these, of the config's
 // sliding_window; null: no windows.

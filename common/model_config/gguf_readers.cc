@@ -198,7 +198,8 @@ Status ReadWindowsGguf(const GgufView& gguf, Json& config) {
 }
 
 Status ReadLlamaGguf(const GgufView& gguf, Json& config) {
-  config["attention_bias"] = HasBias(gguf, "attn_q");
+  config["attention_bias"] = HasBias(gguf, "attn_q") &&
+                             HasBias(gguf, "attn_k") && HasBias(gguf, "attn_v");
   config["mlp_bias"] = HasBias(gguf, "ffn_up");
   return OkStatus();
 }

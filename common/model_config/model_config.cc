@@ -114,22 +114,26 @@ Status Complete(const Family& family, Json& config) {
   return OkStatus();
 }
 
-// Of gelu in two spellings: models with tanh's say so in either key.
+// Gelu with tanh has several names, and Gemma's configs have it under either
+// key; swish is silu.
 Status ReadActivation(const ConfigReader& reader, const Family& family,
                       kernels::Activation& activation) {
   using Kind = kernels::Activation::Kind;
-  const Json* found = reader.Find("hidden_activation");
-  const char* key = found != nullptr ? "hidden_activation" : "hidden_act";
-  if (found == nullptr) found = reader.Find("hidden_act");
+  constexpr std::string_view kGeluTanh = "gelu_pytorch_tanh";
+  const char* key = "hidden_activation";
+  const Json* found =
+      family.activation == kGeluTanh ? reader.Find(key) : nullptr;
+  if (found == nullptr) found = reader.Find(key = "hidden_act");
   const std::string name = found == nullptr     ? std::string(family.activation)
                            : found->is_string() ? found->get<std::string>()
                                                 : DumpJson(*found);
   const bool is_gelu = name == "gelu_pytorch_tanh" || name == "gelu_tanh";
   if (name == "xielu") activation.kind = Kind::kXIelu;
   if (name == "relu2") activation.kind = Kind::kRelu2;
-  if (is_gelu && family.activation == "gelu_pytorch_tanh") {
+  const bool is_swish = name == "swish" && family.activation == "silu";
+  if (is_gelu && family.activation == kGeluTanh) {
     activation.kind = Kind::kGeluTanh;
-  } else if (name != family.activation) {
+  } else if (name != family.activation && !is_swish) {
     return InvalidArgument(key, " \"", name, "\" is not supported, only \"",
                            family.activation, "\"");
   }
@@ -220,7 +224,12 @@ StatusOr<ModelConfig> ParseAndRecord(const Json& config, ReadKeys& read) {
   SLUICE_RETURN_IF_ERROR(
       reader.Bool("tie_word_embeddings", false, parsed.tie_word_embeddings));
   SLUICE_RETURN_IF_ERROR(family->read(reader, parsed));
-  SLUICE_RETURN_IF_ERROR(ReadWindows(reader, parsed));
+  // A window beyond the last position is no window: its blocks would never be
+  // freed.
+  for (LayerConfig& layer : parsed.layers) {
+    int32_t& window = layer.attention.window;
+    if (window >= parsed.max_position_embeddings) window = 0;
+  }
   for (RopeConfig& rope : parsed.ropes) {
     if (!rope.inv_freq.empty()) continue;  // the family's
     SLUICE_RETURN_IF_ERROR(ReadRope(reader, "full_attention", head_dim, rope));

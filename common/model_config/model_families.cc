@@ -270,29 +270,6 @@ constexpr Family kFamilies[] = {
          "routed_scaling_factor": 1.8, "max_position_embeddings": 202752})"},
 };
 
-Status ReadLayerTypes(const Json& types, const ConfigReader& reader,
-                      ModelConfig& parsed) {
-  const size_t layers = parsed.layers.size();
-  if (!types.is_array() || types.size() < layers) {
-    return InvalidArgument("layer_types is no list of at least ", layers,
-                           " layers' types");
-  }
-  for (size_t i = 0; i < layers; ++i) {
-    const Json& type = types[i];
-    int32_t& window = parsed.layers[i].attention.window;
-    if (type == "sliding_attention") {
-      SLUICE_RETURN_IF_ERROR(
-          reader.Int("sliding_window", kMaxKvWindow, {}, window));
-    } else if (type != "full_attention") {
-      return InvalidArgument("layer_types has ", DumpJson(type), " for layer ",
-                             i,
-                             "; supported are full_attention and "
-                             "sliding_attention");
-    }
-  }
-  return OkStatus();
-}
-
 }  // namespace
 
 Status CheckQuantisation(const ConfigReader& reader) {
@@ -335,19 +312,27 @@ StatusOr<const Family*> FindFamily(const ConfigReader& reader) {
                          "' is not supported; supported are ", supported);
 }
 
-Status ReadWindows(const ConfigReader& reader, ModelConfig& parsed) {
-  // The readers of such families have read the types.
-  const bool has_states =
-      std::any_of(parsed.layers.begin(), parsed.layers.end(),
-                  [](const LayerConfig& l) { return l.state.present(); });
-  if (const Json* types = reader.Find("layer_types");
-      types != nullptr && !has_states) {
-    SLUICE_RETURN_IF_ERROR(ReadLayerTypes(*types, reader, parsed));
+Status ReadLayerTypes(const ConfigReader& reader, ModelConfig& parsed) {
+  const Json* found = reader.Find("layer_types");
+  if (found == nullptr) return OkStatus();
+  const Json& types = *found;
+  const size_t layers = parsed.layers.size();
+  if (!types.is_array() || types.size() < layers) {
+    return InvalidArgument("layer_types is no list of at least ", layers,
+                           " layers' types");
   }
-  // A window beyond the last position is none: its blocks would never be freed.
-  for (LayerConfig& layer : parsed.layers) {
-    int32_t& window = layer.attention.window;
-    if (window >= parsed.max_position_embeddings) window = 0;
+  for (size_t i = 0; i < layers; ++i) {
+    const Json& type = types[i];
+    int32_t& window = parsed.layers[i].attention.window;
+    if (type == "sliding_attention") {
+      SLUICE_RETURN_IF_ERROR(
+          reader.Int("sliding_window", kMaxKvWindow, {}, window));
+    } else if (type != "full_attention") {
+      return InvalidArgument("layer_types has ", DumpJson(type), " for layer ",
+                             i,
+                             "; supported are full_attention and "
+                             "sliding_attention");
+    }
   }
   return OkStatus();
 }

@@ -52,8 +52,9 @@ Status CheckQuantisation(const ConfigReader& reader);
 Status ReadRope(const ConfigReader& reader, std::string_view layer_type,
                 int32_t head_dim, RopeConfig& rope);
 
-// Reads layer_types and sliding_window into the layers' windows.
-Status ReadWindows(const ConfigReader& reader, ModelConfig& parsed);
+// Reads layer_types, if it is there, and sliding_window into the layers'
+// windows. For families whose reference reads layer_types.
+Status ReadLayerTypes(const ConfigReader& reader, ModelConfig& parsed);
 
 }  // namespace sluice
 

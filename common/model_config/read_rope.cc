@@ -104,8 +104,12 @@ Status ReadRope(const ConfigReader& reader, std::string_view layer_type,
   } else if (rope.theta == 0.0) {
     rope.theta = 10000.0;
   }
-  const std::string type =
-      keys.value("rope_type", keys.value("type", std::string()));
+  const ConfigReader of_rope(keys);
+  const Json* named = of_rope.Find("rope_type");
+  if (named == nullptr) named = of_rope.Find("type");
+  const std::string type = named != nullptr && named->is_string()
+                               ? named->get<std::string>()
+                               : std::string();
   if (type != "proportional") {
     SLUICE_RETURN_IF_ERROR(ReadRotaryDim(reader, keys, head_dim, rope));
   }

@@ -160,7 +160,16 @@ Status ReadMixtral(const ConfigReader& reader, ModelConfig& parsed) {
 }
 
 Status ReadQwen2Moe(const ConfigReader& reader, ModelConfig& parsed) {
-  SLUICE_RETURN_IF_ERROR(ReadQwen2(reader, parsed));
+  SLUICE_ASSIGN_OR_RETURN(const bool windows, HasWindows(reader));
+  if (windows) {
+    int32_t end = 0;
+    SLUICE_RETURN_IF_ERROR(
+        reader.Int("max_window_layers", 0, kMaxSparseStep, 28, end));
+    SLUICE_RETURN_IF_ERROR(
+        ReadPattern(
+            reader, [&](int32_t i) { return i % 2 == 0 && i < end; }, parsed)
+            .status());
+  }
   bool bias = true;
   SLUICE_RETURN_IF_ERROR(reader.Bool("qkv_bias", true, bias));
   for (LayerConfig& layer : parsed.layers) layer.attention.qkv_bias = bias;
@@ -177,7 +186,10 @@ Status ReadQwen2Moe(const ConfigReader& reader, ModelConfig& parsed) {
 }
 
 Status ReadQwen3Moe(const ConfigReader& reader, ModelConfig& parsed) {
-  SLUICE_RETURN_IF_ERROR(ReadQwen3(reader, parsed));
+  // All layers have a window, whatever layer_types says.
+  SLUICE_ASSIGN_OR_RETURN(const bool windows, HasWindows(reader));
+  if (windows) SLUICE_RETURN_IF_ERROR(ReadMistral(reader, parsed));
+  SLUICE_RETURN_IF_ERROR(ReadQwen3Attention(reader, parsed));
   if (const Json* experts = reader.Find("num_experts");
       experts != nullptr && *experts == 0) {
     return OkStatus();  // every layer is dense
@@ -365,7 +377,7 @@ Status ReadGptOss(const ConfigReader& reader, ModelConfig& parsed) {
     layer.attention.window = i % 2 == 0 ? window : 0;
     layer.moe = moe;
   }
-  return OkStatus();
+  return ReadLayerTypes(reader, parsed);
 }
 
 }  // namespace sluice

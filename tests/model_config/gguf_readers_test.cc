@@ -254,12 +254,14 @@ TEST(GgufReadersTest, BiasesOfQAndKArePermutedAsTheirRows) {
   const std::vector<float> stored = {0, 1, 2, 3, 4, 5, 6, 7};
   const TempDir dir;
   const auto model = OpenModel(dir.Write(
-      "m.gguf", TinyLlama()
-                    .Tensor("blk.0.attn_q.bias", {8}, 0, BytesOf(stored))
-                    .Tensor("blk.0.attn_v.bias", {4}, 0,
-                            BytesOf(std::vector<float>(stored.begin(),
-                                                       stored.begin() + 4)))
-                    .Build()));
+      "m.gguf",
+      TinyLlama()
+          .Tensor("blk.0.attn_q.bias", {8}, 0, BytesOf(stored))
+          .Tensor("blk.0.attn_k.bias", {4}, 0, BytesOf(std::vector<float>(4)))
+          .Tensor(
+              "blk.0.attn_v.bias", {4}, 0,
+              BytesOf(std::vector<float>(stored.begin(), stored.begin() + 4)))
+          .Build()));
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ((*model)->config()["attention_bias"], true);
   const auto read = [&](const std::string& name, int64_t begin, int64_t end) {

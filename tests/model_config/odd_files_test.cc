@@ -96,10 +96,12 @@ TEST(CheckTensorsTest, ABiasThatTheModelWouldLeaveOutIsRefusedUnlessZero) {
     return CheckTensors(*config, **model);
   };
   std::vector<float> bias(8, 0.0f);
-  EXPECT_TRUE(status_of("blk.0.attn_output.bias", bias).ok());
+  // Biases of q, k and v count where all three are there.
+  EXPECT_TRUE(status_of("blk.0.attn_q.bias", bias).ok());
+  EXPECT_TRUE(status_of("blk.1.ffn_gate.bias", std::vector<float>(12)).ok());
   bias[7] = 1e-30f;
-  EXPECT_THAT(Message(status_of("blk.0.attn_output.bias", bias)),
-              HasSubstr("self_attn.o_proj.bias"));
+  EXPECT_THAT(Message(status_of("blk.0.attn_q.bias", bias)),
+              HasSubstr("self_attn.q_proj.bias"));
   // A bias of no matrix is none, whatever its values.
   EXPECT_THAT(Message(status_of("blk.0.other.bias", {0.0f})),
               HasSubstr("other.bias"));

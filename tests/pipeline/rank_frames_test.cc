@@ -370,8 +370,8 @@ TEST(RankFramesTest, HellosGoRoundAndEveryFieldIsChecked) {
                                [&](Hello& h) { h.set_process(long_name); }}});
   ExpectRefused<Hello>(
       good,
-      {{"the lead has protocol version 2 of Ranks, the follower 3",
-        [](Hello& h) { h.set_protocol_version(3); }}},
+      {{"the lead has protocol version 3 of Ranks, the follower 4",
+        [](Hello& h) { h.set_protocol_version(4); }}},
       StatusCode::kFailedPrecondition);
 }
 
