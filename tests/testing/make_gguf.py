@@ -39,6 +39,22 @@ PRESETS = {
                     head_dim=64, ffn=2880, vocab=201088, theta=150000.0,
                     context=131072, experts=32, used=4, expert_ffn=2880,
                     window=128),
+    # The shape of GLM-4.7-Flash with 4 of its 47 layers and a smaller
+    # vocabulary: latent attention, 64 experts of which 4 answer a token, and
+    # one that always does; 2.0 B parameters, 0.3 B of them active.
+    "flash4": dict(arch="deepseek2", layers=4, hidden=2048, heads=20,
+                   kv_heads=1, head_dim=576, ffn=10240, vocab=32000, theta=1e6,
+                   context=202752, experts=64, used=4, expert_ffn=1536,
+                   q_lora=768, kv_lora=512, nope=192, rope=64, value=256,
+                   scale=1.8),
+    # The shape of Qwen3-Next-80B-A3B with 8 of its 48 layers, 64 of its 512
+    # experts and a smaller vocabulary: the gated delta rule, and gated
+    # attention in each fourth layer; 2.1 B parameters, 0.6 B of them active.
+    "next8": dict(arch="qwen3next", layers=8, hidden=2048, heads=16,
+                  kv_heads=2, head_dim=256, ffn=5120, vocab=32000, theta=1e7,
+                  context=262144, experts=64, used=10, expert_ffn=512,
+                  rope=64, state=128, key_heads=16, value_heads=32, kernel=4,
+                  period=4),
     "tiny": dict(arch="llama", layers=2, hidden=256, heads=4, kv_heads=2,
                  head_dim=64, ffn=512, vocab=512, theta=10000.0, context=2048),
 }
@@ -97,8 +113,8 @@ class Writer:
         file.add_head_count(s["heads"])
         file.add_head_count_kv(s["kv_heads"])
         file.add_key_length(s["head_dim"])
-        file.add_value_length(s["head_dim"])
-        file.add_rope_dimension_count(s["head_dim"])
+        file.add_value_length(s.get("kv_lora", s["head_dim"]))
+        file.add_rope_dimension_count(s.get("rope", s["head_dim"]))
         file.add_rope_freq_base(s["theta"])
         file.add_layer_norm_rms_eps(1e-5)
         file.add_vocab_size(s["vocab"])
@@ -111,10 +127,23 @@ class Writer:
             file.add_rope_scaling_type(gguf.RopeScalingType.YARN)
             file.add_rope_scaling_factor(32.0)
             file.add_rope_scaling_orig_ctx_len(4096)
-        if s["arch"] == "glm4moe":
+        if s["arch"] == "deepseek2":
+            file.add_q_lora_rank(s["q_lora"])
+            file.add_kv_lora_rank(s["kv_lora"])
+            file.add_key_length_mla(s["nope"] + s["rope"])
+            file.add_value_length_mla(s["value"])
+        if s["arch"] == "qwen3next":
+            file.add_expert_shared_feed_forward_length(s["expert_ffn"])
+            file.add_ssm_conv_kernel(s["kernel"])
+            file.add_ssm_state_size(s["state"])
+            file.add_ssm_group_count(s["key_heads"])
+            file.add_ssm_time_step_rank(s["value_heads"])
+            file.add_ssm_inner_size(s["value_heads"] * s["state"])
+            file.add_full_attention_interval(s["period"])
+        if s["arch"] in ("glm4moe", "deepseek2"):
             file.add_expert_shared_count(1)
             file.add_leading_dense_block_count(1)
-            file.add_expert_weights_scale(1.0)
+            file.add_expert_weights_scale(s.get("scale", 1.0))
             file.add_expert_weights_norm(True)
             file.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
         self.vocabulary()
@@ -144,11 +173,52 @@ class Writer:
         data = self.dense.matrix(rows, cols, std or 1 / math.sqrt(cols))
         self.file.add_tensor(name, data, raw_dtype=self.dense.type)
 
-    def stacked(self, name, rows, cols):
-        experts = self.shape["experts"]
-        data = self.blocks.matrix(experts * rows, cols, 1 / math.sqrt(cols))
-        self.file.add_tensor(name, data.reshape(experts, rows, -1),
+    def stacked(self, name, rows, cols, count=None):
+        """Matrices of experts, or of `count` heads."""
+        count = count or self.shape["experts"]
+        data = self.blocks.matrix(count * rows, cols, 1 / math.sqrt(cols))
+        self.file.add_tensor(name, data.reshape(count, rows, -1),
                              raw_dtype=self.blocks.type)
+
+    def delta_rule(self, at):
+        s = self.shape
+        hidden, state, heads = s["hidden"], s["state"], s["value_heads"]
+        values = heads * state
+        mixed = 2 * s["key_heads"] * state + values
+        self.matrix(at + "attn_qkv.weight", mixed, hidden)
+        self.matrix(at + "attn_gate.weight", values, hidden)
+        self.matrix(at + "ssm_ba.weight", 2 * heads, hidden)
+        conv = self.blocks.random.standard_normal((mixed, s["kernel"]),
+                                                  np.float32)
+        self.file.add_tensor(at + "ssm_conv1d.weight", conv / 2)
+        self.floats(at + "ssm_dt.bias", (heads,), 1)
+        self.floats(at + "ssm_a", (heads,), -1)
+        self.floats(at + "ssm_norm.weight", (state,), 1)
+        self.matrix(at + "ssm_out.weight", hidden, values)
+
+    def gated_attention(self, at):
+        s = self.shape
+        hidden, heads = s["hidden"], s["heads"] * s["head_dim"]
+        kv = s["kv_heads"] * s["head_dim"]
+        self.matrix(at + "attn_q.weight", 2 * heads, hidden)
+        self.matrix(at + "attn_k.weight", kv, hidden)
+        self.matrix(at + "attn_v.weight", kv, hidden)
+        self.matrix(at + "attn_output.weight", hidden, heads)
+        for name in ("q", "k"):
+            self.floats(f"{at}attn_{name}_norm.weight", (s["head_dim"],), 1)
+
+    def latent_attention(self, at):
+        s = self.shape
+        hidden, heads, rank = s["hidden"], s["heads"], s["kv_lora"]
+        self.matrix(at + "attn_q_a.weight", s["q_lora"], hidden)
+        self.floats(at + "attn_q_a_norm.weight", (s["q_lora"],), 1)
+        self.matrix(at + "attn_q_b.weight", heads * (s["nope"] + s["rope"]),
+                    s["q_lora"])
+        self.matrix(at + "attn_kv_a_mqa.weight", rank + s["rope"], hidden)
+        self.floats(at + "attn_kv_a_norm.weight", (rank,), 1)
+        self.stacked(at + "attn_k_b.weight", rank, s["nope"], heads)
+        self.stacked(at + "attn_v_b.weight", s["value"], rank, heads)
+        self.matrix(at + "attn_output.weight", hidden, heads * s["value"])
 
     def floats(self, name, shape, value):
         self.file.add_tensor(name, np.full(shape, value, np.float32))
@@ -163,17 +233,25 @@ class Writer:
         for i in range(s["layers"]):
             at = f"blk.{i}."
             self.floats(at + "attn_norm.weight", (hidden,), 1)
-            self.matrix(at + "attn_q.weight", heads, hidden)
-            self.matrix(at + "attn_k.weight", kv, hidden)
-            self.matrix(at + "attn_v.weight", kv, hidden)
-            self.matrix(at + "attn_output.weight", hidden, heads)
-            norm = "ffn_norm" if s["arch"] == "llama" else "post_attention_norm"
+            if "kv_lora" in s:
+                self.latent_attention(at)
+            elif "state" in s and (i + 1) % s["period"] != 0:
+                self.delta_rule(at)
+            elif "state" in s:
+                self.gated_attention(at)
+            else:
+                self.matrix(at + "attn_q.weight", heads, hidden)
+                self.matrix(at + "attn_k.weight", kv, hidden)
+                self.matrix(at + "attn_v.weight", kv, hidden)
+                self.matrix(at + "attn_output.weight", hidden, heads)
+            norm = ("ffn_norm" if s["arch"] in ("llama", "deepseek2")
+                    else "post_attention_norm")
             self.floats(at + norm + ".weight", (hidden,), 1)
             if s["arch"] == "glm4moe":
                 self.attention_biases(at)
             if s["arch"] == "gpt-oss":
                 self.oss(at)
-            elif "experts" in s and i > 0:
+            elif "experts" in s and (i > 0 or s["arch"] == "qwen3next"):
                 self.experts(at)
             else:
                 self.mlp(at, "", s["ffn"])
@@ -218,7 +296,12 @@ class Writer:
     def experts(self, at):
         s = self.shape
         self.router(at)
-        self.floats(at + "exp_probs_b.bias", (s["experts"],), 0)
+        if s["arch"] == "qwen3next":
+            gate = self.blocks.random.standard_normal(s["hidden"], np.float32)
+            self.file.add_tensor(at + "ffn_gate_inp_shexp.weight",
+                                 gate / math.sqrt(s["hidden"]))
+        else:
+            self.floats(at + "exp_probs_b.bias", (s["experts"],), 0)
         self.stacked(at + "ffn_gate_exps.weight", s["expert_ffn"], s["hidden"])
         self.stacked(at + "ffn_up_exps.weight", s["expert_ffn"], s["hidden"])
         self.stacked(at + "ffn_down_exps.weight", s["hidden"], s["expert_ffn"])
