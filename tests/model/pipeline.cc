@@ -126,6 +126,9 @@ void Pipeline::Lose(int index) {
   links_[index]->loop->Start();
 }
 
+int32_t Pipeline::num_stages() const {
+  return static_cast<int32_t>(links_.size());
+}
 const Stage& Pipeline::stage(int index) const { return *links_[index]->stage; }
 StageLoop& Pipeline::loop(int index) { return *links_[index]->loop; }
 

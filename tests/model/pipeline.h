@@ -106,6 +106,7 @@ class Pipeline {
   StatusOr<std::vector<StepResult>> RunTogether(std::span<StepPlan> plans);
   StatusOr<StepResult> Await();
 
+  int32_t num_stages() const;
   const Stage& stage(int index) const;
   StageLoop& loop(int index);
 

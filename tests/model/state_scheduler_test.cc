@@ -10,19 +10,16 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "common/engine/scheduler.h"
 #include "tests/model/expect_same.h"
 #include "tests/model/pipeline.h"
+#include "tests/model/scheduler_driver.h"
 #include "tests/testing/golden_model.h"
 #include "tests/testing/representative.h"
 
 namespace sluice::testing {
 namespace {
-
-constexpr int32_t kStages = 2;
 
 std::unique_ptr<Pipeline> LoadPipeline(const std::string& name) {
   PipelineOptions options;
@@ -30,7 +27,7 @@ std::unique_ptr<Pipeline> LoadPipeline(const std::string& name) {
   options.stage.threads = 1;
   options.stage.kv_blocks = 128;
   options.stage.max_step_tokens = 256;
-  options.stages = kStages;
+  options.stages = 2;
   auto pipeline = Pipeline::Load(options);
   EXPECT_TRUE(pipeline.ok()) << pipeline.status();
   return pipeline.ok() ? *std::move(pipeline) : nullptr;
@@ -78,8 +75,7 @@ DraftProposer Oracle(const std::vector<Ask>& asks,
 
 struct Case {
   std::string name;
-  int32_t blocks = 128;
-  int32_t state_blocks = 128;
+  SchedulerDriver::Pools pools = {128, 128};
   int32_t chunk = 64;
   bool drafts = false;
   int losses = 0;
@@ -88,88 +84,6 @@ struct Case {
 std::ostream& operator<<(std::ostream& out, const Case& tested) {
   return out << tested.name;
 }
-
-// Runs requests to their ends, one plan at a time.
-class Driver {
- public:
-  Driver(Pipeline& pipeline, const EngineOptions& options, const Case& tested)
-      : pipeline_(pipeline), scheduler_(options, &counters_) {
-    limits_ = pipeline.stage(0).info().limits;
-    limits_.num_blocks = tested.blocks;
-    limits_.num_state_blocks = tested.state_blocks;
-    limits_.max_context = std::min<int32_t>(
-        limits_.max_context, static_cast<int32_t>(MaxPositions(limits_)));
-    pipeline_.Restart(Epoch(++epoch_));
-    scheduler_.Attach(Epoch(epoch_), limits_, kStages);
-  }
-
-  void Add(const Ask& ask) {
-    GenerateRequest request;
-    request.prompt_tokens = ask.prompt;
-    request.sampling = ask.sampling;
-    request.max_tokens = ask.max_tokens;
-    ASSERT_TRUE(CheckRequest(request, limits_).ok());
-    answers_.emplace_back();
-    scheduler_.Add(SequenceId(answers_.size()), std::move(request), nullptr);
-  }
-
-  // Runs at most `steps`. Returns whether there is more to do.
-  bool Go(int steps) {
-    for (; steps > 0; --steps) {
-      auto plan = scheduler_.Plan(Clock::now());
-      if (!plan) return false;
-      for (const Chunk& chunk : plan->chunks) drafts_ += chunk.num_draft_tokens;
-      auto result = pipeline_.Run(*std::move(plan));
-      EXPECT_TRUE(result.ok()) << result.status();
-      if (!result.ok()) return false;
-      auto events = scheduler_.Commit(*std::move(result), Clock::now());
-      EXPECT_TRUE(events.ok()) << events.status();
-      if (!events.ok()) return false;
-      Take(*std::move(events));
-      const Status sound = scheduler_.CheckIntegrity();
-      EXPECT_TRUE(sound.ok()) << sound;
-    }
-    return true;
-  }
-
-  // Another process takes the last stage's place; the first one has a log of
-  // what it handed on.
-  void LoseLast() {
-    ASSERT_TRUE(pipeline_.stage(0).info().replay_log);
-    const int32_t first = pipeline_.stage(kStages - 1).info().first_layer;
-    Take(scheduler_.Suspend(Unavailable("the last stage is gone")));
-    pipeline_.Lose(kStages - 1);
-    pipeline_.Restart(Epoch(++epoch_));
-    Take(scheduler_.Attach(Epoch(epoch_), limits_, kStages,
-                           LostStages(std::vector<int32_t>{first})));
-  }
-
-  std::vector<Answer>& answers() { return answers_; }
-  const EngineCounters& counters() const { return counters_; }
-  int drafts() const { return drafts_; }
-
- private:
-  void Take(SequenceEvents events) {
-    for (SequenceEvent& event : events) {
-      Answer& answer = answers_.at(event.sequence.value() - 1);
-      if (auto* tokens = std::get_if<TokenEvent>(&event.what)) {
-        answer.tokens.insert(answer.tokens.end(), tokens->tokens.begin(),
-                             tokens->tokens.end());
-      } else if (auto* end = std::get_if<FinalEvent>(&event.what)) {
-        answer.status = end->status;
-      }
-    }
-  }
-
-  static uint64_t epoch_;
-  Pipeline& pipeline_;
-  EngineCounters counters_;
-  Scheduler scheduler_;
-  PlanLimits limits_;
-  std::vector<Answer> answers_;
-  int drafts_ = 0;
-};
-uint64_t Driver::epoch_ = 0;
 
 class StateSchedulerTest : public ::testing::TestWithParam<const char*> {};
 
@@ -183,12 +97,12 @@ TEST_P(StateSchedulerTest, WhatTheSchedulerDoesChangesNoBit) {
       pipeline->Generate(asks, {.max_running = 1});
   for (const Case& tested : {
            Case{"plain"},
-           Case{"few states", 128, 5, 250},
-           Case{"preemption", 15, 9, 33},
-           Case{"drafts", 128, 40, 64, true},
-           Case{"drafts and preemption", 16, 9, 250, true},
-           Case{"losses", 128, 128, 64, false, 3},
-           Case{"losses with few states", 64, 9, 250, true, 3},
+           Case{"few states", {128, 5}, 250},
+           Case{"preemption", {15, 9}, 33},
+           Case{"drafts", {128, 40}, 64, true},
+           Case{"drafts and preemption", {16, 9}, 250, true},
+           Case{"losses", {128, 128}, 64, false, 3},
+           Case{"losses with few states", {64, 9}, 250, true, 3},
        }) {
     SCOPED_TRACE(tested);
     EngineOptions options;
@@ -197,7 +111,7 @@ TEST_P(StateSchedulerTest, WhatTheSchedulerDoesChangesNoBit) {
     options.recovery_timeout = std::chrono::hours(1);
     options.max_replays = 100;
     if (tested.drafts) options.propose_drafts = Oracle(asks, wanted);
-    Driver run(*pipeline, options, tested);
+    SchedulerDriver run(*pipeline, options, tested.pools);
     // The second time prompts are found in the cache.
     for (int round = 0; round < 2; ++round) {
       for (const Ask& ask : asks) run.Add(ask);
@@ -211,7 +125,7 @@ TEST_P(StateSchedulerTest, WhatTheSchedulerDoesChangesNoBit) {
     ExpectSame(run.answers(), twice);
     const EngineCounters& counters = run.counters();
     EXPECT_GT(counters.prefix_hit_tokens, 0u);
-    if (tested.blocks <= 20) {
+    if (tested.pools.blocks <= 20) {
       EXPECT_GT(counters.preemptions, 0u);
     }
     if (tested.drafts) {

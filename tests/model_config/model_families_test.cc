@@ -9,7 +9,6 @@
 #include <fstream>
 #include <sstream>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "common/base/json.h"
@@ -293,67 +292,6 @@ TEST(ModelFamiliesTest, WhatIsNotBuiltIsRefusedByName) {
   qwen["model_type"] = "qwen3";
   EXPECT_THAT(Refusal(qwen, "model_type", "gguf glm4"),
               HasSubstr("GGUF architecture 'glm4'"));
-}
-
-std::vector<int32_t> WindowsOf(const Json& config) {
-  std::vector<int32_t> windows;
-  for (const LayerConfig& layer : Parsed(config).layers) {
-    windows.push_back(layer.attention.window);
-  }
-  return windows;
-}
-
-// As the reference's classes: Qwen's windows need use_sliding_window, and
-// classes without layer_types ignore them.
-TEST(ModelFamiliesTest, WindowsAreWhereTheReferenceHasThem) {
-  Json config = Air();
-  config["num_hidden_layers"] = 4;
-  config["sliding_window"] = 8;
-  config["max_window_layers"] = 2;
-  config["num_experts"] = 8;
-  config["moe_intermediate_size"] = 64;
-  const auto windows = [&](const char* type, bool is_used, bool has_types) {
-    config["model_type"] = type;
-    config["use_sliding_window"] = is_used;
-    config.erase("layer_types");
-    if (has_types) {
-      config["layer_types"] = {"sliding_attention", "full_attention",
-                               "full_attention", "sliding_attention"};
-    }
-    return WindowsOf(config);
-  };
-  const std::vector<int32_t> none = {0, 0, 0, 0};
-  const std::vector<int32_t> all = {8, 8, 8, 8};
-  const std::vector<int32_t> listed = {8, 0, 0, 8};
-  for (const char* type : {"qwen2", "qwen3", "qwen2_moe", "qwen3_moe"}) {
-    SCOPED_TRACE(type);
-    EXPECT_EQ(windows(type, false, false), none);
-    EXPECT_EQ(windows(type, false, true), none);
-    const bool is_listed = std::string_view(type) != "qwen3_moe";
-    EXPECT_EQ(windows(type, true, true), is_listed ? listed : all);
-  }
-  const std::vector<int32_t> last = {0, 0, 8, 8};
-  EXPECT_EQ(windows("qwen2", true, false), last);
-  EXPECT_EQ(windows("qwen3", true, false), last);
-  EXPECT_EQ(windows("qwen2_moe", true, false),
-            (std::vector<int32_t>{8, 0, 0, 0}));
-  EXPECT_EQ(windows("qwen3_moe", true, false), all);
-  EXPECT_EQ(windows("smollm3", false, true), none);
-  EXPECT_EQ(windows("smollm3", true, false),
-            (std::vector<int32_t>{0, 0, 0, 8}));
-  EXPECT_EQ(windows("mistral", false, true), all);
-  config["attention_bias"] = false;
-  config["partial_rotary_factor"] = 1.0;
-  EXPECT_EQ(windows("llama", true, true), none);
-}
-
-TEST(ModelFamiliesTest, AnActivationHasSeveralNames) {
-  Json config = Air();
-  config["model_type"] = "qwen3";
-  EXPECT_EQ(Refusal(config, "hidden_act", "swish"), "");
-  EXPECT_THAT(Refusal(config, "hidden_act", "relu"), HasSubstr("hidden_act"));
-  // Gemma's key, which no other class reads.
-  EXPECT_EQ(Refusal(config, "hidden_activation", "relu"), "");
 }
 
 TEST(ModelFamiliesTest, AKeyThatHasNoDefaultIsMissedByName) {
