@@ -61,13 +61,11 @@ TEST_P(FamilyRecoveryTest, ALostStageChangesNoBit) {
   EXPECT_GT(run.counters().replayed_tokens, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    First, FamilyRecoveryTest,
-    ::testing::Values(Family{"llama2-bf16-sharded"}, Family{"llama3-tied"},
-                      Family{"qwen3"}, Family{"glm4"}, Family{"qwen3_moe"},
-                      Family{"glm4_moe-46"}, Family{"glm4_moe-air"},
-                      Family{"gpt_oss"}, Family{"gpt_oss-mxfp4"}),
-    [](const auto& tested) { return tested.param.Name(); });
+INSTANTIATE_TEST_SUITE_P(First, FamilyRecoveryTest,
+                         ::testing::ValuesIn(FirstGoldenFamilies()),
+                         [](const auto& tested) {
+                           return tested.param.Name();
+                         });
 
 INSTANTIATE_TEST_SUITE_P(Goldens, FamilyRecoveryTest,
                          ::testing::ValuesIn(GoldenFamilies()),
