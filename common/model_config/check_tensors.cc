@@ -193,6 +193,43 @@ Status CheckKnown(const ModelConfig& config, const weights::ModelFile& model,
                          config.num_layers(), " layers");
 }
 
+// Whether some rows of two tensors of one shape differ; those that cannot be
+// read, of outlines, do not.
+bool RowsDiffer(const weights::ModelFile& model, const TensorInfo& a,
+                const TensorInfo& b) {
+  const int64_t cols = std::min<int64_t>(a.cols(), 1024);
+  std::vector<float> of_a(static_cast<size_t>(cols));
+  std::vector<float> of_b(of_a.size());
+  for (const int64_t row : {int64_t{0}, a.rows() / 2, a.rows() - 1}) {
+    const weights::Slice slice = {row, row + 1, 0, cols};
+    if (model.ReadF32(a.name, slice, of_a.data()).ok() &&
+        model.ReadF32(b.name, slice, of_b.data()).ok() && of_a != of_b) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// A head that is stored though the config ties it to the embedding: the
+// reference computes with a head that differs.
+Status CheckTiedHead(const ModelConfig& config,
+                     const weights::ModelFile& model) {
+  if (!config.tie_word_embeddings) return OkStatus();
+  const TensorInfo* head = model.Find("lm_head.weight");
+  const TensorInfo* embedding = model.Find("model.embed_tokens.weight");
+  if (head == nullptr || embedding == nullptr ||
+      !weights::IsReadable(head->dtype) || head->elements() == 0 ||
+      (head->shape == embedding->shape &&
+       !RowsDiffer(model, *head, *embedding))) {
+    return OkStatus();
+  }
+  return InvalidArgument(
+      model.path(), ": tensor ", Quoted(head->name), " differs from ",
+      Quoted(embedding->name),
+      ", and the config ties them: tie_word_embeddings must be false for the "
+      "stored head to be computed with");
+}
+
 }  // namespace
 
 std::vector<TensorInfo> ExpectedTensors(const ModelConfig& config,
@@ -207,6 +244,7 @@ std::vector<TensorInfo> ExpectedTensors(const ModelConfig& config,
 
 Status CheckTensors(const ModelConfig& config,
                     const weights::ModelFile& model) {
+  SLUICE_RETURN_IF_ERROR(CheckTiedHead(config, model));
   const ExpertStorage storage = ExpertStorageOf(config, model);
   const std::vector<TensorInfo> expected = ExpectedTensors(config, storage);
   std::unordered_set<std::string_view> names;

@@ -158,6 +158,12 @@ Status ReadMistral(const ConfigReader& reader, ModelConfig& parsed) {
   return SetWindows(reader, parsed);
 }
 
+Status ReadMinistral(const ConfigReader& reader, ModelConfig& parsed) {
+  return ReadPattern(
+             reader, [](int32_t) { return true; }, parsed)
+      .status();
+}
+
 Status ReadInternLm3(const ConfigReader& reader, ModelConfig& parsed) {
   bool qkv = false;
   bool bias = false;
@@ -176,7 +182,7 @@ Status ReadMinistral3(const ConfigReader& reader, ModelConfig& parsed) {
     const Json* found = reader.Find(key);
     if (found == nullptr || !found->is_object()) continue;
     const ConfigReader rope(*found);
-    if (rope.Find("llama_4_scaling_beta") == nullptr) continue;
+    if (rope.Find("llama_4_scaling_beta") == nullptr) break;
     QueryGrowthConfig growth;
     SLUICE_RETURN_IF_ERROR(
         rope.Positive("llama_4_scaling_beta", 1e3, 1.0, growth.beta));
@@ -274,7 +280,17 @@ Status ReadGlm4(const ConfigReader& reader, ModelConfig& parsed) {
   parsed.ropes[0].interleaved = true;
   parsed.ropes[0].rotary_dim /= 2;
   for (LayerConfig& layer : parsed.layers) layer.norm.after = true;
-  return ReadBias(reader, /*on_o=*/false, /*absent=*/false, parsed);
+  return ReadBias(reader, /*on_o=*/false, /*absent=*/true, parsed);
+}
+
+// Queries, keys and values have biases, whatever attention_bias says.
+Status ReadGlm4v(const ConfigReader& reader, ModelConfig& parsed) {
+  parsed.ropes[0].interleaved = true;
+  for (LayerConfig& layer : parsed.layers) {
+    layer.norm.after = true;
+    layer.attention.qkv_bias = true;
+  }
+  return OkStatus();
 }
 
 Status ReadPhi3(const ConfigReader& reader, ModelConfig& parsed) {
@@ -344,7 +360,6 @@ Status ReadCohere2(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(reader.MustBe("rotary_pct", 1.0));
   SetNorms({.parallel = true, .layer_norm = true}, parsed);
   parsed.ropes[0].interleaved = true;
-  parsed.tie_word_embeddings = true;
   SLUICE_RETURN_IF_ERROR(
       ReadMultiplier(reader, "logit_scale", parsed.logit_scale));
   int32_t period = 4;

@@ -17,6 +17,7 @@ Status ReadLlama(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadQwen2(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadQwen3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadMistral(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadMinistral(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadInternLm3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadMinistral3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadSeedOss(const ConfigReader& reader, ModelConfig& parsed);
@@ -26,6 +27,7 @@ Status ReadErnie(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadHunyuan(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadGlm(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadGlm4(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadGlm4v(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadPhi3(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadStarcoder2(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadCohere2(const ConfigReader& reader, ModelConfig& parsed);
@@ -59,6 +61,7 @@ Status ReadFalconH1(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadMixtral(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadQwen2Moe(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadQwen3Moe(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadQwen3VlMoe(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadOlmoe(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadGraniteMoe(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadErnieMoe(const ConfigReader& reader, ModelConfig& parsed);
@@ -66,6 +69,7 @@ Status ReadHunyuanMoe(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadMinimaxM2(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadDots1(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadGlm4Moe(const ConfigReader& reader, ModelConfig& parsed);
+Status ReadGlm4vMoe(const ConfigReader& reader, ModelConfig& parsed);
 Status ReadGptOss(const ConfigReader& reader, ModelConfig& parsed);
 
 // Reads the sizes that every mixture has; `experts` and `per_token` are the
@@ -100,6 +104,8 @@ Status SetExpertsBehindDense(const ConfigReader& reader, int64_t absent,
 // mlp_only_layers.
 Status ReadSparseLayers(const ConfigReader& reader, const MoeConfig& moe,
                         ModelConfig& parsed);
+// Makes the weights of a token's experts sum to 1.
+void NormaliseExperts(ModelConfig& parsed);
 // Reads the groups of experts that a router chooses first.
 Status ReadGroups(const ConfigReader& reader, MoeConfig& moe);
 

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "common/base/json.h"
@@ -11,8 +13,17 @@
 namespace sluice {
 namespace {
 
+// Gemma 4's "vision" is of images alone.
+Status CheckCausal(const ConfigReader& reader) {
+  constexpr const char* kKey = "use_bidirectional_attention";
+  const Json* found = reader.Find(kKey);
+  if (found != nullptr && *found == "vision") return OkStatus();
+  return reader.MustBe(kKey, false);
+}
+
 // Four norms a layer, scaled embeddings, a soft cap of logits.
 Status ReadFourNorms(const ConfigReader& reader, ModelConfig& parsed) {
+  SLUICE_RETURN_IF_ERROR(CheckCausal(reader));
   for (LayerConfig& layer : parsed.layers) layer.norm.after = true;
   // IEEE rounds the root correctly.
   parsed.embedding_scale = std::sqrt(static_cast<double>(parsed.hidden_size));
@@ -47,6 +58,7 @@ Status ReadGemma(const ConfigReader& reader, ModelConfig& parsed) {
 }  // namespace
 
 Status ReadGemma1(const ConfigReader& reader, ModelConfig& parsed) {
+  SLUICE_RETURN_IF_ERROR(CheckCausal(reader));
   parsed.norms_add_one = true;
   parsed.embedding_scale = std::sqrt(static_cast<double>(parsed.hidden_size));
   return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
@@ -88,15 +100,62 @@ Status ReadGemma3(const ConfigReader& reader, ModelConfig& parsed) {
 
 namespace {
 
+// Reads one key that per_layer_config has for each of the layers that see all,
+// with one value; layers that it does not name have `absent`. `layers`: their
+// numbers.
+Status ReadPerLayer(const Json& per_layer, const std::vector<int32_t>& layers,
+                    const char* key, int64_t most, int32_t absent,
+                    int32_t& out) {
+  std::vector<int32_t> values(layers.size(), absent);
+  for (const auto& [name, of_layer] : per_layer.items()) {
+    int64_t number = -1;
+    const auto read =
+        std::from_chars(name.data(), name.data() + name.size(), number);
+    const auto at = std::find(layers.begin(), layers.end(), number);
+    if (read.ptr != name.data() + name.size() || !of_layer.is_object() ||
+        (at == layers.end() && of_layer.contains(key))) {
+      return InvalidArgument("per_layer_config has ",
+                             DumpJson(of_layer).substr(0, 200), " for layer ",
+                             name.substr(0, 20),
+                             ", expected keys of layers with full_attention");
+    }
+    if (at == layers.end()) continue;
+    SLUICE_RETURN_IF_ERROR(ConfigReader(of_layer).Int(
+        key, most, absent, values[static_cast<size_t>(at - layers.begin())]));
+  }
+  if (values.empty()) return OkStatus();
+  out = values.front();
+  const bool is_same = std::all_of(values.begin(), values.end(),
+                                   [&](int32_t value) { return value == out; });
+  if (is_same) return OkStatus();
+  return InvalidArgument("per_layer_config: ", key,
+                         " differs between layers with full_attention, which "
+                         "is not supported");
+}
+
 // Layers that see all have heads of their own size, and perhaps fewer keys,
 // which are the values, too.
 Status ReadGlobalHeads(const ConfigReader& reader,
                        const std::vector<bool>& windowed, ModelConfig& parsed) {
   AttentionConfig all = parsed.layers[0].attention;
-  SLUICE_RETURN_IF_ERROR(
-      reader.Int("global_head_dim", kMaxHeadDim, 512, all.head_dim));
   SLUICE_RETURN_IF_ERROR(reader.Bool("attention_k_eq_v", false, all.k_is_v));
-  if (all.k_is_v) {
+  const Json* per_layer = reader.Find("per_layer_config");
+  if (per_layer != nullptr && per_layer->is_object()) {
+    std::vector<int32_t> layers;
+    for (int32_t i = 0; i < parsed.num_layers(); ++i) {
+      if (!windowed[static_cast<size_t>(i)]) layers.push_back(i);
+    }
+    SLUICE_RETURN_IF_ERROR(ReadPerLayer(*per_layer, layers, "head_dim",
+                                        kMaxHeadDim, all.head_dim,
+                                        all.head_dim));
+    SLUICE_RETURN_IF_ERROR(ReadPerLayer(*per_layer, layers,
+                                        "num_key_value_heads", kMaxHeads,
+                                        all.num_kv_heads, all.num_kv_heads));
+  } else {
+    SLUICE_RETURN_IF_ERROR(
+        reader.Int("global_head_dim", kMaxHeadDim, 512, all.head_dim));
+  }
+  if (all.k_is_v && per_layer == nullptr) {
     SLUICE_RETURN_IF_ERROR(reader.Int("num_global_key_value_heads", kMaxHeads,
                                       all.num_kv_heads, all.num_kv_heads));
   }

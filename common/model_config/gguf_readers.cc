@@ -374,7 +374,9 @@ Status ReadOlmoeGguf(const GgufView& gguf, Json& config) {
 
 Status ReadExaone4Gguf(const GgufView& gguf, Json& config) {
   SLUICE_RETURN_IF_ERROR(CheckOneTheta(gguf, config));
-  SLUICE_RETURN_IF_ERROR(SetWindows(gguf, 0, 4, config));
+  // As llama.cpp reads the 32B, which has windows.
+  const int64_t absent = config["num_hidden_layers"] == 64 ? 4096 : 0;
+  SLUICE_RETURN_IF_ERROR(SetWindows(gguf, absent, 4, config));
   return CheckWholeHeads(gguf, config);
 }
 
@@ -398,6 +400,12 @@ Status ReadLatentGguf(const GgufView& gguf, Json& config) {
   SLUICE_ASSIGN_OR_RETURN(const int64_t value,
                           gguf.Int(is_new ? ".attention.value_length_mla"
                                           : ".attention.value_length"));
+  for (const int64_t size : {key, value}) {
+    if (size < 0 || size > kMaxHeadDim) {
+      return InvalidArgument("the GGUF's key_length or value_length is ", size,
+                             ", limits 0 and ", kMaxHeadDim);
+    }
+  }
   config["qk_nope_head_dim"] = key - config["qk_rope_head_dim"].get<int64_t>();
   config["v_head_dim"] = value;
   config["num_key_value_heads"] = config["num_attention_heads"];

@@ -79,12 +79,36 @@ Status ReadLatentAttention(const ConfigReader& reader, ModelConfig& parsed) {
                     parsed.num_nextn_predict_layers);
 }
 
-// Returns which layers have an indexer of their own: those of
-// index_topk_pattern's F, else every index_topk_freq-th from layer
+// Reads a list with "full" for the layers that have an indexer of their own,
+// and "shared" for the rest.
+StatusOr<std::vector<bool>> ReadIndexerTypes(const char* key, const Json& types,
+                                             int32_t num_layers) {
+  std::vector<bool> own;
+  for (const Json& type : types) {
+    if (type != "full" && type != "shared") break;
+    own.push_back(type == "full");
+  }
+  if (own.size() == types.size() && std::ssize(own) >= num_layers) {
+    own.resize(static_cast<size_t>(num_layers));
+    return own;
+  }
+  return InvalidArgument(key, " is ", DumpJson(types).substr(0, 200),
+                         ", expected \"full\" or \"shared\" for each of ",
+                         num_layers, " layers");
+}
+
+// Returns which layers have an indexer of their own: those of indexer_types'
+// "full" or of index_topk_pattern's F, else every index_topk_freq-th from layer
 // index_skip_topk_offset - 1 on, and all before it.
 StatusOr<std::vector<bool>> ReadIndexedLayers(const ConfigReader& reader,
                                               int32_t num_layers) {
   std::vector<bool> own;
+  for (const char* key : {"indexer_types", "index_topk_pattern"}) {
+    const Json* types = reader.Find(key);
+    if (types != nullptr && types->is_array()) {
+      return ReadIndexerTypes(key, *types, num_layers);
+    }
+  }
   const Json* pattern = reader.Find("index_topk_pattern");
   if (pattern != nullptr) {
     std::string letters;

@@ -17,7 +17,6 @@ namespace {
 // These limits are far above released models; products of two or three of them
 // stay within int64_t.
 constexpr int64_t kMaxHidden = 1 << 17;
-constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxIntermediate = 1 << 20;
 constexpr int64_t kMaxVocab = 1 << 22;
 constexpr int64_t kMaxPositions = 1 << 28;
@@ -98,14 +97,28 @@ Status ReadSizes(const ConfigReader& reader, ModelConfig& parsed) {
   return OkStatus();
 }
 
+// Where no key tells the number of layers, a list of their kinds does.
+void CountLayers(Json& config) {
+  constexpr const char* kLayers = "num_hidden_layers";
+  for (const char* key : {"layers_block_type", "hybrid_override_pattern"}) {
+    const auto found = config.find(key);
+    if (config.contains(kLayers) || found == config.end()) continue;
+    if (found->is_array()) config[kLayers] = found->size();
+    if (found->is_string()) {
+      config[kLayers] = found->get_ref<const std::string&>().size();
+    }
+  }
+}
+
 // Adds the family's values of keys that the config lacks, and its names of keys
 // that have others' meaning. A null is a value.
 Status Complete(const Family& family, Json& config) {
-  for (const auto& [own, usual] : family.renamed) {
-    if (config.contains(own) && !config.contains(usual)) {
+  for (const auto& [own, usual, yields] : family.renamed) {
+    if (config.contains(own) && !(yields && config.contains(usual))) {
       config[std::string(usual)] = config[std::string(own)];
     }
   }
+  CountLayers(config);
   if (family.defaults.empty()) return OkStatus();
   SLUICE_ASSIGN_OR_RETURN(const Json defaults, ParseJson(family.defaults));
   for (const auto& [key, value] : defaults.items()) {
@@ -115,7 +128,7 @@ Status Complete(const Family& family, Json& config) {
 }
 
 // Gelu with tanh has several names, and Gemma's configs have it under either
-// key; swish is silu.
+// key; Gemma's first release means it by "gelu"; swish is silu.
 Status ReadActivation(const ConfigReader& reader, const Family& family,
                       kernels::Activation& activation) {
   using Kind = kernels::Activation::Kind;
@@ -127,11 +140,14 @@ Status ReadActivation(const ConfigReader& reader, const Family& family,
   const std::string name = found == nullptr     ? std::string(family.activation)
                            : found->is_string() ? found->get<std::string>()
                                                 : DumpJson(*found);
-  const bool is_gelu = name == "gelu_pytorch_tanh" || name == "gelu_tanh";
+  constexpr std::string_view kFirstGemma = "gelu";
+  const bool is_gelu = name == "gelu_pytorch_tanh" || name == "gelu_tanh" ||
+                       (family.activation == kFirstGemma && name == "gelu");
   if (name == "xielu") activation.kind = Kind::kXIelu;
   if (name == "relu2") activation.kind = Kind::kRelu2;
   const bool is_swish = name == "swish" && family.activation == "silu";
-  if (is_gelu && family.activation == kGeluTanh) {
+  if (is_gelu &&
+      (family.activation == kGeluTanh || family.activation == kFirstGemma)) {
     activation.kind = Kind::kGeluTanh;
   } else if (name != family.activation && !is_swish) {
     return InvalidArgument(key, " \"", name, "\" is not supported, only \"",

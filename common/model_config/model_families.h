@@ -13,6 +13,7 @@
 namespace sluice {
 
 // Limits that several readers share, far above released models.
+inline constexpr int64_t kMaxLayers = 4096;
 inline constexpr int64_t kMaxHeads = 4096;
 inline constexpr int64_t kMaxHeadDim = 1024;
 inline constexpr int64_t kMaxPattern = 1 << 20;
@@ -21,6 +22,7 @@ inline constexpr int64_t kMaxPattern = 1 << 20;
 struct RenamedKey {
   std::string_view own;
   std::string_view usual;
+  bool yields = false;  // where a config has both, the usual key tells
 };
 
 // One model_type and its tensors. A value of constants.

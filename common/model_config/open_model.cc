@@ -333,6 +333,12 @@ StatusOr<Json> ConfigOf(const ModelContents& contents, const GgufFamily& family,
   for (const GgufKey& key : KeysOf(family)) {
     SLUICE_RETURN_IF_ERROR(config.Add(key));
   }
+  // Readers make lists of so many layers.
+  const Json& layers = config["num_hidden_layers"];
+  if (layers.is_number() && (layers < 1 || layers > kMaxLayers)) {
+    return InvalidArgument(config.Key(".block_count"), " is ", DumpJson(layers),
+                           ", limits 1 and ", kMaxLayers);
+  }
   if (embedding == nullptr) {
     return InvalidArgument("tensor 'token_embd.weight' is missing");
   }
@@ -342,6 +348,8 @@ StatusOr<Json> ConfigOf(const ModelContents& contents, const GgufFamily& family,
   }
   SLUICE_ASSIGN_OR_RETURN(config["rope_scaling"],
                           RopeScalingOf(config, architecture));
+  // The file says all of RoPE: no class's default takes its place.
+  config["rope_parameters"] = nullptr;
   config["tie_word_embeddings"] =
       FindTensor(contents, "output.weight") == nullptr;
   config.IntOr("tokenizer.ggml.bos_token_id", "bos_token_id", nullptr);

@@ -148,6 +148,12 @@ Status SetExpertsBehindDense(const ConfigReader& reader, int64_t absent,
   return OkStatus();
 }
 
+void NormaliseExperts(ModelConfig& parsed) {
+  for (LayerConfig& layer : parsed.layers) {
+    if (layer.is_sparse()) layer.moe.normalise = true;
+  }
+}
+
 Status ReadMixtral(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadMistral(reader, parsed));
   MoeConfig moe;
@@ -201,6 +207,13 @@ Status ReadQwen3Moe(const ConfigReader& reader, ModelConfig& parsed) {
   moe.score = Score::kSoftmax;
   SLUICE_RETURN_IF_ERROR(reader.Bool("norm_topk_prob", false, moe.normalise));
   return ReadSparseLayers(reader, moe, parsed);
+}
+
+// Weights are normalised, whatever norm_topk_prob says.
+Status ReadQwen3VlMoe(const ConfigReader& reader, ModelConfig& parsed) {
+  SLUICE_RETURN_IF_ERROR(ReadQwen3Moe(reader, parsed));
+  NormaliseExperts(parsed);
+  return OkStatus();
 }
 
 Status ReadOlmoe(const ConfigReader& reader, ModelConfig& parsed) {
@@ -352,6 +365,11 @@ Status ReadGlm4Moe(const ConfigReader& reader, ModelConfig& parsed) {
                     parsed.num_nextn_predict_layers);
 }
 
+Status ReadGlm4vMoe(const ConfigReader& reader, ModelConfig& parsed) {
+  SLUICE_RETURN_IF_ERROR(ReadGlm4Moe(reader, parsed));
+  return ReadBias(reader, /*on_o=*/false, /*absent=*/true, parsed);
+}
+
 Status ReadGptOss(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(
       ReadBias(reader, /*on_o=*/true, /*absent=*/true, parsed));
@@ -362,6 +380,7 @@ Status ReadGptOss(const ConfigReader& reader, ModelConfig& parsed) {
   moe.interleaved = true;
   moe.score = Score::kSoftmaxOfSelected;
   double limit = 0;
+  SLUICE_RETURN_IF_ERROR(reader.MustBe("swiglu_alpha", 1.702));
   SLUICE_RETURN_IF_ERROR(reader.Positive("swiglu_limit", 1e6, 7.0, limit));
   moe.activation = {kernels::Activation::Kind::kClampedSwiGlu,
                     static_cast<float>(limit)};

@@ -29,6 +29,13 @@ Status ReadSize(const ConfigReader& reader, const char* key, int64_t most,
   return OkStatus();
 }
 
+// Returns a layer's type as transformers 5 names it.
+Json TypeOf(const Json& type) {
+  if (type == "mamba") return "linear_attention";
+  if (type == "attention") return "full_attention";
+  return type;
+}
+
 // Returns which layers have attention, by a list of layers' types, where
 // `other` is the one of layers without, else by `usual`.
 StatusOr<std::vector<bool>> ReadTypes(const ConfigReader& reader,
@@ -42,7 +49,7 @@ StatusOr<std::vector<bool>> ReadTypes(const ConfigReader& reader,
                            " layers' types");
   }
   for (size_t i = 0; i < usual.size(); ++i) {
-    const Json& type = (*types)[i];
+    const Json type = TypeOf((*types)[i]);
     if (type != attention && type != other) {
       return InvalidArgument("layer_types has ", DumpJson(type).substr(0, 100),
                              " for layer ", i, "; supported are ", attention,
@@ -195,6 +202,10 @@ Status ReadMamba(const ConfigReader& reader, const MambaKeys& keys,
   if (reader.Find(keys.head_dim) != nullptr &&
       *reader.Find(keys.head_dim) == "auto") {
     shape.value_dim = size / shape.num_heads;
+    if (shape.value_dim < 1) {
+      return InvalidArgument(keys.head_dim, " is \"auto\" for a mixer of size ",
+                             size, " and ", shape.num_heads, " ", keys.heads);
+    }
   } else {
     SLUICE_RETURN_IF_ERROR(
         ReadSize(reader, keys.head_dim, kMaxDim, 64, shape.value_dim));
@@ -217,6 +228,33 @@ Status ReadMamba(const ConfigReader& reader, const MambaKeys& keys,
   return reader.MustBe(keys.proj_bias, false);
 }
 
+// A limit as transformers writes it: a number, or {"__float__": "Infinity"}.
+// Null stands for an infinity that is no JSON.
+bool IsInfinite(const Json& limit) {
+  return limit.is_null() || limit == Json{{"__float__", "Infinity"}};
+}
+
+// Reads the limits of a step of time.
+Status ReadTimeLimits(const ConfigReader& reader, kernels::StateMixer& mixer) {
+  const Json* found = reader.Find("time_step_limit");
+  if (found == nullptr) return OkStatus();
+  const bool is_pair = found->is_array() && found->size() == 2;
+  const Json limits = is_pair ? *found : Json::array({Json(), Json()});
+  const double least = limits[0].is_number() ? limits[0].get<double>() : -1.0;
+  const bool is_open = IsInfinite(limits[1]);
+  const double most = is_open                 ? 0.0
+                      : limits[1].is_number() ? limits[1].get<double>()
+                                              : -1.0;
+  if (least < 0.0 || (!is_open && most <= least)) {
+    return InvalidArgument("time_step_limit is ",
+                           DumpJson(*found).substr(0, 200),
+                           ", expected two numbers that rise, from 0 on");
+  }
+  mixer.time_step_min = static_cast<float>(least);
+  mixer.time_step_max = static_cast<float>(most);
+  return OkStatus();
+}
+
 // Nemotron-H's layers, by letters or by names.
 StatusOr<std::string> ReadLetters(const ConfigReader& reader,
                                   int32_t num_layers) {
@@ -224,11 +262,18 @@ StatusOr<std::string> ReadLetters(const ConfigReader& reader,
   if (const Json* names = reader.Find("layers_block_type");
       names != nullptr && names->is_array()) {
     for (const Json& name : *names) {
-      letters += name == "mamba"       ? 'M'
-                 : name == "attention" ? '*'
-                 : name == "mlp"       ? '-'
-                 : name == "moe"       ? 'E'
-                                       : '?';
+      const Json type = TypeOf(name);
+      letters += type == "linear_attention" ? 'M'
+                 : type == "full_attention" ? '*'
+                 : type == "mlp"            ? '-'
+                 : type == "moe"            ? 'E'
+                                            : '?';
+      if (letters.back() != '?') continue;
+      return InvalidArgument(
+          "layers_block_type has ", DumpJson(name).substr(0, 100),
+          " for layer ", letters.size() - 1,
+          "; supported are linear_attention (mamba), full_attention "
+          "(attention), mlp and moe");
     }
   } else if (const Json* found = reader.Find("hybrid_override_pattern");
              found != nullptr && found->is_string()) {
@@ -326,7 +371,9 @@ Status ReadQwen35(const ConfigReader& reader, ModelConfig& parsed) {
 
 Status ReadQwen35Moe(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(ReadQwen35(reader, parsed));
-  return ReadGatedMixture(reader, parsed);
+  SLUICE_RETURN_IF_ERROR(ReadGatedMixture(reader, parsed));
+  NormaliseExperts(parsed);  // whatever norm_topk_prob says
+  return OkStatus();
 }
 
 Status ReadGraniteHybrid(const ConfigReader& reader, ModelConfig& parsed) {
@@ -337,10 +384,12 @@ Status ReadGraniteHybrid(const ConfigReader& reader, ModelConfig& parsed) {
   StateConfig state;
   SLUICE_RETURN_IF_ERROR(ReadMamba(
       reader, kMambaKeys, int64_t{expand} * parsed.hidden_size, state));
+  SLUICE_RETURN_IF_ERROR(ReadTimeLimits(reader, state.mixer));
   state.mixer.norm_eps = static_cast<float>(parsed.rms_norm_eps);
   const std::vector<bool> none(parsed.layers.size());
-  SLUICE_ASSIGN_OR_RETURN(const std::vector<bool> attends,
-                          ReadTypes(reader, "attention", "mamba", none));
+  SLUICE_ASSIGN_OR_RETURN(
+      const std::vector<bool> attends,
+      ReadTypes(reader, "full_attention", "linear_attention", none));
   SetStates(state, attends, parsed);
   const Json* positions = reader.Find("position_embedding_type");
   if (positions == nullptr || *positions == "nope") {
@@ -432,6 +481,7 @@ Status ReadFalconH1(const ConfigReader& reader, ModelConfig& parsed) {
       "mamba_d_ssm", kMaxDim, int64_t{expand} * parsed.hidden_size, size));
   StateConfig state;
   SLUICE_RETURN_IF_ERROR(ReadMamba(reader, kMambaKeys, size, state));
+  SLUICE_RETURN_IF_ERROR(ReadTimeLimits(reader, state.mixer));
   state.mixer.norm_eps = static_cast<float>(parsed.rms_norm_eps);
   bool norm = false;
   SLUICE_RETURN_IF_ERROR(reader.Bool("mamba_rms_norm", false, norm));

@@ -224,8 +224,14 @@ ExpertStorage ExpertStorageOf(const ModelConfig& config,
         stacked != nullptr && weights::BlocksOf(stacked->dtype).has_value();
     return is_blocks ? ExpertStorage::kStacked : ExpertStorage::kTransposed;
   }
-  return stacked != nullptr ? ExpertStorage::kStacked
-                            : ExpertStorage::kSeparate;
+  if (stacked == nullptr) return ExpertStorage::kSeparate;
+  // Qwen3-VL's released files are transposed, those of transformers 5 not.
+  const int64_t rows = 2 * config.moe().intermediate_size;
+  const std::vector<int64_t> transposed = {config.moe().num_experts,
+                                           config.hidden_size, rows};
+  return stacked->shape == transposed && rows != config.hidden_size
+             ? ExpertStorage::kTransposed
+             : ExpertStorage::kStacked;
 }
 
 }  // namespace sluice

@@ -132,6 +132,7 @@ class Composer {
     made.scale_cols = kShortBlock;
     made.bits = 4;
     std::vector<int64_t> shape = found->shape;
+    for (int64_t& size : shape) size = std::min(size, kMaxDimension);
     std::vector<int64_t> of_codes = shape;
     // compressed-tensors joins the two last dimensions.
     if (codes.shape.size() > shape.size()) {
@@ -157,7 +158,7 @@ class Composer {
     const TensorInfo* scales = Find(Cat(stem, ".scales"));
     const TensorInfo* zeros = Find(Cat(stem, ".qzeros"));
     if (scales == nullptr || zeros == nullptr || scales->shape.size() != 2 ||
-        zeros->shape.size() != 2) {
+        zeros->shape.size() != 2 || scales->shape[1] > kMaxDimension) {
       return said_.bits;
     }
     const auto fits = [&](int64_t bits) {

@@ -28,9 +28,31 @@ bool IsFile(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0;
 }
 
+// Python writes infinities and NaN as words that are no JSON. Returns `text`
+// with null in their places.
+std::string WithoutWordsForNumbers(std::string text) {
+  constexpr std::string_view kWords[] = {"-Infinity", "Infinity", "NaN"};
+  bool in_text = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (in_text && text[i] == '\\') {
+      ++i;
+    } else if (text[i] == '"') {
+      in_text = !in_text;
+    } else if (!in_text) {
+      for (const std::string_view word : kWords) {
+        if (text.compare(i, word.size(), word) != 0) continue;
+        text.replace(i, word.size(), "null");
+        break;
+      }
+    }
+  }
+  return text;
+}
+
 StatusOr<Json> ReadConfig(const std::string& path) {
-  SLUICE_ASSIGN_OR_RETURN(const std::string text,
+  SLUICE_ASSIGN_OR_RETURN(std::string text,
                           ReadSmallFile(path, kMaxConfigBytes));
+  text = WithoutWordsForNumbers(std::move(text));
   auto config = ParseJson(text, {kMaxConfigBytes, kMaxConfigDepth});
   if (!config.ok()) return Annotate(config.status(), path);
   if (!config->is_object()) {

@@ -57,13 +57,29 @@ void TakeExceptions(const Json& json, const char* key, Quantisation& to) {
   }
 }
 
+// auto-round's name of a layout: "auto_round:auto_gptq".
+std::string Packing(const Json& json) {
+  return TextOf(json, "packing_format", TextOf(json, "backend", "").c_str());
+}
+
 // auto-round packs as GPTQ or AWQ do.
 std::string MethodOf(const Json& json) {
   const std::string method = TextOf(json, "quant_method", "");
   if (method != "auto-round" && method != "auto_round") return method;
-  const std::string packing =
-      TextOf(json, "packing_format", TextOf(json, "backend", "").c_str());
-  return packing.find("awq") != std::string::npos ? "awq" : "gptq";
+  return Packing(json).find("awq") != std::string::npos ? "awq" : "gptq";
+}
+
+// How zero points are stored: GPTQ's are less by one. auto-round packs so for
+// AutoGPTQ alone.
+std::string GptqVersionOf(const Json& json) {
+  std::string usual = "gptq";
+  if (TextOf(json, "quant_method", "") != "gptq") {
+    const std::string packing = Packing(json);
+    const bool is_auto_gptq = packing.find("gptq") != std::string::npos &&
+                              packing.find("gptqmodel") == std::string::npos;
+    if (!is_auto_gptq) usual = "gptq_v2";
+  }
+  return TextOf(json, "checkpoint_format", usual.c_str());
 }
 
 }  // namespace
@@ -74,8 +90,8 @@ Quantisation QuantisationOf(const Json& config) {
   if (found == config.end() || !found->is_object()) return said;
   said.method = MethodOf(*found);
   const bool is_gptq = said.method == "gptq";
-  said.version = is_gptq ? TextOf(*found, "checkpoint_format", "gptq")
-                         : TextOf(*found, "version", "gemm");
+  said.version =
+      is_gptq ? GptqVersionOf(*found) : TextOf(*found, "version", "gemm");
   const bool is_own = TextOf(*found, "quant_method", "") == said.method;
   said.symmetric = is_gptq || !is_own ? FlagOf(*found, "sym", true)
                                       : !FlagOf(*found, "zero_point", true);

@@ -94,6 +94,11 @@ class Header {
   GgufBuilder gguf_;
 };
 
+TEST(GgufReadersTest, TheNumberOfLayersIsBounded) {
+  EXPECT_THAT(Header("gemma3").Layers(4294967295u).Refusal(),
+              HasSubstr("gemma3.block_count is 4294967295"));
+}
+
 std::vector<int> WindowsOf(const ModelConfig& config) {
   std::vector<int> windows;
   for (const LayerConfig& layer : config.layers) {
