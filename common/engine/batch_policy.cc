@@ -299,10 +299,10 @@ QueueState BatchPolicy::Queue() const {
 
 // A prefix that several sequences share counts for each of them.
 int32_t BatchPolicy::BlocksOf(const ClientShare& client) const {
+  const BlockManager& blocks = state_.sequences.blocks();
   int32_t held = 0;
   for (const Sequence* sequence : state_.sequences.running()) {
-    if (sequence->client != &client) continue;
-    for (const BlockTable& table : sequence->tables) held += table.num_held();
+    if (sequence->client == &client) held += blocks.NumHeld(sequence->tables);
   }
   return held;
 }

@@ -175,6 +175,14 @@ void BlockManager::MakeStale(const std::vector<int32_t>& lost) {
   states_.MakeStale();
 }
 
+int32_t BlockManager::NumHeld(const std::vector<BlockTable>& tables) const {
+  int32_t held = 0;
+  for (size_t g = 0; g < tables.size(); ++g) {
+    if (!IsState(options_.windows[g])) held += tables[g].num_held();
+  }
+  return held;
+}
+
 int32_t BlockManager::Needed(const std::vector<BlockTable>& tables,
                              int32_t num_tokens) const {
   int32_t needed = 0;

@@ -100,6 +100,9 @@ class BlockManager {
   // that was replaced earlier still lacks those that have been stale since.
   const std::vector<int32_t>& replay_at() const { return replay_at_; }
 
+  // Returns how many blocks of keys and values the tables hold.
+  int32_t NumHeld(const std::vector<BlockTable>& tables) const;
+
   // Returns how many free blocks the tables take at most until they hold
   // `num_tokens` positions.
   int32_t Needed(const std::vector<BlockTable>& tables,

@@ -149,7 +149,9 @@ void AddExperts(const RankContext& rank, const StageLayer& layer,
 
   // Remote experts work meanwhile.
   const DeviceMatrix shared = SharedExpert(device, layer, a, x);
-  if (spec.residual_scale == 1 && !own_norms &&
+  const bool is_sum = spec.residual_scale == 1 && !own_norms &&
+                      layer.weights.post_mlp_norm.data() == nullptr;
+  if (is_sum &&
       a.own_experts->Add(layer.index, a.normed, routing, spec.activation,
                          {join.nodes, join.own, shared, x})) {
     return;

@@ -87,10 +87,13 @@ LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
   return spec;
 }
 
+bool IsLongRope(const RopeConfig& rope, int32_t asked) {
+  return !rope.long_inv_freq.empty() &&
+         asked > rope.scaling.original_max_position_embeddings;
+}
+
 RopeSpec RopeOf(const RopeConfig& rope, int64_t positions, int32_t asked) {
-  const bool is_long = !rope.long_inv_freq.empty() &&
-                       asked > rope.scaling.original_max_position_embeddings;
-  return {is_long ? rope.long_inv_freq : rope.inv_freq,
+  return {IsLongRope(rope, asked) ? rope.long_inv_freq : rope.inv_freq,
           rope.scaling.attention_factor,
           rope.interleaved ? kernels::RopeStyle::kInterleaved
                            : kernels::RopeStyle::kHalfSplit,

@@ -17,6 +17,9 @@ namespace sluice {
 LayerSpec SpecOf(const LayerConfig& layer, const LayerShare& share,
                  std::span<const RopeHandle> ropes);
 
+// Returns whether a long-context RoPE has the frequencies of contexts above the
+// original's, where the longest context asked for is `asked`.
+bool IsLongRope(const RopeConfig& rope, int32_t asked);
 // Returns a RoPE of up to `positions`. A long-context RoPE has the frequencies
 // of `asked`, the longest context that was asked for, whatever the length of a
 // sequence and the stage's memory: all stages and all chunks agree.

@@ -134,6 +134,10 @@ class StageLoader {
     info.numerics = info.product_numerics;
     if (kv_type_ == ElementType::kBf16) info.numerics += Cat("+", kKvBf16);
     if (kv_type_ == ElementType::kQ8_0) info.numerics += Cat("+", kKvQ8);
+    // The asked context chooses between two sets of frequencies.
+    for (const RopeConfig& rope : config_.ropes) {
+      if (IsLongRope(rope, AskedContext())) info.numerics += "+long-rope-1";
+    }
     return std::make_unique<RankGroup>(
         std::move(ranks_), options_.total_ranks(), SpinOf(options_, info));
   }
@@ -417,6 +421,11 @@ class StageLoader {
     return rank;
   }
 
+  int32_t AskedContext() const {
+    return options_.max_context > 0 ? options_.max_context
+                                    : config_.max_position_embeddings;
+  }
+
   StageModelShape ShapeOf(const RankPlan& plan, Backend& backend) const {
     StageModelShape shape = {range_, config_.hidden_size, config_.vocab_size,
                              limits_.max_step_tokens, kv_blocks_};
@@ -429,11 +438,8 @@ class StageLoader {
                     static_cast<float>(config_.logit_soft_cap)};
     std::vector<RopeHandle> ropes;
     for (const RopeConfig& rope : config_.ropes) {
-      const int32_t asked = options_.max_context > 0
-                                ? options_.max_context
-                                : config_.max_position_embeddings;
       ropes.push_back(
-          backend.AddRope(RopeOf(rope, limits_.max_context, asked)));
+          backend.AddRope(RopeOf(rope, limits_.max_context, AskedContext())));
     }
     for (int32_t i = range_.first_layer; i < range_.last_layer; ++i) {
       const LayerConfig& layer = config_.layers[i];

@@ -323,7 +323,7 @@ struct RouteWarp {
       }
     }
     if (!own) return;
-    if (!selected) sum = sum + 1e-20f;
+    if (!selected) sum = sum + a.rule.sum_floor;
     const bool divides = selected || a.rule.normalise;
     a.to.ids[token * k + place] = id;
     a.to.weights[token * k + place] =
@@ -347,7 +347,7 @@ struct RouteWarp {
       row.weights.Set(j, weight);
       sum = sum + weight;
     }
-    if (!selected) sum = sum + 1e-20f;
+    if (!selected) sum = sum + rule.sum_floor;
     const bool divides = selected || rule.normalise;
     for (int32_t j = 0; j < k; ++j) {
       const float weight = row.weights.Get(j);

@@ -160,6 +160,19 @@ TEST_P(FamilyTest, QuantisedFormsHaveOneHash) {
   }
 }
 
+// A stage that was asked for a short context has other frequencies: the
+// handshake refuses the pair by their numerics.
+TEST(LongRopeTest, StagesOfOtherContextsHaveOtherNumerics) {
+  const auto numerics = [](int32_t context) {
+    PipelineOptions options = Family{"phi3", context}.Cut(1);
+    auto pipeline = Pipeline::Load(options);
+    EXPECT_TRUE(pipeline.ok()) << pipeline.status();
+    return pipeline.ok() ? (*pipeline)->stage(0).info().numerics : "";
+  };
+  EXPECT_NE(numerics(112), numerics(0));
+  EXPECT_EQ(numerics(112), numerics(64));
+}
+
 INSTANTIATE_TEST_SUITE_P(Goldens, FamilyTest,
                          ::testing::ValuesIn(GoldenFamilies()),
                          [](const auto& tested) {

@@ -35,10 +35,14 @@ std::ostream& operator<<(std::ostream& out, const Family& family) {
 }
 
 std::vector<Family> FirstGoldenFamilies() {
-  return {Family{"llama2-bf16-sharded"}, Family{"llama3-tied"},
-          Family{"qwen3"},               Family{"glm4"},
-          Family{"qwen3_moe"},           Family{"glm4_moe-46"},
-          Family{"glm4_moe-air"},        Family{"gpt_oss"},
+  return {Family{"llama2-bf16-sharded"},
+          Family{"llama3-tied"},
+          Family{"qwen3"},
+          Family{"glm4"},
+          Family{"qwen3_moe"},
+          Family{"glm4_moe-46"},
+          Family{"glm4_moe-air"},
+          Family{"gpt_oss"},
           Family{"gpt_oss-mxfp4"}};
 }
 

@@ -51,8 +51,8 @@ void Add(const Answer& answer, const GoldenPrompt& golden, Errors& errors) {
   const auto other = std::ranges::mismatch(ids, golden.greedy_ids);
   errors.equal_ids += static_cast<size_t>(other.in1 - ids.begin());
   const int64_t vocab_size = golden.vocab_size;
-  const float* own = &answer.logits[static_cast<size_t>(golden.first_position *
-                                                        vocab_size)];
+  const float* own =
+      &answer.logits[static_cast<size_t>(golden.first_position * vocab_size)];
   for (size_t at = 0; at < golden.last_logits.size();
        at += static_cast<size_t>(vocab_size)) {
     const auto a = LogProbs(own + at, vocab_size);
@@ -140,8 +140,7 @@ int Main(int argc, char** argv) {
     std::printf(
         "{\"model\": \"%s\", \"ids\": %zu, \"equal_ids\": %zu, "
         "\"logprob_error\": %.2g}\n",
-        family.Name().c_str(), errors->ids, errors->equal_ids,
-        errors->logprob);
+        family.Name().c_str(), errors->ids, errors->equal_ids, errors->logprob);
     ++models;
     exact += errors->equal_ids == errors->ids ? 1 : 0;
     all.ids += errors->ids;
