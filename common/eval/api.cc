@@ -146,4 +146,15 @@ StatusOr<double> EvalApi::RunningRequests() const {
   return running->second;
 }
 
+StatusOr<int64_t> EvalApi::ContextLength() const {
+  const StatusOr<Json> json = http::GetJson(base_, "/v1/models");
+  if (json.status().code() == StatusCode::kNotFound) return 0;
+  if (!json.ok()) return json.status();
+  for (const Json& entry : FindList(*json, "data")) {
+    if (FindText(entry, "id") != model_) continue;
+    return std::max<int64_t>(0, FindInt(entry, "max_model_len").value_or(0));
+  }
+  return 0;
+}
+
 }  // namespace sluice::eval

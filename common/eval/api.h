@@ -12,6 +12,9 @@
 
 namespace sluice::eval {
 
+// The likeliest ids beside a token, as many as servers give.
+inline constexpr int kMostTop = 20;
+
 // One request to an endpoint: `prompt` is text or token ids. The endpoint
 // ignores end tokens, so that every answer has max_tokens tokens.
 struct Probe {
@@ -38,15 +41,19 @@ class EvalApi {
   EvalApi(http::BaseUrl base, std::string model)
       : base_(std::move(base)), model_(std::move(model)) {}
 
-  // Posts to /v1/completions with echo and logprobs, `top` (at most 20) beside
-  // each. max_tokens 0 scores the prompt alone. Needs a server with token ids
-  // (return_token_ids or return_tokens_as_token_ids). FAILED_PRECONDITION
-  // unless the usage tells max_tokens completion tokens.
+  // Posts to /v1/completions with echo and logprobs, `top` (at most kMostTop)
+  // beside each. max_tokens 0 scores the prompt alone. Needs a server with
+  // token ids (return_token_ids or return_tokens_as_token_ids).
+  // FAILED_PRECONDITION unless the usage tells max_tokens completion tokens.
   StatusOr<ProbeAnswer> Ask(const Probe& probe, int top = 0) const;
 
   // Returns the running sequences, by vllm:num_requests_running of /metrics;
   // NOT_FOUND without it.
   StatusOr<double> RunningRequests() const;
+
+  // Returns the most tokens of a prompt and its answer, by max_model_len of
+  // /v1/models; 0: the server does not tell.
+  StatusOr<int64_t> ContextLength() const;
 
   const http::BaseUrl& base() const { return base_; }
   const std::string& model() const { return model_; }

@@ -7,22 +7,12 @@
 
 #include "common/base/status.h"
 #include "common/eval/api.h"
-#include "common/eval/reference.h"
+#include "common/eval/error_stats.h"
 #include "common/eval/report.h"
 
 // The checks of `sluice eval`. Each queries an endpoint and returns its
 // findings; an error means that the check was not possible.
 namespace sluice::eval {
-
-// The mean and maximum of absolute errors. A NaN counts as infinite.
-struct ErrorStats {
-  size_t count = 0;
-  double sum = 0, max = 0;
-
-  void Add(double error);
-  void Add(const ErrorStats& other);
-  double Mean() const { return count == 0 ? 0 : sum / double(count); }
-};
 
 // The difference of two answers to one probe.
 struct AnswerDifference {
@@ -40,19 +30,6 @@ struct AnswerDifference {
 // Compares two answers. A log probability that neither has (NaN) counts as
 // equal for the first token, and as different for every other.
 AnswerDifference Compare(const ProbeAnswer& a, const ProbeAnswer& b);
-
-struct ReferenceLimits {
-  double tolerance = 1e-3;  // of logits and log probabilities
-  // A greedy answer may differ where the reference's two best logits are closer
-  // than this.
-  double gap = 0.01;
-};
-
-// Checks logits (/debug/logits, else echo and logprobs) and greedy tokens
-// against a reference.
-StatusOr<CheckResult> CheckReference(
-    const EvalApi& api, const std::vector<ReferencePrompt>& prompts,
-    const ReferenceLimits& limits);
 
 // Checks that the probes have the same ids and bits of log probabilities alone
 // and among `crowd` concurrent requests.

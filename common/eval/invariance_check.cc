@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <stop_token>
 #include <thread>
@@ -69,21 +68,6 @@ TableRow RowOf(const Probe& probe, const AnswerDifference& found) {
 }
 
 }  // namespace
-
-void ErrorStats::Add(double error) {
-  const double size = std::isnan(error)
-                          ? std::numeric_limits<double>::infinity()
-                          : std::fabs(error);
-  ++count;
-  sum += size;
-  max = std::max(max, size);
-}
-
-void ErrorStats::Add(const ErrorStats& other) {
-  count += other.count;
-  sum += other.sum;
-  max = std::max(max, other.max);
-}
 
 AnswerDifference Compare(const ProbeAnswer& a, const ProbeAnswer& b) {
   AnswerDifference out;

@@ -52,6 +52,15 @@ Status Check(const ReferencePrompt& prompt) {
                            " greedy_logprobs and ", prompt.gaps.size(),
                            " gaps for ", greedy, " greedy_ids");
   }
+  if (differs(prompt.top.size(), tokens + greedy)) {
+    return InvalidArgument(prompt.top.size(), " lists of top_ids for ", tokens,
+                           " ids and ", greedy, " greedy_ids");
+  }
+  for (size_t t = 1; t < prompt.top.size(); ++t) {
+    if (prompt.top[t].empty()) {
+      return InvalidArgument("top_ids[", t, "] is empty");
+    }
+  }
   return OkStatus();
 }
 
@@ -110,6 +119,27 @@ void ReadLogits(const Json& rows, ReferencePrompt& prompt) {
   }
 }
 
+// Reads "top_ids" and "top_logprobs". Throws as ReadList.
+void ReadTop(const Json& json, ReferencePrompt& prompt) {
+  const Json::array_t& ids = FindList(json, "top_ids");
+  const Json::array_t& logprobs = FindList(json, "top_logprobs");
+  if (ids.size() != logprobs.size()) {
+    throw std::invalid_argument(
+        Cat(ids.size(), " top_ids and ", logprobs.size(), " top_logprobs"));
+  }
+  for (size_t t = 0; t < ids.size(); ++t) {
+    const auto row = ids[t].get<std::vector<int64_t>>();
+    const auto values = logprobs[t].get<std::vector<double>>();
+    if (row.size() != values.size()) {
+      throw std::invalid_argument(Cat("position ", t, " has ", row.size(),
+                                      " top_ids and ", values.size(),
+                                      " top_logprobs"));
+    }
+    auto& top = prompt.top.emplace_back();
+    for (size_t i = 0; i < row.size(); ++i) top.emplace_back(row[i], values[i]);
+  }
+}
+
 StatusOr<ReferencePrompt> FromJson(const Json& json) {
   ReferencePrompt prompt;
   try {
@@ -120,6 +150,7 @@ StatusOr<ReferencePrompt> FromJson(const Json& json) {
     ReadList(json, {"gaps"}, prompt.gaps);
     const Json* rows = FindMember(json, "logits");
     if (rows != nullptr) ReadLogits(*rows, prompt);
+    ReadTop(json, prompt);
   } catch (const std::exception& error) {
     return InvalidArgument(error.what());
   }
@@ -133,6 +164,22 @@ Json Numbers(const std::vector<double>& values) {
     list.push_back(std::isfinite(value) ? Json(value) : Json(nullptr));
   }
   return list;
+}
+
+// Adds "top_ids" and "top_logprobs".
+void AddTop(const ReferencePrompt& prompt, Json& entry) {
+  Json ids = Json::array(), logprobs = Json::array();
+  for (const auto& position : prompt.top) {
+    Json row = Json::array(), values = Json::array();
+    for (const auto& [id, logprob] : position) {
+      row.push_back(id);
+      values.push_back(logprob);
+    }
+    ids.push_back(std::move(row));
+    logprobs.push_back(std::move(values));
+  }
+  entry["top_ids"] = std::move(ids);
+  entry["top_logprobs"] = std::move(logprobs);
 }
 
 }  // namespace
@@ -157,7 +204,8 @@ StatusOr<std::vector<ReferencePrompt>> ReadReference(const std::string& path) {
     const std::string name = Cat("prompt_", prompts.size());
     auto prompt = FromJson(entry);
     if (!prompt.ok()) return Annotate(prompt.status(), path, ": ", name);
-    prompt->name = name;
+    const std::string given = FindText(entry, "name");
+    prompt->name = given.empty() ? name : given;
     prompts.push_back(*std::move(prompt));
   }
   return prompts;
@@ -171,6 +219,8 @@ std::string ReferenceJson(const std::string& made_by,
     entry["prompt_logprobs"] = Numbers(prompt.prompt_logprobs);
     entry["greedy_logprobs"] = Numbers(prompt.greedy_logprobs);
     if (!prompt.gaps.empty()) entry["gaps"] = Numbers(prompt.gaps);
+    if (!prompt.name.empty()) entry["name"] = prompt.name;
+    if (!prompt.top.empty()) AddTop(prompt, entry);
     list.push_back(std::move(entry));
   }
   Json all = {{"made_by", made_by}};

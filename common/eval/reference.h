@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/status.h"
@@ -20,6 +21,9 @@ struct ReferencePrompt {
   std::vector<int64_t> greedy_ids;      // [G]
   std::vector<double> greedy_logprobs;  // [G]
   std::vector<double> gaps;             // [G], between the two best logits
+  // [T + G], the likeliest ids of each position with their log probabilities,
+  // falling; the first position has none.
+  std::vector<std::vector<std::pair<int64_t, double>>> top;
 };
 
 // Reads a reference:
@@ -27,8 +31,9 @@ struct ReferencePrompt {
 //     are any prompt_N.logits (F32 [T, V]) and prompt_N.greedy_ids (I64);
 //   a JSON file: {"prompts": [{"ids": [..], "prompt_logprobs": [null, ..],
 //     "logits": [[..], ..], "greedy_ids": [..], "greedy_logprobs": [..],
-//     "gaps": [..]}, ..]}; "prompt_ids" and "logprobs" may stand for "ids"
-//     and "greedy_logprobs".
+//     "gaps": [..], "top_ids": [[], [..], ..], "top_logprobs": [[], [..], ..],
+//     "name": ".."}, ..]}; "prompt_ids" and "logprobs" may stand for "ids" and
+//     "greedy_logprobs".
 // INVALID_ARGUMENT names the prompt and the field that is wrong.
 StatusOr<std::vector<ReferencePrompt>> ReadReference(const std::string& path);
 

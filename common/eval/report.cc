@@ -1,5 +1,6 @@
 #include "common/eval/report.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 
@@ -22,6 +23,19 @@ std::string Scientific(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.1e", value);
   return text;
+}
+
+std::string Fixed(double value, int decimals) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.*f", decimals, value);
+  return text;
+}
+
+std::string Percent(double share) {
+  if (share >= 1) return "100 %";
+  if (share <= 0) return "0 %";
+  // Rounded, no share but all is all.
+  return Fixed(std::clamp(share * 100, 0.01, 99.99), 2) + " %";
 }
 
 std::string MarkdownTable(const std::vector<std::vector<std::string>>& rows) {

@@ -30,6 +30,10 @@ std::string ReportMarkdown(const ReportSubject& subject,
 
 // "1.2e-07", "0".
 std::string Scientific(double value);
+// "3.1416" with four decimals.
+std::string Fixed(double value, int decimals);
+// "98.5 %" of 0.985; 100 % and 0 % for exact shares alone.
+std::string Percent(double share);
 // Returns a Markdown table; the first row is its head. Cells are escaped.
 std::string MarkdownTable(const std::vector<std::vector<std::string>>& rows);
 

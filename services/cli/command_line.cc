@@ -1,12 +1,8 @@
 #include "services/cli/command_line.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string_view>
@@ -145,17 +141,6 @@ class CommandConfig : public CLI::ConfigTOML {
   const CLI::App& command_;
   const std::string hidden_;
 };
-
-// Replaces this process by the launcher's command `words[0]`; returns on
-// failure alone.
-Status RunLauncher(Words words) {
-  SLUICE_ASSIGN_OR_RETURN(words, LauncherCommand(words));
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  execvp(argv[0], argv.data());
-  return Internal("running ", words[0], ": ", std::strerror(errno));
-}
 
 Status Print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
@@ -385,7 +370,10 @@ Status CommandLine::Run(Words words) {
   if (IsHelp(words[0])) words = {NameAt(words, 1), "--help"};
   SLUICE_ASSIGN_OR_RETURN(words, Ordered(words));
   const std::function<Status()>& run = commands_.at(words[0]);
-  if (!run) return RunLauncher(std::move(words));
+  if (!run) {
+    SLUICE_ASSIGN_OR_RETURN(Words argv, LauncherCommand(words));
+    return Become(std::move(argv));
+  }
   // Help and version do not read the file of options, which may be bad.
   if (words.size() == 2 && words[1] == "--help") {
     return Print(app_.get_subcommand(words[0])->help("sluice"));

@@ -18,7 +18,9 @@ void AddGenerate(CommandLine& sluice);
 void AddBench(CommandLine& sluice);
 void AddBenchModel(CommandLine& sluice);  // bench kernels and bench layers
 void AddBenchMachine(CommandLine& sluice);
-void AddEval(CommandLine& sluice);
+void AddEval(CommandLine& sluice);  // and the two below
+void AddMakeReference(CommandLine& sluice);
+void AddEvalCosts(CommandLine& sluice);
 void AddTrace(CommandLine& sluice);
 void AddInspect(CommandLine& sluice);
 void AddConvert(CommandLine& sluice);

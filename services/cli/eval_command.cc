@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -5,9 +6,12 @@
 
 #include "common/base/text_file.h"
 #include "common/eval/checks.h"
+#include "common/eval/comparison.h"
+#include "common/eval/cost_table.h"
 #include "common/load/server_queries.h"
 #include "services/cli/cluster_file.h"
 #include "services/cli/commands.h"
+#include "services/cli/eval_plots.h"
 
 namespace sluice::cli {
 namespace {
@@ -34,7 +38,7 @@ const char* const kPrompts[] = {
 struct EvalOptions {
   EndpointOptions endpoint;
   std::string model, reference, other, other_api_key, prompts;
-  std::string out, write_reference;
+  std::string out, write_reference, plots;
   bool batch = false;
   eval::ReferenceLimits limits;
   int crowd = 16;
@@ -79,21 +83,35 @@ std::vector<eval::Probe> MakeProbes(const std::vector<std::string>& prompts,
   return probes;
 }
 
+// Moves the likeliest ids of every position, if the server gives them.
+void TakeTop(eval::ProbeAnswer& answer, eval::ReferencePrompt& prompt) {
+  for (size_t t = 1; t < answer.top.size(); ++t) {
+    if (answer.top[t].empty()) return;
+    std::sort(answer.top[t].begin(), answer.top[t].end(),
+              [](const auto& a, const auto& b) { return a.second > b.second; });
+  }
+  prompt.top = std::move(answer.top);
+  if (!prompt.top.empty()) prompt.top[0].clear();
+}
+
 Status WriteReferenceFile(const eval::EvalApi& api, const EvalOptions& options,
                           const std::vector<std::string>& prompts) {
   std::vector<eval::ReferencePrompt> made;
   for (const std::string& text : prompts) {
     eval::Probe probe{Cat("prompt_", made.size()), text, options.max_tokens, 0,
                       1};
-    SLUICE_ASSIGN_OR_RETURN(const eval::ProbeAnswer answer, api.Ask(probe));
+    SLUICE_ASSIGN_OR_RETURN(eval::ProbeAnswer answer,
+                            api.Ask(probe, eval::kMostTop));
     const auto split = std::ptrdiff_t(answer.prompt_length);
     eval::ReferencePrompt prompt;
+    prompt.name = probe.name;
     prompt.ids.assign(answer.ids.begin(), answer.ids.begin() + split);
     prompt.greedy_ids.assign(answer.ids.begin() + split, answer.ids.end());
     prompt.prompt_logprobs.assign(answer.logprobs.begin(),
                                   answer.logprobs.begin() + split);
     prompt.greedy_logprobs.assign(answer.logprobs.begin() + split,
                                   answer.logprobs.end());
+    TakeTop(answer, prompt);
     made.push_back(std::move(prompt));
   }
   SLUICE_RETURN_IF_ERROR(WriteTextFile(
@@ -130,6 +148,21 @@ StatusOr<eval::CheckResult> RunCut(const EvalOptions& options,
                         options.other_tolerance);
 }
 
+StatusOr<eval::CheckResult> RunReference(
+    const EvalOptions& options, const eval::EvalApi& api,
+    const std::vector<eval::ReferencePrompt>& reference) {
+  SLUICE_ASSIGN_OR_RETURN(
+      const eval::Comparison found,
+      eval::CompareWithReference(api, reference, options.limits));
+  eval::CheckResult result = eval::ReferenceResult(found, options.limits);
+  SLUICE_ASSIGN_OR_RETURN(
+      const std::string images,
+      WritePlots(options.plots, options.out,
+                 {{"errors.svg", eval::ErrorByPosition(found)}}));
+  result.body += images;
+  return result;
+}
+
 // Runs the requested checks, one after the other.
 StatusOr<std::vector<eval::CheckResult>> RunChecks(const EvalOptions& options,
                                                    const eval::EvalApi& api) {
@@ -148,7 +181,7 @@ StatusOr<std::vector<eval::CheckResult>> RunChecks(const EvalOptions& options,
     if (asked) results.push_back(RunCheck(title, check));
   };
   add(!reference.empty(), "Against the reference",
-      [&] { return eval::CheckReference(api, reference, options.limits); });
+      [&] { return RunReference(options, api, reference); });
   add(options.batch, "Batch invariance",
       [&] { return eval::CheckBatch(api, probes, options.crowd); });
   add(!options.other.empty(), "Cut invariance",
@@ -161,6 +194,10 @@ Status RunEval(const EvalOptions& options) {
       options.write_reference.empty() && !options.batch) {
     return InvalidArgument(
         "no check is asked for; sluice eval --help lists them");
+  }
+  if (!options.plots.empty() && options.reference.empty()) {
+    return InvalidArgument("--plots shows errors against a reference: give ",
+                           "--reference, too");
   }
   SLUICE_ASSIGN_OR_RETURN(const http::BaseUrl base,
                           FindGateway(options.endpoint));
@@ -227,8 +264,15 @@ void AddEval(CommandLine& sluice) {
   eval.add_option("--max-tokens", options->max_tokens, "of their answers (32)")
       ->check(Within(1, 1e6));
   eval.add_option("--out", options->out, "the report, in Markdown (stdout)");
+  eval.add_option("--plots", options->plots,
+                  "a folder: errors.svg, errors against the reference");
   eval.add_option("--write-reference", options->write_reference,
                   "what this endpoint answers, as a reference for others");
+  eval.footer(
+      "sluice eval make-reference MODEL makes a reference by transformers, "
+      "sluice eval\ncosts MODEL compares forms of weights with one.");
+  AddMakeReference(sluice);
+  AddEvalCosts(sluice);
 }
 
 }  // namespace sluice::cli

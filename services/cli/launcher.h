@@ -16,6 +16,16 @@ namespace sluice::cli {
 StatusOr<std::vector<std::string>> LauncherCommand(
     const std::vector<std::string>& words);
 
+// Returns the argv that runs a Python program of this binary's Sluice with
+// `words`: a folder with a __main__.py, share/sluice/NAME of an installation or
+// `checkout` in a folder above this binary. NOT_FOUND where there is neither.
+StatusOr<std::vector<std::string>> PythonProgram(
+    const std::string& name, const std::string& checkout,
+    const std::vector<std::string>& words);
+
+// Replaces this process by the program; returns on failure alone.
+Status Become(std::vector<std::string> argv);
+
 }  // namespace sluice::cli
 
 #endif  // SLUICE_SERVICES_CLI_LAUNCHER_H_

@@ -23,8 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kDefaultModel[] = "default";
-// As deploy/local/cluster/model.py fetches it.
-constexpr char kDefaultModelFile[] = "SmolLM2-135M-Instruct.Q4_1.gguf";
 constexpr size_t kMaxFolderName = 40;
 constexpr int kMaxFolders = 1000;  // of one model's clusters at the same time
 

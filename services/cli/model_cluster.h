@@ -13,6 +13,9 @@
 
 namespace sluice::cli {
 
+// The file of the default model, as deploy/local/cluster/model.py fetches it.
+inline constexpr char kDefaultModelFile[] = "SmolLM2-135M-Instruct.Q4_1.gguf";
+
 struct ModelClusterOptions {
   std::string model;  // a path, ORG/NAME[@REVISION][:QUANT], or "default"
   bool keep = false;  // a cluster that is started goes on without this process
@@ -38,6 +41,7 @@ class ModelCluster {
   ModelCluster& operator=(const ModelCluster&) = delete;
 
   const http::BaseUrl& base() const { return base_; }
+  const std::string& run_dir() const { return run_dir_; }
 
  private:
   ModelCluster(Interrupts& interrupts, std::string name, std::string run_dir)

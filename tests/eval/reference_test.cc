@@ -42,6 +42,18 @@ TEST(ReferenceTest, JsonIsReadUnderEitherNames) {
   EXPECT_EQ((*read)[1].greedy_logprobs, std::vector<double>{-1});
 }
 
+TEST(ReferenceTest, NamesAndLikeliestIdsAreRead) {
+  const auto read =
+      FromText(R"({"prompts":[{"name":"chat","ids":[1,2],"greedy_ids":[3],)"
+               R"("top_ids":[[],[2,5],[3,4]],)"
+               R"("top_logprobs":[[],[-0.5,-2],[-0.25,-3]]},{"ids":[1]}]})");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ((*read)[0].name, "chat");
+  ASSERT_EQ((*read)[0].top.size(), 3u);
+  EXPECT_EQ((*read)[0].top[2][1], std::make_pair(int64_t{4}, -3.0));
+  EXPECT_EQ((*read)[1].name, "prompt_1");
+}
+
 TEST(ReferenceTest, WhatDoesNotFitTogetherIsTold) {
   for (const char* text :
        {"[]", "{}", R"({"prompts":[]})", R"({"prompts":[{}]})",
@@ -49,7 +61,15 @@ TEST(ReferenceTest, WhatDoesNotFitTogetherIsTold) {
         R"({"prompts":[{"ids":[1],"greedy_ids":[1],"gaps":[1,2]}]})",
         R"({"prompts":[{"ids":[1,2],"prompt_logprobs":[1]}]})",
         R"({"prompts":[{"ids":[1,2],"logits":[[1,2]]}]})",
-        R"({"prompts":[{"ids":[1,2],"logits":[[1,2],[1]]}]})"}) {
+        R"({"prompts":[{"ids":[1,2],"logits":[[1,2],[1]]}]})",
+        R"({"prompts":[{"ids":[1,2],"top_ids":[[],[1]]}]})",
+        R"({"prompts":[{"ids":[1,2],"top_ids":[[]],"top_logprobs":[[]]}]})",
+        R"({"prompts":[{"ids":[1,2],"top_ids":[[],[1,2]],)"
+        R"("top_logprobs":[[],[-1]]}]})",
+        R"({"prompts":[{"ids":[1,2],"top_ids":[[],[]],)"
+        R"("top_logprobs":[[],[]]}]})",
+        R"({"prompts":[{"ids":[1,2],"top_ids":[[],["a"]],)"
+        R"("top_logprobs":[[],[-1]]}]})"}) {
     EXPECT_EQ(FromText(text).status().code(), StatusCode::kInvalidArgument)
         << text;
   }
@@ -84,11 +104,15 @@ TEST(ReferenceTest, WhatIsWrittenReadsTheSame) {
   prompt.prompt_logprobs = {std::numeric_limits<double>::quiet_NaN(), -0.1};
   prompt.greedy_ids = {4};
   prompt.greedy_logprobs = {-0.30000000000000004};
+  prompt.name = "first";
+  prompt.top = {{}, {{2, -0.1}, {7, -2.5}}, {{4, -0.25}}};
   const auto read = FromText(ReferenceJson("m", {prompt}));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ((*read)[0].ids, prompt.ids);
   EXPECT_EQ((*read)[0].greedy_logprobs, prompt.greedy_logprobs);
   EXPECT_EQ((*read)[0].prompt_logprobs[1], -0.1);
+  EXPECT_EQ((*read)[0].name, "first");
+  EXPECT_EQ((*read)[0].top, prompt.top);
 }
 
 TEST(ReferenceTest, LogSoftmaxSumsToOne) {

@@ -6,7 +6,9 @@ import pathlib
 import re
 import signal
 import subprocess
+import tempfile
 import unittest
+from xml.etree import ElementTree
 
 import api
 import harness
@@ -101,8 +103,56 @@ class BenchEvalTest(unittest.TestCase):
         pathlib.Path(reference).write_text(json.dumps(wrong))
         text = self.sluice("eval", "--reference", reference, code=1)
         self.assertIn("**FAILED**", text)
-        self.assertIn("max 5.0e-01", text)
+        self.assertIn("| 5.0e-01 |", text)
         self.assertIn("parts at 5", text)
+
+    def test_a_plot_of_errors_is_beside_the_report(self):
+        reference, report = self.path("for_plots.json"), self.path("plots.md")
+        self.sluice("eval", "--write-reference", reference)
+        self.sluice("eval", "--reference", reference, "--out", report,
+                    "--plots", self.path("plots"))
+        text = pathlib.Path(report).read_text()
+        self.assertIn("![Errors by position](plots/errors.svg)", text)
+        self.assertIn("have the reference's likeliest id", text)
+        self.assertIn("Perplexity of the prompts: ", text)
+        svg = pathlib.Path(self.path("plots/errors.svg")).read_text()
+        ElementTree.fromstring(svg)
+        text = self.sluice("eval", "--batch", "--plots", "x", code=2)
+        self.assertIn("give --reference, too", text)
+
+    def test_forms_of_weights_are_compared_with_one_reference(self):
+        reference, report = self.path("f32.json"), self.path("costs.md")
+        self.sluice("eval", "--write-reference", reference)
+        state = tempfile.TemporaryDirectory(prefix="sl")
+        self.addCleanup(state.cleanup)
+        done = subprocess.run(
+            [self.command, "eval", "costs", harness.golden("stories"),
+             "--reference", reference, "--weights", "f32,q8_0,q4_0,none",
+             "--out", report, "--plots", self.path("costs"),
+             "--rate-tokens", "8"],
+            capture_output=True, text=True, timeout=300, check=False,
+            env={**os.environ, "XDG_STATE_HOME": state.name})
+        said = done.stdout + done.stderr
+        self.assertEqual(done.returncode, 1, said)
+        self.assertIn("could not be measured: none", said)
+        rows = [[cell.strip() for cell in line.split("|")[1:-1]]
+                for line in pathlib.Path(report).read_text().splitlines()
+                if line.startswith("| ")]
+        head, forms = rows[0], {row[0]: row for row in rows[2:]}
+        self.assertEqual(list(forms), ["f32", "q8_0", "q4_0"], rows)
+        cell = lambda form, name: forms[form][head.index(name)]
+        self.assertEqual(float(cell("f32", "divergence: mean")), 0)
+        self.assertEqual(cell("f32", "answers"), "none parts")
+        sizes, errors = ([float(cell(form, name)) for form in forms]
+                         for name in ("weights, MB", "divergence: mean"))
+        self.assertEqual(sizes, sorted(sizes, reverse=True))
+        self.assertLess(sizes[2], sizes[0] / 2)
+        self.assertEqual(errors, sorted(errors))
+        self.assertGreater(errors[2], 2 * errors[1])
+        for name in ("costs.svg", "divergence.svg"):
+            svg = pathlib.Path(self.path("costs"), name).read_text()
+            ElementTree.fromstring(svg)
+            self.assertIn(">q4_0</text>", svg)
 
     def test_stages_tell_what_steps_wait_for(self):
         def counts(cluster):

@@ -77,6 +77,17 @@ class InstalledTest(unittest.TestCase):
                              "demo-model", "--expert-hosts", "1", status=6)
         self.assertIn("bin/sluice-expert is not installed", err)
 
+    def test_the_program_of_make_reference_is_installed(self):
+        python = self.folder / "python"
+        python.write_text('#!/bin/sh\necho "$@"\n')
+        python.chmod(0o755)
+        out, _ = self.sluice("eval", "make-reference", self.prefix /
+                             "share/sluice/demo-model", "--python", python)
+        program = self.prefix / "share/sluice/make_reference"
+        self.assertIn(str(program / "answers.py"), out)
+        for name in ("requirements.txt", "prompts.jsonl"):
+            self.assertTrue((program / name).exists(), name)
+
     def test_without_the_launcher_it_says_where_it_looked(self):
         alone = self.folder / "alone/bin/sluice"
         alone.parent.mkdir(parents=True)
