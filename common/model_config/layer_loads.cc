@@ -30,6 +30,7 @@ uint64_t LocalExperts(const ModelConfig& config,
 // (common/device/kv_cache.h).
 std::vector<uint64_t> LayerKvBytes(const ModelConfig& config,
                                    const LayerLoadOptions& options,
+                                   kernels::WeightType kv_type,
                                    const std::vector<int64_t>& kv_heads) {
   const int32_t most = std::min(config.max_position_embeddings, kMaxContext);
   const int32_t context = std::min(
@@ -41,10 +42,9 @@ std::vector<uint64_t> LayerKvBytes(const ModelConfig& config,
   std::vector<uint64_t> bytes;
   for (size_t i = 0; i < kv_heads.size(); ++i) {
     const AttentionConfig& attention = config.layers[i].attention;
-    bytes.push_back(FormatOf(options.kv_type)
-                        .bytes(blocks * kBlockTokens * kv_heads[i] *
-                               attention.cached_size() /
-                               attention.num_kv_heads));
+    bytes.push_back(FormatOf(kv_type).bytes(
+        blocks * kBlockTokens * kv_heads[i] * attention.cached_size() /
+        attention.num_kv_heads));
   }
   return bytes;
 }
@@ -131,7 +131,9 @@ LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
         has_kv ? KvHeadsOnRanks(config.layers[i], formats[i], ranks) : 0);
   }
   loads.layers.resize(num_layers);
-  loads.kv = LayerKvBytes(config, options, kv_heads);
+  const auto kv_type =
+      KvTypeOf(options.kv_type, config, model, options.weights);
+  loads.kv = LayerKvBytes(config, options, kv_type, kv_heads);
   loads.kv_groups = KvGroups(config, 0, config.num_layers());
   if (StateGroup(config) > 0) {
     for (const LayerConfig& layer : config.layers) {

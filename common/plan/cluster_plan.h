@@ -59,6 +59,7 @@ struct ClusterPlan {
   std::vector<StagePlan> stages;
   std::vector<HostPlan> hosts;
   ExpertPlacement placement;  // empty without hosts
+  kernels::WeightType kv_type = kernels::WeightType::kF32;  // auto is resolved
   int64_t kv_blocks = 0;
   int64_t kv_tokens = 0;
   int64_t sequences = 0;   // at the request's context

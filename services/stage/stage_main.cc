@@ -316,7 +316,7 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
   SLUICE_RETURN_IF_ERROR(
       Annotate(Stage::CheckActivations(stage), "--activations"));
   SLUICE_ASSIGN_OR_RETURN(stage.kv_type,
-                          ParseKvType(absl::GetFlag(FLAGS_kv_type)));
+                          ParseKvChoice(absl::GetFlag(FLAGS_kv_type)));
   stage.kv_blocks = absl::GetFlag(FLAGS_kv_blocks);
   stage.max_context = absl::GetFlag(FLAGS_max_context);
   SLUICE_RETURN_IF_ERROR(ChooseStepTokens(options));

@@ -186,7 +186,7 @@ bool ParseFlags(int argc, char** argv, Flags& flags) {
     } else if (flag == "--isa") {
       flags.stage.isa = value;
     } else if (flag == "--kv-type") {
-      const auto type = ParseKvType(std::string(value));
+      const auto type = ParseKvChoice(std::string(value));
       if (!type.ok()) return false;
       flags.stage.kv_type = *type;
     } else if (flag == "--pin") {
