@@ -1,4 +1,4 @@
-// golden_kv_types [NAME...]: what keys and values in BF16 cost the goldens, by
+// golden_kv_types [NAME|SMOLLM2.gguf...]: what keys and values in BF16 cost the goldens, by
 // form of the weights. Each prompt is run with the reference's greedy ids
 // behind it, so that the greatest logit at every position is the id of that
 // step; equal ids at all of them are the ids of a free run, too. A line of JSON
@@ -20,6 +20,7 @@
 #include "tests/model/golden_file.h"
 #include "tests/model/pipeline.h"
 #include "tests/testing/golden_model.h"
+#include "tests/testing/test_data.h"
 
 namespace sluice::testing {
 namespace {
@@ -72,32 +73,63 @@ Path PathOf(const float* logits, const GoldenPrompt& golden) {
   return path;
 }
 
-StatusOr<std::vector<Path>> PathsOf(const Family& family, const Form& form,
+// A model, and the reference's answers.
+struct Model {
+  std::string name;
+  PipelineOptions options;
+  std::vector<GoldenPrompt> prompts;
+  bool is_quantised = false;  // as it is stored
+};
+
+Model ModelOf(const Family& family) {
+  const auto all = ReadGolden(GoldenModel(family.name));
+  return {family.Name(),
+          family.Cut(1),
+          {all.begin() + static_cast<std::ptrdiff_t>(family.first),
+           all.begin() + static_cast<std::ptrdiff_t>(family.last)},
+          family.name == std::string("gpt_oss-mxfp4")};
+}
+
+// The chats with SmolLM2, a GGUF in Q4_1.
+StatusOr<Model> ChatsWith(const std::string& path) {
+  constexpr int64_t kVocab = 49152;
+  Model model;
+  model.name = "smollm2, ten chats";
+  model.options.stage.model_path = path;
+  model.options.stage.kv_blocks = 512;
+  model.is_quantised = true;
+  SLUICE_ASSIGN_OR_RETURN(const Json chats,
+                          ParseJson(ReadFileOrDie(SmolLm2Chats())));
+  for (const Json& chat : chats.at("prompts")) {
+    GoldenPrompt prompt;
+    prompt.ids = chat.at("prompt_ids").get<std::vector<TokenId>>();
+    prompt.greedy_ids = chat.at("greedy_ids").get<std::vector<TokenId>>();
+    prompt.vocab_size = kVocab;
+    model.prompts.push_back(std::move(prompt));
+  }
+  return model;
+}
+
+StatusOr<std::vector<Path>> PathsOf(const Model& model, const Form& form,
                                     WeightType kv_type) {
-  PipelineOptions options = family.Cut(1);
+  PipelineOptions options = model.options;
   options.stage.weights = form.weights;
   options.stage.activations = form.activations;
   options.stage.kv_type = kv_type;
   SLUICE_ASSIGN_OR_RETURN(const auto pipeline, Pipeline::Load(options));
-  const auto goldens = ReadGolden(GoldenModel(family.name));
-  std::vector<Ask> asks;
-  for (size_t i = family.first; i < family.last; ++i) {
+  std::vector<Path> paths;
+  for (const GoldenPrompt& golden : model.prompts) {
     Ask ask;
-    ask.prompt = goldens[i].ids;
-    ask.prompt.insert(ask.prompt.end(), goldens[i].greedy_ids.begin(),
-                      goldens[i].greedy_ids.end() - 1);
+    ask.prompt = golden.ids;
+    ask.prompt.insert(ask.prompt.end(), golden.greedy_ids.begin(),
+                      golden.greedy_ids.end() - 1);
     ask.sampling.temperature = 0;
     ask.sampling.return_logits = true;
     ask.max_tokens = 1;
     ask.prompt_logits = true;
-    asks.push_back(ask);
-  }
-  const auto answers = pipeline->Generate(asks);
-  std::vector<Path> paths;
-  for (size_t i = 0; i < answers.size(); ++i) {
-    SLUICE_RETURN_IF_ERROR(answers[i].status);
-    paths.push_back(
-        PathOf(answers[i].logits.data(), goldens[family.first + i]));
+    const auto answers = pipeline->Generate({ask}, {.prefill_chunk = 64});
+    SLUICE_RETURN_IF_ERROR(answers[0].status);
+    paths.push_back(PathOf(answers[0].logits.data(), golden));
   }
   return paths;
 }
@@ -172,34 +204,42 @@ Json ToJson(const std::string& name, const char* form, const Sums& sums) {
   return json;
 }
 
-bool IsStoredQuantised(const Family& family) {
-  return std::string(family.name) == "gpt_oss-mxfp4";
-}
-
-int Main(const std::vector<std::string>& names) {
+// Names of goldens, paths of SmolLM2's GGUF; none: all goldens.
+StatusOr<std::vector<Model>> ModelsOf(const std::vector<std::string>& names) {
   std::vector<Family> families = GoldenFamilies();
   for (const char* name :
        {"llama3-tied", "llama2-bf16-sharded", "qwen3", "glm4", "qwen3_moe",
         "glm4_moe-air", "glm4_moe-46", "gpt_oss", "gpt_oss-mxfp4", "stories"}) {
     families.push_back(Family{name});
   }
-  std::map<std::string, Sums> of_forms;
+  const bool all = std::ranges::all_of(
+      names, [](const auto& name) { return name.ends_with(".gguf"); });
+  std::vector<Model> models;
   for (const Family& family : families) {
-    if (!names.empty() && std::ranges::count(names, family.name) == 0) continue;
-    const bool stored = IsStoredQuantised(family);
-    for (const Form& form :
-         stored ? std::span<const Form>(kStoredForms) : kForms) {
-      const auto f32 = PathsOf(family, form, WeightType::kF32);
-      const auto bf16 = PathsOf(family, form, WeightType::kBf16);
-      if (!f32.ok() || !bf16.ok()) {
-        std::cerr << family << ", " << form.name << ": "
-                  << Message((f32.ok() ? bf16 : f32).status()) << "\n";
-        return 1;
-      }
-      const Sums sums = Compare(*f32, *bf16);
+    if (!all && std::ranges::count(names, family.name) == 0) continue;
+    models.push_back(ModelOf(family));
+  }
+  for (const std::string& name : names) {
+    if (!name.ends_with(".gguf")) continue;
+    SLUICE_ASSIGN_OR_RETURN(models.emplace_back(), ChatsWith(name));
+  }
+  return models;
+}
+
+Status Run(const std::vector<std::string>& names) {
+  SLUICE_ASSIGN_OR_RETURN(const auto models, ModelsOf(names));
+  std::map<std::string, Sums> of_forms;
+  for (const Model& model : models) {
+    for (const Form& form : model.is_quantised
+                                ? std::span<const Form>(kStoredForms)
+                                : std::span<const Form>(kForms)) {
+      SLUICE_ASSIGN_OR_RETURN(const auto f32,
+                              PathsOf(model, form, WeightType::kF32));
+      SLUICE_ASSIGN_OR_RETURN(const auto bf16,
+                              PathsOf(model, form, WeightType::kBf16));
+      const Sums sums = Compare(f32, bf16);
       of_forms[form.name].Add(sums);
-      std::cout << DumpJson(ToJson(family.Name(), form.name, sums))
-                << std::endl;
+      std::cout << DumpJson(ToJson(model.name, form.name, sums)) << std::endl;
     }
   }
   for (const auto& [form, sums] : of_forms) {
@@ -208,12 +248,15 @@ int Main(const std::vector<std::string>& names) {
     json["goldens_lost"] = sums.goldens_lost;
     std::cout << DumpJson(json) << std::endl;
   }
-  return 0;
+  return OkStatus();
 }
 
 }  // namespace
 }  // namespace sluice::testing
 
 int main(int argc, char** argv) {
-  return sluice::testing::Main({argv + 1, argv + argc});
+  const sluice::Status run = sluice::testing::Run({argv + 1, argv + argc});
+  if (run.ok()) return 0;
+  std::cerr << sluice::Message(run) << "\n";
+  return 1;
 }
