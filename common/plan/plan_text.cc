@@ -1,5 +1,6 @@
 #include "common/plan/plan_text.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 
@@ -49,6 +50,18 @@ std::string StageRows(const PlanView& view) {
                      100 * Gigabytes(host.experts) / Gigabytes(machine.memory));
   }
   return text;
+}
+
+// What is to be done where keys and values have too little room.
+std::string ProposalRow(const PlanView& view) {
+  const ClusterPlan& plan = *view.plan;
+  const bool is_short =
+      std::ranges::any_of(plan.speeds, [](const auto& s) { return !s.fits; });
+  if (!is_short || plan.bf16_saves == 0) return "";
+  return TextLine(
+      "short    --kv-type bf16 holds as many tokens in %.3f GB less of %.3f "
+      "GB\n",
+      Gigabytes(plan.bf16_saves), 2 * Gigabytes(plan.bf16_saves));
 }
 
 std::string SpeedRows(const PlanView& view) {
@@ -104,10 +117,12 @@ std::string PlanText(const PlanView& view) {
                Gigabytes(view.weights), view.formats.c_str());
   text += StageRows(view);
   text += TextLine(
-      "\nKV cache %lld blocks, %lld tokens: %lld sequences of %d tokens\n",
+      "\nKV cache %lld blocks, %lld tokens in %s: %lld sequences of %d "
+      "tokens\n",
       static_cast<long long>(plan.kv_blocks),
-      static_cast<long long>(plan.kv_tokens),
+      static_cast<long long>(plan.kv_tokens), ToString(KvChoice(plan.kv_type)),
       static_cast<long long>(plan.sequences), request.context);
+  text += ProposalRow(view);
   if (plan.price_per_hour > 0) {
     text += TextLine("price    %.3f an hour\n", plan.price_per_hour);
   }
@@ -122,6 +137,7 @@ std::string PlanJson(const PlanView& view) {
                {"formats", view.formats},
                {"stages", Json::array()},
                {"expert_hosts", Json::array()},
+               {"kv_type", ToString(KvChoice(plan.kv_type))},
                {"kv_blocks", plan.kv_blocks},
                {"kv_tokens", plan.kv_tokens},
                {"context", view.request->context},

@@ -229,6 +229,7 @@ class StageLoader {
     const uint64_t memory =
         HasAllRanks() ? options_.memory : OwnPart(options_.memory);
     SLUICE_ASSIGN_OR_RETURN(room_, RoomBeside(loads_, memory));
+    room_.is_f32 = kv_type_ == ElementType::kF32;
     SLUICE_ASSIGN_OR_RETURN(state_blocks_,
                             ChooseStateBlocks(options_, config_, room_));
     const KvRoom room = room_.Beside(state_blocks_);
@@ -404,6 +405,12 @@ class StageLoader {
     } else {
       info.context_limit = Cat("what the KV cache holds; the model has ",
                                config_.max_position_embeddings);
+      const bool is_short = info.context < kDefaultMaxContext;
+      if (is_short && room_.is_f32 && options_.kv_blocks == 0) {
+        info.context_limit +=
+            Cat("; memory is short: --kv-type bf16 halves the ",
+                info.kv_bytes / 1000000, " MB of keys and values");
+      }
     }
   }
 
