@@ -68,7 +68,7 @@ struct LayerLoadOptions {
   int32_t kv_blocks = 0;
   int32_t max_context = 0;  // 0: the model's, at most kDefaultMaxContext
   int32_t max_step_tokens = 512;
-  int32_t ranks = 1;                                        // per stage
+  int32_t ranks = 1;  // per stage
   KvChoice kv_type = kernels::WeightType::kF32;
 };
 

@@ -30,8 +30,8 @@ const char* ToString(WeightsMode mode);
 // The reverse; INVALID_ARGUMENT for another name.
 StatusOr<WeightsMode> ParseWeightsMode(const std::string& name);
 
-// What keys and values are to be kept in: F32, BF16 or Q8_0; absent: auto, which
-// the model's weights decide (KvTypeOf of tensor_table.h).
+// What keys and values are to be kept in: F32, BF16 or Q8_0; absent: auto,
+// which the model's weights decide (KvTypeOf of tensor_table.h).
 using KvChoice = std::optional<kernels::WeightType>;
 
 // The name of --kv-type: "auto", "f32", "bf16" or "q8_0".

@@ -283,12 +283,6 @@ class Planner {
         std::min({kMostSequences, plan_.kv_blocks / one, state_blocks / 2});
     // Each group of layers takes blocks of its own.
     plan_.kv_tokens = plan_.kv_blocks * request_.context / one;
-    if (plan_.kv_type == kernels::WeightType::kF32) {
-      for (const StagePlan& stage : plan_.stages) {
-        plan_.bf16_saves +=
-            (stage.bytes.kv - kLeastStateBlocks * stage.bytes.state) / 2;
-      }
-    }
     return OkStatus();
   }
 
@@ -434,19 +428,16 @@ StatusOr<ClusterPlan> PlanCluster(const ModelConfig& config,
                                   const weights::ModelFile& model,
                                   const PlanRequest& request) {
   auto plan = Planner(config, model, request).Run();
-  if (plan.ok() || plan.status().code() != StatusCode::kResourceExhausted) {
-    return plan;
-  }
+  if (plan.status().code() != StatusCode::kResourceExhausted) return plan;
   using kernels::WeightType;
   PlanRequest narrow = request;
-  const KvChoice asked = request.loads.kv_type;
   narrow.loads.kv_type = WeightType::kBf16;
-  const bool is_f32 = KvTypeOf(asked, config, model, request.loads.weights) ==
-                      WeightType::kF32;
-  if (!is_f32 || !Planner(config, model, narrow).Run().ok()) return plan;
-  return ResourceExhausted(Message(plan.status()),
-                           "; with --kv-type bf16, keys and values of half "
-                           "the size, the plan fits");
+  const auto kept =
+      KvTypeOf(request.loads.kv_type, config, model, request.loads.weights);
+  if (kept != WeightType::kF32 || !Planner(config, model, narrow).Run().ok())
+    return plan;
+  return ResourceExhausted(Message(plan.status()), "; with --kv-type bf16, ",
+                           "keys and values of half the size, the plan fits");
 }
 
 double PricePerMillion(double price_per_hour, double tokens_per_second) {

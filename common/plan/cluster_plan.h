@@ -60,7 +60,6 @@ struct ClusterPlan {
   std::vector<HostPlan> hosts;
   ExpertPlacement placement;  // empty without hosts
   kernels::WeightType kv_type = kernels::WeightType::kF32;  // auto is resolved
-  uint64_t bf16_saves = 0;  // bytes of F32 keys and values that BF16 would save
   int64_t kv_blocks = 0;
   int64_t kv_tokens = 0;
   int64_t sequences = 0;   // at the request's context

@@ -52,16 +52,19 @@ std::string StageRows(const PlanView& view) {
   return text;
 }
 
-// What is to be done where keys and values have too little room.
-std::string ProposalRow(const PlanView& view) {
-  const ClusterPlan& plan = *view.plan;
-  const bool is_short =
-      std::ranges::any_of(plan.speeds, [](const auto& s) { return !s.fits; });
-  if (!is_short || plan.bf16_saves == 0) return "";
+// What is proposed where keys and values in F32 have too little room.
+std::string ProposalRow(const ClusterPlan& plan) {
+  const auto fits = [](const StreamSpeed& speed) { return speed.fits; };
+  const bool is_short = !std::ranges::all_of(plan.speeds, fits);
+  if (!is_short || plan.kv_type != kernels::WeightType::kF32) return "";
+  uint64_t bytes = 0;
+  for (const StagePlan& stage : plan.stages) {
+    bytes += stage.bytes.kv - kLeastStateBlocks * stage.bytes.state;
+  }
   return TextLine(
-      "short    --kv-type bf16 holds as many tokens in %.3f GB less of %.3f "
-      "GB\n",
-      Gigabytes(plan.bf16_saves), 2 * Gigabytes(plan.bf16_saves));
+      "short    --kv-type bf16 takes %.3f GB less of the %.3f GB of keys and "
+      "values, or holds twice the tokens\n",
+      Gigabytes(bytes / 2), Gigabytes(bytes));
 }
 
 std::string SpeedRows(const PlanView& view) {
@@ -122,7 +125,7 @@ std::string PlanText(const PlanView& view) {
       static_cast<long long>(plan.kv_blocks),
       static_cast<long long>(plan.kv_tokens), ToString(KvChoice(plan.kv_type)),
       static_cast<long long>(plan.sequences), request.context);
-  text += ProposalRow(view);
+  text += ProposalRow(plan);
   if (plan.price_per_hour > 0) {
     text += TextLine("price    %.3f an hour\n", plan.price_per_hour);
   }

@@ -116,8 +116,9 @@ class WeightFormatSet {
   }
   // Whether any is of fewer bits than BF16: blocks, FP8.
   bool is_quantised() const {
-    constexpr uint32_t kWide = 1u << static_cast<int>(kernels::WeightType::kF32) |
-                               1u << static_cast<int>(kernels::WeightType::kBf16);
+    constexpr uint32_t kWide =
+        1u << static_cast<int>(kernels::WeightType::kF32) |
+        1u << static_cast<int>(kernels::WeightType::kBf16);
     return (bits_ & ~kWide) != 0;
   }
   bool has_blocks() const { return bits_ >> kernels::kNumPlainTypes != 0; }

@@ -140,12 +140,12 @@ Status PrintStages(const ModelConfig& config, const weights::ModelFile& model,
   SLUICE_ASSIGN_OR_RETURN(
       const std::string table,
       StageTable(LoadsOf(config, model, options), num_stages, {}));
-  const auto chosen =
-      KvTypeOf(std::nullopt, config, model, options.weights);
-  std::printf("\nas %d stages, in memory, keys and values in %s (--kv-type auto "
-              "is %s)\n%s",
-              num_stages, ToString(options.kv_type), ToString(KvChoice(chosen)),
-              table.c_str());
+  const auto chosen = KvTypeOf(std::nullopt, config, model, options.weights);
+  std::printf(
+      "\nas %d stages, in memory, keys and values in %s (--kv-type auto "
+      "is %s)\n%s",
+      num_stages, ToString(options.kv_type), ToString(KvChoice(chosen)),
+      table.c_str());
   return OkStatus();
 }
 

@@ -41,11 +41,12 @@ struct Form {
 constexpr auto kEight = BlockActivations::kEightBits;
 constexpr auto kWide = BlockActivations::kF32;
 // Of models in F32 and BF16. Weights in F32 show keys and values alone.
-constexpr Form kForms[] = {{"f32", WeightsMode::kF32, kEight, WeightType::kBf16},
-                           {"q8_0", WeightsMode::kQ8_0, kEight},
-                           {"q8_0, f32 activations", WeightsMode::kQ8_0, kWide},
-                           {"q4_0", WeightsMode::kQ4_0, kEight},
-                           {"q4_0, f32 activations", WeightsMode::kQ4_0, kWide}};
+constexpr Form kForms[] = {
+    {"f32", WeightsMode::kF32, kEight, WeightType::kBf16},
+    {"q8_0", WeightsMode::kQ8_0, kEight},
+    {"q8_0, f32 activations", WeightsMode::kQ8_0, kWide},
+    {"q4_0", WeightsMode::kQ4_0, kEight},
+    {"q4_0, f32 activations", WeightsMode::kQ4_0, kWide}};
 // Of models that are stored quantised.
 constexpr Form kStoredForms[] = {
     {"as stored", WeightsMode::kAuto, kEight},

@@ -78,9 +78,8 @@ TEST(KvTypeTest, AutoGoesByWhatIsHeldInMemoryAndTheEstimateFollows) {
       return LoadsOf(*config, **model, options);
     };
     EXPECT_EQ(loads(kAuto).kv, loads(each.want).kv);
-    EXPECT_EQ(loads(kAuto).kv[0],
-              loads(WeightType::kF32).kv[0] /
-                  (each.want == WeightType::kBf16 ? 2 : 1));
+    EXPECT_EQ(loads(kAuto).kv[0], loads(WeightType::kF32).kv[0] /
+                                      (each.want == WeightType::kBf16 ? 2 : 1));
   }
 }
 
@@ -97,9 +96,9 @@ TEST(KvTypeTest, NamesGoRoundAndAnotherIsRefusedWithTheList) {
   for (const char* name : {"", "AUTO", "f16", "q4_0"}) {
     const Status status = ParseKvChoice(name).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
-    EXPECT_EQ(Message(status),
-              Cat("kv type must be one of auto, f32, bf16, q8_0, got '", name,
-                  "'"));
+    EXPECT_EQ(
+        Message(status),
+        Cat("kv type must be one of auto, f32, bf16, q8_0, got '", name, "'"));
   }
 }
 

@@ -89,8 +89,8 @@ TEST(StageLoadTest, AutoKeepsKeysAndValuesInBf16BesideQuantisedWeightsAlone) {
     options.kv_type = std::nullopt;
     const StageInfo chosen = InfoOf(options);
     const bool is_quantised = name == std::string("gpt_oss-mxfp4");
-    options.kv_type = is_quantised ? kernels::WeightType::kBf16
-                                   : kernels::WeightType::kF32;
+    options.kv_type =
+        is_quantised ? kernels::WeightType::kBf16 : kernels::WeightType::kF32;
     const StageInfo named = InfoOf(options);
     EXPECT_EQ(chosen.numerics, named.numerics);
     EXPECT_EQ(chosen.kv_bytes, named.kv_bytes);

@@ -263,8 +263,9 @@ StatusOr<SentOrder> FromProto(const v1::RankOrder& proto) {
   SLUICE_RETURN_IF_ERROR(CheckText("kv_type", proto.kv_type()));
   SLUICE_ASSIGN_OR_RETURN(const KvChoice kept, ParseKvChoice(proto.kv_type()));
   if (!kept.has_value()) {
-    return InvalidArgument("kv_type of an order must be the type that the lead ",
-                           "keeps, got '", proto.kv_type(), "'");
+    return InvalidArgument(
+        "kv_type of an order must be the type that the lead ", "keeps, got '",
+        proto.kv_type(), "'");
   }
   sent.order.kv_type = *kept;
   sent.load = proto.load();
