@@ -6,6 +6,8 @@
 
 #include "common/base/cat.h"
 #include "common/base/json.h"
+#include "common/core/kv_groups.h"
+#include "common/model_config/weights_mode.h"
 
 namespace sluice::plan {
 namespace {
