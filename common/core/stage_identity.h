@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "common/core/ids.h"
 #include "common/core/stage_room.h"
@@ -46,6 +47,15 @@ struct StageIdentity {
   bool is_last() const { return last_layer == num_layers; }
   bool operator==(const StageIdentity&) const = default;
 };
+
+// Returns how to name what differs between the numerics of two stages: with its
+// option where only keys and values do.
+inline const char* NumericsKey(std::string_view a, std::string_view b) {
+  const auto of_products = [](std::string_view numerics) {
+    return numerics.substr(0, numerics.find("+kv-"));
+  };
+  return of_products(a) == of_products(b) ? "numerics (--kv-type)" : "numerics";
+}
 
 // The bounds of plans, and of the steps under way on one stream.
 struct PipelineLimits {

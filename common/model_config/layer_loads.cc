@@ -29,8 +29,10 @@ uint64_t LocalExperts(const ModelConfig& config,
 // Returns the bytes of keys and values per layer
 // (common/device/kv_cache.h).
 std::vector<uint64_t> LayerKvBytes(const ModelConfig& config,
+                                   const weights::ModelFile& model,
                                    const LayerLoadOptions& options,
                                    const std::vector<int64_t>& kv_heads) {
+  const auto kept = KvTypeOf(options.kv_type, config, model, options.weights);
   const int32_t most = std::min(config.max_position_embeddings, kMaxContext);
   const int32_t context = std::min(
       options.max_context > 0 ? options.max_context : kDefaultMaxContext, most);
@@ -41,10 +43,9 @@ std::vector<uint64_t> LayerKvBytes(const ModelConfig& config,
   std::vector<uint64_t> bytes;
   for (size_t i = 0; i < kv_heads.size(); ++i) {
     const AttentionConfig& attention = config.layers[i].attention;
-    bytes.push_back(FormatOf(options.kv_type)
-                        .bytes(blocks * kBlockTokens * kv_heads[i] *
-                               attention.cached_size() /
-                               attention.num_kv_heads));
+    bytes.push_back(FormatOf(kept).bytes(blocks * kBlockTokens * kv_heads[i] *
+                                         attention.cached_size() /
+                                         attention.num_kv_heads));
   }
   return bytes;
 }
@@ -131,7 +132,7 @@ LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
         has_kv ? KvHeadsOnRanks(config.layers[i], formats[i], ranks) : 0);
   }
   loads.layers.resize(num_layers);
-  loads.kv = LayerKvBytes(config, options, kv_heads);
+  loads.kv = LayerKvBytes(config, model, options, kv_heads);
   loads.kv_groups = KvGroups(config, 0, config.num_layers());
   if (StateGroup(config) > 0) {
     for (const LayerConfig& layer : config.layers) {

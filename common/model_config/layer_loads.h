@@ -68,8 +68,8 @@ struct LayerLoadOptions {
   int32_t kv_blocks = 0;
   int32_t max_context = 0;  // 0: the model's, at most kDefaultMaxContext
   int32_t max_step_tokens = 512;
-  int32_t ranks = 1;                                        // per stage
-  kernels::WeightType kv_type = kernels::WeightType::kF32;  // BF16, Q8_0
+  int32_t ranks = 1;  // per stage
+  KvChoice kv_type = kernels::WeightType::kF32;
 };
 
 // Counts without reading a tensor. A missing tensor counts as empty, and a

@@ -190,6 +190,12 @@ std::vector<kernels::WeightType> TypesOf(const WeightRows& weight,
 WeightFormatSet FormatsOf(const ModelConfig& config,
                           const weights::ModelFile& model, WeightsMode mode);
 
+// What keys and values are kept in beside matrices of `formats`, which are the
+// whole model's: `choice`; of auto BF16 beside quantised ones, else F32.
+kernels::WeightType KvTypeOf(KvChoice choice, const WeightFormatSet& formats);
+kernels::WeightType KvTypeOf(KvChoice choice, const ModelConfig& config,
+                             const weights::ModelFile& model, WeightsMode mode);
+
 // Returns the tensor's name, "model.layers.3.mlp.experts.7.down_proj.weight".
 std::string NameOf(const TensorRow& row, int32_t layer, int32_t expert = 0);
 

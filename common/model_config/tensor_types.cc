@@ -74,6 +74,19 @@ WeightFormatSet FormatsOf(const ModelConfig& config,
   return formats;
 }
 
+kernels::WeightType KvTypeOf(KvChoice choice, const WeightFormatSet& formats) {
+  using kernels::WeightType;
+  return choice.value_or(formats.is_quantised() ? WeightType::kBf16
+                                                : WeightType::kF32);
+}
+
+kernels::WeightType KvTypeOf(KvChoice choice, const ModelConfig& config,
+                             const weights::ModelFile& model,
+                             WeightsMode mode) {
+  if (choice.has_value()) return *choice;
+  return KvTypeOf(choice, FormatsOf(config, model, mode));
+}
+
 uint64_t TakenOf(const TensorRow& row, const LayerConfig& layer,
                  uint64_t amount) {
   const LatentConfig& latent = layer.attention.latent;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/cat.h"
+#include "common/base/check.h"
 #include "common/tensor/weight_format.h"
 
 namespace sluice {
@@ -14,6 +15,12 @@ constexpr std::pair<WeightsMode, const char*> kModes[] = {
     {WeightsMode::kF32, "f32"},   {WeightsMode::kQ8_0, "q8_0"},
     {WeightsMode::kQ4_0, "q4_0"}, {WeightsMode::kQ4_1, "q4_1"},
     {WeightsMode::kQ5_0, "q5_0"}, {WeightsMode::kQ5_1, "q5_1"}};
+
+constexpr std::pair<KvChoice, const char*> kKvChoices[] = {
+    {std::nullopt, "auto"},
+    {kernels::WeightType::kF32, "f32"},
+    {kernels::WeightType::kBf16, "bf16"},
+    {kernels::WeightType::kQ8_0, "q8_0"}};
 
 }  // namespace
 
@@ -31,12 +38,21 @@ StatusOr<WeightsMode> ParseWeightsMode(const std::string& name) {
                          "'");
 }
 
-StatusOr<kernels::WeightType> ParseKvType(const std::string& name) {
-  using kernels::WeightType;
-  if (name == "f32") return WeightType::kF32;
-  if (name == "bf16") return WeightType::kBf16;
-  if (name == "q8_0") return WeightType::kQ8_0;
-  return InvalidArgument("kv type must be f32, bf16 or q8_0, got '", name, "'");
+const char* ToString(KvChoice choice) {
+  for (const auto& [known, name] : kKvChoices) {
+    if (choice == known) return name;
+  }
+  SLUICE_CHECK(false);  // keys and values are kept in no other
+}
+
+StatusOr<KvChoice> ParseKvChoice(const std::string& name) {
+  std::string known;
+  for (const auto& [choice, choice_name] : kKvChoices) {
+    if (name == choice_name) return choice;
+    known += Cat(known.empty() ? "" : ", ", choice_name);
+  }
+  return InvalidArgument("kv type must be one of ", known, ", got '", name,
+                         "'");
 }
 
 StatusOr<kernels::BlockActivations> ParseActivations(const std::string& name) {

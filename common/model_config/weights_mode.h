@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_MODEL_CONFIG_WEIGHTS_MODE_H_
 #define SLUICE_COMMON_MODEL_CONFIG_WEIGHTS_MODE_H_
 
+#include <optional>
 #include <string>
 
 #include "common/base/status.h"
@@ -29,9 +30,14 @@ const char* ToString(WeightsMode mode);
 // The reverse; INVALID_ARGUMENT for another name.
 StatusOr<WeightsMode> ParseWeightsMode(const std::string& name);
 
-// What keys and values are kept in: the name of --kv-type, "f32", "bf16" or
-// "q8_0"; INVALID_ARGUMENT for another one.
-StatusOr<kernels::WeightType> ParseKvType(const std::string& name);
+// What keys and values are to be kept in: F32, BF16 or Q8_0; absent: auto,
+// which the model's weights decide (KvTypeOf of tensor_table.h).
+using KvChoice = std::optional<kernels::WeightType>;
+
+// The name of --kv-type: "auto", "f32", "bf16" or "q8_0".
+const char* ToString(KvChoice choice);
+// The reverse; INVALID_ARGUMENT for another name.
+StatusOr<KvChoice> ParseKvChoice(const std::string& name);
 
 // What weights of blocks are multiplied with: the name of --activations,
 // "stored" (activations of eight bits) or "f32"; INVALID_ARGUMENT for another

@@ -112,7 +112,8 @@ class Planner {
       return InvalidArgument("no machine is there for stages");
     }
     const LayerLoadOptions& loads = request_.loads;
-    SLUICE_RETURN_IF_ERROR(CheckKvType(config_, loads.kv_type));
+    plan_.kv_type = KvTypeOf(loads.kv_type, config_, model_, loads.weights);
+    SLUICE_RETURN_IF_ERROR(CheckKvType(config_, plan_.kv_type));
     const int32_t most =
         MostRanks(config_, ColumnFormatsOf(config_, model_, loads.weights));
     if (loads.ranks < 1 || loads.ranks > most) {
@@ -320,7 +321,7 @@ class Planner {
     const StageWork work = {&config_,
                             &products_,
                             stage.range,
-                            request_.loads.kv_type,
+                            plan_.kv_type,
                             plan_.hosts.empty() ? 1.0 : 0.0,
                             stage.bytes.weights};
     const Machine& machine = machines()[static_cast<size_t>(stage.machine)];
@@ -426,7 +427,17 @@ std::vector<uint64_t> StageMemory(const ClusterPlan& plan) {
 StatusOr<ClusterPlan> PlanCluster(const ModelConfig& config,
                                   const weights::ModelFile& model,
                                   const PlanRequest& request) {
-  return Planner(config, model, request).Run();
+  auto plan = Planner(config, model, request).Run();
+  if (plan.status().code() != StatusCode::kResourceExhausted) return plan;
+  using kernels::WeightType;
+  PlanRequest narrow = request;
+  narrow.loads.kv_type = WeightType::kBf16;
+  const auto kept =
+      KvTypeOf(request.loads.kv_type, config, model, request.loads.weights);
+  if (kept != WeightType::kF32 || !Planner(config, model, narrow).Run().ok())
+    return plan;
+  return ResourceExhausted(Message(plan.status()), "; with --kv-type bf16, ",
+                           "keys and values of half the size, the plan fits");
 }
 
 double PricePerMillion(double price_per_hour, double tokens_per_second) {

@@ -59,6 +59,7 @@ struct ClusterPlan {
   std::vector<StagePlan> stages;
   std::vector<HostPlan> hosts;
   ExpertPlacement placement;  // empty without hosts
+  kernels::WeightType kv_type = kernels::WeightType::kF32;  // auto is resolved
   int64_t kv_blocks = 0;
   int64_t kv_tokens = 0;
   int64_t sequences = 0;   // at the request's context
@@ -77,7 +78,7 @@ std::vector<uint64_t> StageMemory(const ClusterPlan& plan);
 // Splits the model over the machines by their memory, gives the KV cache what
 // is left, and reckons speeds. INVALID_ARGUMENT for options that no cluster
 // has; RESOURCE_EXHAUSTED names the stage or host that does not fit, what it
-// needs and what there is.
+// needs and what there is, and whether keys and values in BF16 would fit.
 StatusOr<ClusterPlan> PlanCluster(const ModelConfig& config,
                                   const weights::ModelFile& model,
                                   const PlanRequest& request);

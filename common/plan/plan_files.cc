@@ -63,7 +63,9 @@ Options StageOptions(const FilesRequest& files) {
   if (!files.weights.empty() && files.weights != "auto") {
     options.emplace_back("weights", files.weights);
   }
-  if (files.kv_type != "f32") options.emplace_back("kv-type", files.kv_type);
+  if (files.plan->kv_type != kernels::WeightType::kF32) {
+    options.emplace_back("kv-type", ToString(files.plan->kv_type));
+  }
   if (loads.ranks > 1) options.emplace_back("ranks", Cat(loads.ranks));
   if (loads.max_step_tokens != LayerLoadOptions().max_step_tokens) {
     options.emplace_back("max-step-tokens", Cat(loads.max_step_tokens));

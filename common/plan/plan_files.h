@@ -17,7 +17,6 @@ StatusOr<Starter> ParseStarter(const std::string& name);
 struct FilesRequest {
   std::string model;             // the path, as processes read it
   std::string weights = "auto";  // of --weights; empty: not named
-  std::string kv_type = "f32";   // of --kv-type
   const PlanRequest* request = nullptr;
   const ClusterPlan* plan = nullptr;
 };

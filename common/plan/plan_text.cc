@@ -1,10 +1,13 @@
 #include "common/plan/plan_text.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 
 #include "common/base/cat.h"
 #include "common/base/json.h"
+#include "common/core/kv_groups.h"
+#include "common/model_config/weights_mode.h"
 
 namespace sluice::plan {
 namespace {
@@ -49,6 +52,21 @@ std::string StageRows(const PlanView& view) {
                      100 * Gigabytes(host.experts) / Gigabytes(machine.memory));
   }
   return text;
+}
+
+// What is proposed where keys and values in F32 have too little room.
+std::string ProposalRow(const ClusterPlan& plan) {
+  const auto fits = [](const StreamSpeed& speed) { return speed.fits; };
+  const bool is_short = !std::ranges::all_of(plan.speeds, fits);
+  if (!is_short || plan.kv_type != kernels::WeightType::kF32) return "";
+  uint64_t bytes = 0;
+  for (const StagePlan& stage : plan.stages) {
+    bytes += stage.bytes.kv - kLeastStateBlocks * stage.bytes.state;
+  }
+  return TextLine(
+      "short    --kv-type bf16 takes %.3f GB less of the %.3f GB of keys and "
+      "values, or holds twice the tokens\n",
+      Gigabytes(bytes / 2), Gigabytes(bytes));
 }
 
 std::string SpeedRows(const PlanView& view) {
@@ -104,10 +122,12 @@ std::string PlanText(const PlanView& view) {
                Gigabytes(view.weights), view.formats.c_str());
   text += StageRows(view);
   text += TextLine(
-      "\nKV cache %lld blocks, %lld tokens: %lld sequences of %d tokens\n",
+      "\nKV cache %lld blocks, %lld tokens in %s: %lld sequences of %d "
+      "tokens\n",
       static_cast<long long>(plan.kv_blocks),
-      static_cast<long long>(plan.kv_tokens),
+      static_cast<long long>(plan.kv_tokens), ToString(KvChoice(plan.kv_type)),
       static_cast<long long>(plan.sequences), request.context);
+  text += ProposalRow(plan);
   if (plan.price_per_hour > 0) {
     text += TextLine("price    %.3f an hour\n", plan.price_per_hour);
   }
@@ -122,6 +142,7 @@ std::string PlanJson(const PlanView& view) {
                {"formats", view.formats},
                {"stages", Json::array()},
                {"expert_hosts", Json::array()},
+               {"kv_type", ToString(KvChoice(plan.kv_type))},
                {"kv_blocks", plan.kv_blocks},
                {"kv_tokens", plan.kv_tokens},
                {"context", view.request->context},

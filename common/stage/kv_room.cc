@@ -45,7 +45,8 @@ Status CheckKvFits(int32_t blocks, const KvRoom& room) {
   return ResourceExhausted(room.device, room.device.empty() ? "" : ": ",
                            "a KV cache of ", blocks, " blocks takes ", bytes,
                            " bytes, available beside ", room.weights,
-                           " of weights are ", room.at_most);
+                           " of weights are ", room.at_most,
+                           room.is_f32 ? "; --kv-type bf16 takes half" : "");
 }
 
 // A GPU that cannot hold its ranks' weights.

@@ -34,6 +34,7 @@ struct KvRoom {
   uint64_t at_most = 0;
   uint64_t to_choose = 0;
   uint64_t state_bytes = 0;  // of one block of states; 0: there are none
+  bool is_f32 = false;       // what keys and values are kept in
 
   // Returns the room beside so many blocks of states.
   KvRoom Beside(int32_t state_blocks) const;

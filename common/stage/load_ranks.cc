@@ -101,6 +101,7 @@ class StageLoader {
       : options_(options),
         file_(file),
         config_(config),
+        kept_(KvTypeOf(options.kv_type, config, file, options.weights)),
         packed_(PackedFor(options, config, file), options.threads, file,
                 digest),
         loader_(file, config, options.weights, &packed_) {}
@@ -148,7 +149,7 @@ class StageLoader {
   Status Prepare(StageInfo& info) {
     SLUICE_ASSIGN_OR_RETURN(range_, ParseRange(options_, config_.num_layers()));
     SLUICE_RETURN_IF_ERROR(CheckSharedKv(config_, range_.first_layer));
-    SLUICE_RETURN_IF_ERROR(CheckKvType(config_, options_.kv_type));
+    SLUICE_RETURN_IF_ERROR(CheckKvType(config_, kept_));
     const auto formats = ColumnFormatsOf(config_, file_, options_.weights);
     for (int32_t r = 0; r < options_.ranks || r == 0; ++r) {
       SLUICE_ASSIGN_OR_RETURN(
@@ -190,7 +191,7 @@ class StageLoader {
     devices.threads = options_.threads;
     devices.pin_threads = options_.pin_threads;
     devices.isa = options_.isa;
-    devices.kv_type = options_.kv_type;
+    devices.kv_type = kept_;
     devices.device = options_.device;
     devices.numerics = options_.numerics;
     devices.activations = options_.activations;
@@ -210,7 +211,7 @@ class StageLoader {
     order.last_layer = range_.last_layer;
     order.all_ranks = options_.all_ranks;
     order.weights = options_.weights;
-    order.kv_type = options_.kv_type;
+    order.kv_type = kept_;
     order.numerics = options_.numerics;
     order.memory = options_.memory;
     order.kv_blocks = options_.kv_blocks;
@@ -232,6 +233,7 @@ class StageLoader {
     const uint64_t memory =
         HasAllRanks() ? options_.memory : OwnPart(options_.memory);
     SLUICE_ASSIGN_OR_RETURN(room_, RoomBeside(loads_, memory));
+    room_.is_f32 = kv_type_ == ElementType::kF32;
     SLUICE_ASSIGN_OR_RETURN(state_blocks_,
                             ChooseStateBlocks(options_, config_, room_));
     const KvRoom room = room_.Beside(state_blocks_);
@@ -407,6 +409,12 @@ class StageLoader {
     } else {
       info.context_limit = Cat("what the KV cache holds; the model has ",
                                config_.max_position_embeddings);
+      const bool is_short = info.context < kDefaultMaxContext;
+      if (is_short && room_.is_f32 && options_.kv_blocks == 0) {
+        info.context_limit +=
+            Cat("; memory is short: --kv-type bf16 halves the ",
+                info.kv_bytes / 1000000, " MB of keys and values");
+      }
     }
   }
 
@@ -457,6 +465,7 @@ class StageLoader {
   const StageOptions& options_;
   const weights::ModelFile& file_;
   const ModelConfig& config_;
+  const kernels::WeightType kept_;  // what keys and values are kept in
   PackedWeights packed_;
   WeightLoader loader_;
   StageRange range_;

@@ -49,8 +49,7 @@ struct StageOptions {
   // 0: as many as this process has cores.
   int32_t threads = 0;
   WeightsMode weights = WeightsMode::kAuto;
-  // What keys and values are kept in: F32, BF16 or Q8_0.
-  kernels::WeightType kv_type = kernels::WeightType::kF32;
+  KvChoice kv_type = kernels::WeightType::kF32;  // auto: KvTypeOf
   int32_t kv_blocks = 0;    // 0: from max_context and the available memory
   uint64_t memory = 0;      // of weights and KV cache; 0: the available memory
   int32_t max_context = 0;  // 0: the model's, or less if memory is short

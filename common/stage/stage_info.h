@@ -17,7 +17,8 @@ struct StageInfo : StageIdentity {
   std::string product_numerics;
   // Positions that one sequence can have on this stage, and the reason: "the
   // model's", "--max-context", "what the KV cache holds; the model has 131072",
-  // "the most that there can be; the model has 2097152".
+  // "the most that there can be; the model has 2097152". With a proposal where
+  // memory is short and keys and values are F32.
   int32_t context = 0;
   std::string context_limit;
   std::vector<std::string> gpus;  // ids of those it computes on; none: a CPU

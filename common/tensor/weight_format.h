@@ -114,6 +114,13 @@ class WeightFormatSet {
     }
     return names;
   }
+  // Whether any is of fewer bits than BF16: blocks, FP8.
+  bool is_quantised() const {
+    constexpr uint32_t kWide =
+        1u << static_cast<int>(kernels::WeightType::kF32) |
+        1u << static_cast<int>(kernels::WeightType::kBf16);
+    return (bits_ & ~kWide) != 0;
+  }
   bool has_blocks() const { return bits_ >> kernels::kNumPlainTypes != 0; }
   // The arithmetic of a device, whose id for F32 is `device`, with them: that
   // id and those of types that have another than F32, unless it is of all, or

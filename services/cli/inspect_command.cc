@@ -136,10 +136,16 @@ void PrintTensors(const weights::ModelFile& model) {
 
 Status PrintStages(const ModelConfig& config, const weights::ModelFile& model,
                    int32_t num_stages) {
+  const LayerLoadOptions options;
   SLUICE_ASSIGN_OR_RETURN(
       const std::string table,
-      StageTable(LoadsOf(config, model, {}), num_stages, {}));
-  std::printf("\nas %d stages, in memory\n%s", num_stages, table.c_str());
+      StageTable(LoadsOf(config, model, options), num_stages, {}));
+  const auto chosen = KvTypeOf(std::nullopt, config, model, options.weights);
+  std::printf(
+      "\nas %d stages, in memory, keys and values in %s (--kv-type auto "
+      "is %s)\n%s",
+      num_stages, ToString(options.kv_type), ToString(KvChoice(chosen)),
+      table.c_str());
   return OkStatus();
 }
 

@@ -1,7 +1,6 @@
 #include "services/cli/plan_cluster.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -190,10 +189,6 @@ Status WriteFiles(const ClusterPlanOptions& options, const plan::PlanView& view,
   plan::FilesRequest files;
   files.model = model.path;
   if (!model.stored.has_value()) files.weights = model.weights;
-  files.kv_type = FormatOf(view.request->loads.kv_type).name;
-  std::transform(files.kv_type.begin(), files.kv_type.end(),
-                 files.kv_type.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
   files.request = view.request;
   files.plan = view.plan;
   SLUICE_ASSIGN_OR_RETURN(const std::string text,

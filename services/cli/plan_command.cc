@@ -123,7 +123,8 @@ StatusOr<std::string> PlanStages(const PlanOptions& options,
   LayerLoadOptions loads = options.loads;
   loads.placement = &placement;
   loads.max_step_tokens = options.step_tokens.value_or(loads.max_step_tokens);
-  SLUICE_RETURN_IF_ERROR(CheckKvType(config, loads.kv_type));
+  SLUICE_RETURN_IF_ERROR(CheckKvType(
+      config, KvTypeOf(loads.kv_type, config, model, loads.weights)));
   const int32_t context = std::min(config.max_position_embeddings, kMaxContext);
   if (loads.max_context > context) {
     return InvalidArgument("--max-context: must be between 1 and ", context,
@@ -239,8 +240,8 @@ void AddStageOptions(CLI::App& plan, PlanOptions& options) {
           ->check(Within(1, kMaxStepTokens)),
       plan.add_option("--ranks", loads.ranks, "likewise")
           ->check(Within(1, INT32_MAX)),
-      AddParsed(plan, "--kv-type", loads.kv_type, ParseKvType,
-                "f32, bf16 or q8_0"),
+      AddParsed(plan, "--kv-type", loads.kv_type, ParseKvChoice,
+                "auto, f32, bf16 or q8_0"),
       plan.add_option_function<std::string>(
           "--weights",
           [&options](const std::string& name) {

@@ -80,7 +80,10 @@ ABSL_FLAG(double, packed_gb, 0,
 ABSL_FLAG(std::string, packed_memory, "copy",
           "kept weights are copied into huge pages (copy: faster), or the "
           "file's pages are used, which processes share (map)");
-ABSL_FLAG(std::string, kv_type, "f32", "keys and values: f32, bf16 or q8_0");
+ABSL_FLAG(std::string, kv_type, "f32",
+          "what keys and values are kept in: f32, bf16, q8_0, or auto: bf16 "
+          "beside quantised weights (blocks, FP8), else f32; the same on all "
+          "stages");
 ABSL_FLAG(int32_t, kv_blocks, 0,
           "KV cache blocks of 16 tokens; 0: from the memory at hand");
 ABSL_FLAG(int32_t, max_context, 0,
@@ -316,7 +319,7 @@ StatusOr<StageServerOptions> OptionsFromFlags() {
   SLUICE_RETURN_IF_ERROR(
       Annotate(Stage::CheckActivations(stage), "--activations"));
   SLUICE_ASSIGN_OR_RETURN(stage.kv_type,
-                          ParseKvType(absl::GetFlag(FLAGS_kv_type)));
+                          ParseKvChoice(absl::GetFlag(FLAGS_kv_type)));
   stage.kv_blocks = absl::GetFlag(FLAGS_kv_blocks);
   stage.max_context = absl::GetFlag(FLAGS_max_context);
   SLUICE_RETURN_IF_ERROR(ChooseStepTokens(options));

@@ -101,6 +101,25 @@ class FolderTest(unittest.TestCase):
         self.assertFalse((self.run_dir / "cluster.json").exists())
 
 
+class ProposalsTest(FolderTest):
+    def test_what_stages_propose_where_memory_is_short_is_told_once(self):
+        loaded = ("loaded m layers 0 to 3 of 4 in 0.1 s: 9 MB of weights as "
+                  "Q4_0, 64 KV blocks (5 MB), context 1024 (what the KV cache "
+                  "holds; the model has 8192")
+        short = ("; memory is short: --kv-type bf16 halves the 5 MB of keys "
+                 "and values")
+        rest = "), 1 ranks, 2 threads, avx2\n"
+        (self.run_dir / "stage-0.log").write_text(
+            loaded + short.replace("5 MB", "7 MB") + rest
+            + loaded + short + rest)
+        (self.run_dir / "stage-1.log").write_text(loaded + rest)
+        (self.run_dir / "gateway-0.log").write_text(loaded + short + rest)
+        told = []
+        commands.tell_proposals(self.run_dir, told.append)
+        self.assertEqual(told, ["stage-0: memory is short: --kv-type bf16 "
+                                "halves the 5 MB of keys and values"])
+
+
 class UpTest(FolderTest):
     def test_up_is_refused_where_an_old_one_watches_its_dead(self):
         old = self.up()

@@ -65,7 +65,7 @@ bool ParseFlag(std::string_view flag, const std::string& value, Flags& flags) {
   } else if (flag == "--numerics") {
     flags.stage.numerics = value;
   } else if (flag == "--kv-type") {
-    const auto type = ParseKvType(value);
+    const auto type = ParseKvChoice(value);
     if (!type.ok()) return false;
     flags.stage.kv_type = *type;
   } else if (flag == "--prompt") {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -42,12 +43,24 @@ std::ostream& operator<<(std::ostream& out, const Cut& cut) {
              << ", " << cut.isa;
 }
 
+// How weights, keys and values are held, and what blocks are multiplied with.
+struct Form {
+  WeightsMode weights = WeightsMode::kF32;
+  BlockActivations activations = BlockActivations::kEightBits;
+  KvChoice kv_type = kernels::WeightType::kF32;
+};
+
+std::ostream& operator<<(std::ostream& out, const Form& form) {
+  return out << "weights " << ToString(form.weights) << ", keys and values "
+             << ToString(form.kv_type);
+}
+
 std::unique_ptr<Pipeline> Load(const Family& family, const Cut& cut,
-                               WeightsMode weights,
-                               BlockActivations activations) {
+                               const Form& form) {
   PipelineOptions options = family.Cut(cut.stages);
-  options.stage.weights = weights;
-  options.stage.activations = activations;
+  options.stage.weights = form.weights;
+  options.stage.activations = form.activations;
+  options.stage.kv_type = form.kv_type;
   options.stage.ranks = cut.ranks;
   options.stage.isa = cut.isa;
   options.stage.make_backends = FactoryOf(cut.device);
@@ -57,8 +70,7 @@ std::unique_ptr<Pipeline> Load(const Family& family, const Cut& cut,
 }
 
 std::vector<Answer> AnswersOf(const Family& family, const Cut& cut) {
-  const auto pipeline =
-      Load(family, cut, WeightsMode::kF32, BlockActivations::kEightBits);
+  const auto pipeline = Load(family, cut, {});
   if (pipeline == nullptr) return {};
   const auto goldens = ReadGolden(GoldenModel(family.name));
   std::vector<Ask> asks;
@@ -75,9 +87,8 @@ std::vector<Answer> AnswersOf(const Family& family, const Cut& cut) {
 
 // Some drawn tokens of each prompt, with log probabilities.
 std::vector<Answer> QuantisedAnswersOf(const Family& family, const Cut& cut,
-                                       WeightsMode weights,
-                                       BlockActivations activations) {
-  const auto pipeline = Load(family, cut, weights, activations);
+                                       const Form& form) {
+  const auto pipeline = Load(family, cut, form);
   if (pipeline == nullptr) return {};
   const auto goldens = ReadGolden(GoldenModel(family.name));
   std::vector<Ask> asks;
@@ -131,25 +142,25 @@ constexpr std::string_view kHeadsOfOneBlock[] = {
     "mistral", "mistral3", "ministral3", "hunyuan_v1_dense", "ernie4_5",
     "gemma",   "gemma2",   "gemma3",     "gemma3_text"};
 
-// Weights that are quantised at load, with activations of 8 bits and in F32:
-// one answer over stages, ranks, chunks and instruction sets.
+// Weights that are quantised at load, with activations of 8 bits and in F32,
+// with keys and values in F32 and as auto keeps them: one answer over stages,
+// ranks, chunks and instruction sets.
 TEST_P(FamilyTest, QuantisedFormsHaveOneHash) {
   const int32_t ranks =
       std::ranges::count(kHeadsOfOneBlock, GetParam().name) > 0 ? 1 : 2;
   using A = BlockActivations;
-  const std::pair<WeightsMode, BlockActivations> forms[] = {
-      {WeightsMode::kQ8_0, A::kEightBits},
-      {WeightsMode::kQ4_0, A::kEightBits},
-      {WeightsMode::kQ5_1, A::kF32}};
-  for (const auto& [weights, activations] : forms) {
+  const Form forms[] = {{WeightsMode::kQ8_0, A::kEightBits},
+                        {WeightsMode::kQ4_0, A::kEightBits, std::nullopt},
+                        {WeightsMode::kQ5_1, A::kF32}};
+  for (const Form& form : forms) {
     std::vector<Answer> first;
     for (const Cut& cut :
          {Cut{}, Cut{2, ranks, Device::kCpu, 16}, Cut{3, 1, Device::kCpu, 7},
           Cut{1, ranks, Device::kApart, 50},
           Cut{1, 1, Device::kCpu, 37, "portable"}}) {
       if (OnlyQuick() && cut.stages == 3) break;
-      SCOPED_TRACE(::testing::Message() << ToString(weights) << ", " << cut);
-      auto answers = QuantisedAnswersOf(GetParam(), cut, weights, activations);
+      SCOPED_TRACE(::testing::Message() << form << ", " << cut);
+      auto answers = QuantisedAnswersOf(GetParam(), cut, form);
       ASSERT_EQ(answers.size(), GetParam().last - GetParam().first);
       for (const Answer& answer : answers) {
         ASSERT_TRUE(answer.status.ok()) << answer.status;

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -112,6 +113,7 @@ struct CheckpointCut {
   WeightsMode weights = WeightsMode::kAuto;
   Drive drive;
   Device device = Device::kCpu;
+  KvChoice kv_type = kernels::WeightType::kF32;
 };
 
 std::vector<Answer> CheckpointAnswers(const std::string& path,
@@ -122,6 +124,7 @@ std::vector<Answer> CheckpointAnswers(const std::string& path,
   options.stage.threads = 1;
   options.stage.weights = cut.weights;
   options.stage.kv_blocks = 64;
+  options.stage.kv_type = cut.kv_type;
   options.stage.make_backends = FactoryOf(cut.device);
   options.stages = cut.stages;
   auto pipeline = Pipeline::Load(options);
@@ -147,14 +150,28 @@ TEST_P(QuantisedCheckpointsTest, EveryCutHasTheBitsOfOneUncutRun) {
   const auto& [name, kind, bits, symmetric] = GetParam();
   const std::string path = GoldenModel("qwen3_moe");
   const Twins twins(path, kind, bits, symmetric);
-  const auto uncut = CheckpointAnswers(twins.quantised(), {});
   const WeightsMode kAuto = WeightsMode::kAuto;
-  for (const CheckpointCut& cut :
-       {CheckpointCut{2, 2, kAuto, {5, 3}},
-        CheckpointCut{3, 1, kAuto, {1 << 20, 2}},
-        CheckpointCut{1, 2, kAuto, {7, 4}, Device::kApart}}) {
-    ExpectSame(CheckpointAnswers(twins.quantised(), cut), uncut);
+  // Keys and values in F32, and as auto keeps them: in BF16.
+  for (const KvChoice kv_type :
+       {KvChoice(kernels::WeightType::kF32), KvChoice(std::nullopt)}) {
+    CheckpointCut whole;
+    whole.kv_type = kv_type;
+    const auto uncut = CheckpointAnswers(twins.quantised(), whole);
+    for (CheckpointCut cut :
+         {CheckpointCut{2, 2, kAuto, {5, 3}},
+          CheckpointCut{3, 1, kAuto, {1 << 20, 2}},
+          CheckpointCut{1, 2, kAuto, {7, 4}, Device::kApart}}) {
+      cut.kv_type = kv_type;
+      ExpectSame(CheckpointAnswers(twins.quantised(), cut), uncut);
+    }
   }
+  // Told by its name, BF16 has the same bits.
+  CheckpointCut named = {2, 1, kAuto, {9, 4}};
+  named.kv_type = kernels::WeightType::kBf16;
+  CheckpointCut chosen;
+  chosen.kv_type = std::nullopt;
+  ExpectSame(CheckpointAnswers(twins.quantised(), named),
+             CheckpointAnswers(twins.quantised(), chosen));
 }
 
 // Where heads are whole runs of codes, sums are cut as those of F32: FP8 as it

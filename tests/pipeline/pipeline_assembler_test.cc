@@ -146,6 +146,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Conflict{"AnotherArithmetic",
                                [](StageInfo& i) { i.numerics = "n2"; },
                                {"numerics is n2", "is n1"}},
+                      Conflict{
+                          "OtherKeysAndValues",
+                          [](StageInfo& i) { i.numerics += "+kv-bf16-1"; },
+                          {"numerics (--kv-type) is n1+kv-bf16-1", "is n1"}},
                       Conflict{"OtherWeights",
                                [](StageInfo& i) { i.weights_dtype = "bf16"; },
                                {"weights dtype is bf16", "is f32"}},

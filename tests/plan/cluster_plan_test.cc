@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <optional>
 #include <string>
 
 #include "common/base/json.h"
@@ -138,6 +140,74 @@ TEST(PlanClusterTest, OptionsBeyondTheModelAreRefused) {
         for (auto& machine : r.machines.machines) machine.serves_experts = true;
       },
       "no machine is there for stages");
+}
+
+// GLM-4.5-Air in four bits where F32 leaves too little room.
+TEST(PlanClusterTest, AutoKeysAndValuesArePlannedForAsBf16OfQuantisedWeights) {
+  const PaperModel narrow(kGlmAir, DType::kQ4K);
+  PlanRequest request = On("48G,90", 2);
+  const auto bf16 = PlanCluster(narrow.config, *narrow.file, request);
+  request.loads.kv_type = std::nullopt;
+  const auto chosen = PlanCluster(narrow.config, *narrow.file, request);
+  request.loads.kv_type = kernels::WeightType::kF32;
+  const auto f32 = PlanCluster(narrow.config, *narrow.file, request);
+  ASSERT_TRUE(bf16.ok() && chosen.ok() && f32.ok());
+  EXPECT_EQ(chosen->kv_type, kernels::WeightType::kBf16);
+  EXPECT_EQ(chosen->kv_tokens, bf16->kv_tokens);
+  EXPECT_EQ(chosen->stages[0].bytes.kv, bf16->stages[0].bytes.kv);
+  EXPECT_NEAR(double(chosen->kv_tokens), 2.0 * double(f32->kv_tokens), 64);
+  // The same model in BF16 keeps F32.
+  const PaperModel wide(kLlama70b);
+  request = On("80G,2000", 4);
+  request.loads.kv_type = std::nullopt;
+  const auto kept = PlanCluster(wide.config, *wide.file, request);
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(kept->kv_type, kernels::WeightType::kF32);
+}
+
+// Returns gigabytes with three digits.
+std::string Thousandths(uint64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3f", double(bytes) * 1e-9);
+  return text;
+}
+
+TEST(PlanClusterTest, ShortMemoryProposesKeysAndValuesInBf16) {
+  const PaperModel model(kGlmAir, DType::kQ4K);
+  PlanRequest request = On("48G,90", 2);
+  request.loads.kv_type = kernels::WeightType::kF32;
+  const auto text = [&] {
+    const auto plan = PlanCluster(model.config, *model.file, request);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return PlanText({"Air", 64'000'000'000, "Q4_K", &request, &*plan});
+  };
+  const auto plan = PlanCluster(model.config, *model.file, request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const uint64_t kv = plan->stages[0].bytes.kv + plan->stages[1].bytes.kv;
+  EXPECT_FALSE(plan->speeds.back().fits);
+  EXPECT_THAT(text(),
+              HasSubstr(Cat("short    --kv-type bf16 takes ",
+                            Thousandths(kv / 2), " GB less of the ",
+                            Thousandths(kv), " GB of keys and values")));
+  request.streams = {1};  // has room
+  EXPECT_THAT(text(), ::testing::Not(HasSubstr("short ")));
+  request.streams = {64};
+  request.loads.kv_type = kernels::WeightType::kBf16;
+  EXPECT_THAT(text(), ::testing::Not(HasSubstr("short ")));
+}
+
+TEST(PlanClusterTest, APlanThatBf16AloneMakesFitSaysSo) {
+  const PaperModel model(kGlmAir, DType::kQ4K);
+  PlanRequest request = On("48G,90", 2);
+  request.context = 131072;
+  request.loads.kv_type = kernels::WeightType::kF32;
+  const Status status =
+      PlanCluster(model.config, *model.file, request).status();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(status), HasSubstr("with --kv-type bf16, keys and values "
+                                         "of half the size, the plan fits"));
+  request.loads.kv_type = std::nullopt;
+  EXPECT_TRUE(PlanCluster(model.config, *model.file, request).ok());
 }
 
 TEST(PlanTextTest, TablesPictureAndJsonSayTheSame) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 #include "common/model_config/layer_split.h"
@@ -62,6 +63,21 @@ TEST(PlanFileTest, UpStartsOneMachineWithOneCommand) {
                               "--stage-memory "));
   EXPECT_THAT(text, HasSubstr(Cat("--kv-blocks ", planned.plan.kv_blocks,
                                   " --weights q4_0")));
+}
+
+// Every starter names the type that auto chose, for which room was reckoned.
+TEST(PlanFileTest, AutoKeysAndValuesAreNamedAsTheyWerePlanned) {
+  Planned planned(2, 0);
+  planned.request.loads.kv_type = std::nullopt;
+  auto made =
+      PlanCluster(planned.model.config, *planned.model.file, planned.request);
+  ASSERT_TRUE(made.ok()) << made.status();
+  planned.plan = *std::move(made);
+  EXPECT_THAT(planned.Write(Starter::kUp), HasSubstr(" --kv-type bf16"));
+  EXPECT_THAT(planned.Write(Starter::kCompose), HasSubstr("--kv-type=bf16"));
+  EXPECT_THAT(planned.Write(Starter::kKubernetes), HasSubstr("--kv-type=bf16"));
+  EXPECT_THAT(planned.Write(Starter::kSlurm), HasSubstr("--kv-type bf16"));
+  EXPECT_THAT(Planned(2, 0).Write(Starter::kUp), Not(HasSubstr("--kv-type")));
 }
 
 TEST(PlanFileTest, SeveralMachinesHaveACommandPerProcess) {

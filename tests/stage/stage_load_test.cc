@@ -2,6 +2,7 @@
 #include <sched.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -80,6 +81,24 @@ TEST(StageLoadTest, KeysAndValuesInBf16TakeHalfAndHaveNumericsOfTheirOwn) {
   EXPECT_EQ(bf16.numerics, "f32-canonical-3+kv-bf16-1");
   EXPECT_EQ(bf16.product_numerics, f32.numerics);
   EXPECT_EQ(f32.product_numerics, f32.numerics);
+}
+
+TEST(StageLoadTest, AutoKeepsKeysAndValuesInBf16BesideQuantisedWeightsAlone) {
+  for (const char* name : {"gpt_oss-mxfp4", "qwen3"}) {
+    StageOptions options = OptionsFor(testing::GoldenModel(name));
+    options.kv_type = std::nullopt;
+    const StageInfo chosen = InfoOf(options);
+    const bool is_quantised = name == std::string("gpt_oss-mxfp4");
+    options.kv_type =
+        is_quantised ? kernels::WeightType::kBf16 : kernels::WeightType::kF32;
+    const StageInfo named = InfoOf(options);
+    EXPECT_EQ(chosen.numerics, named.numerics);
+    EXPECT_EQ(chosen.kv_bytes, named.kv_bytes);
+    EXPECT_EQ(chosen.numerics.ends_with("+kv-bf16-1"), is_quantised);
+    options.kv_type = kernels::WeightType::kF32;
+    const StageInfo f32 = InfoOf(options);
+    EXPECT_EQ(chosen.kv_bytes, f32.kv_bytes / (is_quantised ? 2 : 1));
+  }
 }
 
 TEST(StageLoadTest, KeysAndValuesInQ8Take34BytesFor32Elements) {
@@ -214,6 +233,19 @@ TEST(StageLoadTest, TheContextIsTheModelsOrWhatTheKvCacheHolds) {
   EXPECT_EQ(info.limits.max_context, info.context);
   EXPECT_EQ(info.context_limit,
             "what the KV cache holds; the model has 1048576");
+  // Less than the usual context: BF16 is proposed, unless it is there.
+  options.memory = info.weights_bytes + (uint64_t{1} << 16) + 256 * kBlock;
+  info = InfoOf(options);
+  EXPECT_EQ(info.context, 256 * 16);
+  EXPECT_EQ(info.context_limit,
+            "what the KV cache holds; the model has 1048576; memory is short: "
+            "--kv-type bf16 halves the 5 MB of keys and values");
+  options.kv_type = kernels::WeightType::kBf16;
+  info = InfoOf(options);
+  EXPECT_EQ(info.context, 512 * 16);
+  EXPECT_EQ(info.context_limit,
+            "what the KV cache holds; the model has 1048576");
+  options.kv_type = kernels::WeightType::kF32;
   options.max_context = 700;
   info = InfoOf(options);
   EXPECT_EQ(info.context, 700);
@@ -235,6 +267,8 @@ TEST(StageLoadTest, AKvCacheLargerThanMemoryIsRefused) {
   const Status status = Stage::Load(options).status();
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_NE(Message(status).find("16777216 blocks"), std::string::npos)
+      << status;
+  EXPECT_TRUE(Message(status).ends_with("; --kv-type bf16 takes half"))
       << status;
 }
 

@@ -30,7 +30,8 @@ Status CheckAgainst(const StageFacts& a, const StageFacts& b,
     return FailedPrecondition(Message(digests), ": ", keys);
   }
   SLUICE_RETURN_IF_ERROR(digests);
-  SLUICE_RETURN_IF_ERROR(CheckEqual("numerics", a.numerics, b.numerics, first));
+  SLUICE_RETURN_IF_ERROR(CheckEqual(NumericsKey(a.numerics, b.numerics),
+                                    a.numerics, b.numerics, first));
   SLUICE_RETURN_IF_ERROR(
       CheckEqual("weights dtype", a.weights_dtype, b.weights_dtype, first));
   SLUICE_RETURN_IF_ERROR(

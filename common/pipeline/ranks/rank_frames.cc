@@ -178,19 +178,6 @@ Status ReadChecked(const v1::RankStep& proto, Buffer hidden,
   return OkStatus();
 }
 
-const char* KvTypeName(kernels::WeightType type) {
-  switch (type) {
-    case kernels::WeightType::kF32:
-      return "f32";
-    case kernels::WeightType::kBf16:
-      return "bf16";
-    case kernels::WeightType::kQ8_0:
-      return "q8_0";
-    default:
-      SLUICE_CHECK(false);  // keys and values are kept in no other
-  }
-}
-
 }  // namespace
 
 // Hellos ---------------------------------------------------------------------
@@ -236,7 +223,7 @@ v1::RankOrder ToProto(const SentOrder& sent) {
   proto.set_last_layer(order.last_layer);
   proto.set_all_ranks(order.all_ranks);
   proto.set_weights(ToString(order.weights));
-  proto.set_kv_type(KvTypeName(order.kv_type));
+  proto.set_kv_type(ToString(order.kv_type));
   proto.set_numerics(order.numerics);
   proto.set_memory(order.memory);
   proto.set_kv_blocks(order.kv_blocks);
@@ -274,7 +261,13 @@ StatusOr<SentOrder> FromProto(const v1::RankOrder& proto) {
   SLUICE_ASSIGN_OR_RETURN(sent.order.weights,
                           ParseWeightsMode(proto.weights()));
   SLUICE_RETURN_IF_ERROR(CheckText("kv_type", proto.kv_type()));
-  SLUICE_ASSIGN_OR_RETURN(sent.order.kv_type, ParseKvType(proto.kv_type()));
+  SLUICE_ASSIGN_OR_RETURN(const KvChoice kept, ParseKvChoice(proto.kv_type()));
+  if (!kept.has_value()) {
+    return InvalidArgument(
+        "kv_type of an order must be the type that the lead ", "keeps, got '",
+        proto.kv_type(), "'");
+  }
+  sent.order.kv_type = *kept;
   sent.load = proto.load();
   sent.connect_id = proto.connect_id();
   sent.order.model_digest = proto.model_digest();
@@ -305,8 +298,8 @@ Status CheckSameOrder(const RankOrder& own, const RankOrder& lead) {
   SLUICE_RETURN_IF_ERROR(same("all_ranks", own.all_ranks, lead.all_ranks));
   SLUICE_RETURN_IF_ERROR(same("weights", std::string(ToString(own.weights)),
                               std::string(ToString(lead.weights))));
-  SLUICE_RETURN_IF_ERROR(same("kv_type", std::string(KvTypeName(own.kv_type)),
-                              std::string(KvTypeName(lead.kv_type))));
+  SLUICE_RETURN_IF_ERROR(same("kv_type", std::string(ToString(own.kv_type)),
+                              std::string(ToString(lead.kv_type))));
   SLUICE_RETURN_IF_ERROR(same("numerics", own.numerics, lead.numerics));
   SLUICE_RETURN_IF_ERROR(same("memory", own.memory, lead.memory));
   SLUICE_RETURN_IF_ERROR(same("kv_blocks", own.kv_blocks, lead.kv_blocks));

@@ -153,8 +153,8 @@ Status CheckStepsHello(const v1::StepsHello& hello,
   SLUICE_RETURN_IF_ERROR(CheckVersion(hello.protocol_version()));
   SLUICE_RETURN_IF_ERROR(
       CheckSame("model digest", info.model_digest, hello.model_digest()));
-  SLUICE_RETURN_IF_ERROR(
-      CheckSame("numerics", info.numerics, hello.numerics()));
+  SLUICE_RETURN_IF_ERROR(CheckSame(NumericsKey(info.numerics, hello.numerics()),
+                                   info.numerics, hello.numerics()));
   SLUICE_RETURN_IF_ERROR(
       CheckSame("first layer", info.first_layer, hello.layer()));
   return CheckSame("hidden size", info.hidden_size, hello.hidden_size());

@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -23,6 +24,8 @@ import watch
 # `down` waits so long for another command that stops the cluster; stopping takes
 # less.
 LOCK_SECONDS = 90
+# Of the line that says `loaded` (common/stage/load_ranks.cc).
+_SHORT = re.compile(r"memory is short: [^)\n]*")
 
 
 def say(text):
@@ -70,6 +73,7 @@ def up(options):
             start(document, cluster_file, tell)
             with stop.interrupts():
                 _wait_ready(document, stop, options)
+                tell_proposals(options.run_dir, tell)
                 greeting = document["url"] if options.quiet \
                     else _greeting(document, options)
             # From here on Ctrl-C does what the greeting says.
@@ -103,6 +107,7 @@ def up_hosts(options):
                 fleet.start(document, options, tell)
                 attachment = fleet.Attachment(document, tell)
                 fleet.wait_ready(document, stop, options, tell)
+                tell_proposals(options.run_dir, tell)
                 greeting = document["url"] if options.quiet \
                     else fleet.greeting(document, options)
             print(greeting, flush=True)  # From here on Ctrl-C drains.
@@ -269,6 +274,15 @@ def _wait_ready(document, stop, options):
                                 f"within {seconds} s (--ready-timeout); "
                                 f"logs are in {document['run_dir']}")
         time.sleep(0.1)
+
+
+def tell_proposals(run_dir, tell):
+    """Tells what the stages' logs propose where memory is short."""
+    for path in sorted(pathlib.Path(run_dir).glob("*stage-*.log")):
+        with contextlib.suppress(OSError):
+            found = _SHORT.findall(path.read_text(errors="replace"))
+            if found:
+                tell(f"{path.stem}: {found[-1]}")
 
 
 def _greeting(document, options):

@@ -274,8 +274,11 @@ def up_parser(name):
                         "multiplied with: stored, activations of eight bits; "
                         "f32, blocks widened as they are multiplied, as exact "
                         "as the reference, on CPUs (default: stored)")
-    passed.add_argument("--kv-type", choices=["f32", "bf16", "q8_0"],
-                        help="what keys and values are kept in (default: f32)")
+    passed.add_argument("--kv-type", choices=["auto", "f32", "bf16", "q8_0"],
+                        help="what keys and values are kept in; auto: bf16 "
+                        "beside quantised weights, which halves their memory, "
+                        "else f32 (default: f32; bf16 is proposed where "
+                        "memory is short)")
     passed.add_argument("--kv-blocks", type=positive, metavar="N",
                         help="blocks of 16 tokens of the KV cache (default: "
                         "by the memory)")

@@ -34,6 +34,7 @@ struct Flags {
   int steps = 4;      // decode steps per round
   int prefill = 512;  // tokens
   bool sampling = false;
+  int context = 0;  // of decode steps that are measured alone; 0: they are not
   Once once;
 };
 
@@ -69,6 +70,29 @@ void Measure(Stage& stage, measure::ReadProbe& probe, const Flags& flags,
   print("median", median, read);
   print("best", best, most);
   std::fflush(stdout);
+}
+
+// One line: decode steps of one sequence after a context, and the memory that
+// they read.
+void MeasureAfter(Stage& stage, const Flags& flags) {
+  const int chunk = stage.info().limits.max_step_tokens;
+  const int steps = flags.rounds * flags.steps;
+  measure::StageSteps sequence(&stage, 1, flags.context + steps + 1);
+  for (int done = 0; done < flags.context; done += chunk) {
+    sequence.Step(std::min(chunk, flags.context - done));
+  }
+  sequence.Step(1);  // warm
+  std::vector<double> seconds;
+  for (int i = 0; i < steps; ++i) seconds.push_back(sequence.Step(1));
+  std::printf(
+      "decode   after %d tokens: median %.2f ms/step, best %.2f; %.1f MB of "
+      "weights, %.1f MB of keys and values for %d positions, numerics %s\n",
+      flags.context, Median(seconds) * 1e3,
+      *std::min_element(seconds.begin(), seconds.end()) * 1e3,
+      static_cast<double>(stage.info().weights_bytes) * 1e-6,
+      static_cast<double>(stage.info().kv_bytes) * 1e-6,
+      stage.info().limits.num_blocks * kBlockTokens,
+      stage.info().numerics.c_str());
 }
 
 // What steps of `batch` sequences spend on drawing their tokens, and its share,
@@ -166,6 +190,13 @@ void FitOnce(const Once& once, StageOptions& stage) {
   stage.kv_blocks = once.streams * (stage.max_context / kBlockTokens + 1);
 }
 
+// Room for the context, and the steps after it.
+void FitContext(const Flags& flags, StageOptions& stage) {
+  const int tokens = flags.context + flags.rounds * flags.steps + 2;
+  stage.kv_blocks = tokens / kBlockTokens + 1;
+  stage.max_context = stage.kv_blocks * kBlockTokens;
+}
+
 bool ParseFlags(int argc, char** argv, Flags& flags) {
   flags.stage.max_context = 1024;
   flags.stage.max_sequences = 32;
@@ -186,20 +217,27 @@ bool ParseFlags(int argc, char** argv, Flags& flags) {
     } else if (flag == "--isa") {
       flags.stage.isa = value;
     } else if (flag == "--kv-type") {
-      const auto type = ParseKvType(std::string(value));
+      const auto type = ParseKvChoice(std::string(value));
       if (!type.ok()) return false;
       flags.stage.kv_type = *type;
+    } else if (flag == "--activations") {
+      const auto activations = ParseActivations(std::string(value));
+      if (!activations.ok()) return false;
+      flags.stage.activations = *activations;
+    } else if (flag == "--context") {
+      flags.context = std::atoi(argv[i]);
+      if (flags.context < 1) return false;
     } else if (flag == "--pin") {
       flags.stage.pin_threads = value == "true";
     } else if (flag == "--once") {
       if (!ParseOnce(argv[i], flags.once)) return false;
     } else if (flag == "--sampling") {
       flags.sampling = value == "true";
-    } else if (flag == "--weights" && value == "f32") {
-      flags.stage.weights = WeightsMode::kF32;
-    } else if (flag == "--weights" && value == "bf16") {
-      flags.stage.weights = WeightsMode::kBf16;
-    } else if (flag != "--weights" || value != "auto") {
+    } else if (flag == "--weights") {
+      const auto weights = ParseWeightsMode(std::string(value));
+      if (!weights.ok()) return false;
+      flags.stage.weights = *weights;
+    } else {
       return false;
     }
   }
@@ -211,14 +249,16 @@ int Main(int argc, char** argv) {
   if (!ParseFlags(argc, argv, flags)) {
     std::fprintf(stderr,
                  "usage: decode_bench MODEL [--threads N] [--ranks R] "
-                 "[--weights auto|bf16|f32] [--isa NAME] [--rounds N] "
-                 "[--kv-type f32|bf16|q8_0] "
+                 "[--weights auto|bf16|f32|q8_0|...] [--isa NAME] [--rounds N] "
+                 "[--kv-type auto|f32|bf16|q8_0] [--activations stored|f32] "
+                 "[--context N] "
                  "[--pin true|false] [--sampling true|false] "
                  "[--once PREFILL,DECODE,STREAMS]\n");
     return 2;
   }
   flags.stage.kv_blocks = 1024;
   if (flags.once.prefill > 0) FitOnce(flags.once, flags.stage);
+  if (flags.context > 0) FitContext(flags, flags.stage);
   auto loaded = Stage::Load(flags.stage);
   if (!loaded.ok()) {
     std::fprintf(stderr, "%s\n", Message(loaded.status()).c_str());
@@ -237,6 +277,10 @@ int Main(int argc, char** argv) {
       static_cast<double>(info.weights_bytes) * 1e-6,
       info.weights_dtype.c_str(), info.isa.c_str(), info.ranks, info.threads,
       info.load_seconds);
+  if (flags.context > 0) {
+    MeasureAfter(stage, flags);
+    return 0;
+  }
   if (flags.sampling) {
     for (const int batch : {1, 8, 32}) MeasureSampling(stage, batch, flags);
     return 0;
