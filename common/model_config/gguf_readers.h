@@ -42,6 +42,16 @@ Status ReadGemma2Gguf(const GgufView& gguf, Json& config);
 Status ReadGemma3Gguf(const GgufView& gguf, Json& config);
 Status ReadMinimaxM2Gguf(const GgufView& gguf, Json& config);
 
+// Models with states (gguf_state_readers.cc).
+Status ReadQwen3NextGguf(const GgufView& gguf, Json& config);
+Status ReadQwen35Gguf(const GgufView& gguf, Json& config);
+Status ReadQwen35MoeGguf(const GgufView& gguf, Json& config);
+Status ReadLfm2Gguf(const GgufView& gguf, Json& config);
+Status ReadLfm2MoeGguf(const GgufView& gguf, Json& config);
+Status ReadGraniteHybridGguf(const GgufView& gguf, Json& config);
+Status ReadNemotronHGguf(const GgufView& gguf, Json& config);
+Status ReadFalconH1Gguf(const GgufView& gguf, Json& config);
+
 }  // namespace sluice
 
 #endif  // SLUICE_COMMON_MODEL_CONFIG_GGUF_READERS_H_

@@ -334,7 +334,7 @@ std::span<const TensorRow> ExpertRowsOf(const TensorTable& table,
     case ExpertStorage::kSeparate:
       return table.separate.empty() ? kSeparateExperts : table.separate;
     case ExpertStorage::kApart:
-      return kApartExperts;
+      return table.stacks.empty() ? kApartExperts : table.stacks;
     case ExpertStorage::kStacked:
       return table.stacked.empty() ? kStackedExperts : table.stacked;
     case ExpertStorage::kTransposed:
