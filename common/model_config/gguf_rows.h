@@ -44,6 +44,7 @@ inline Json One(const Json&) { return 1; }
 inline Json Yes(const Json&) { return true; }
 inline Json No(const Json&) { return false; }
 inline Json Unit(const Json&) { return 1.0; }
+inline Json TenThousand(const Json&) { return 10000.0; }
 
 // A dynamic scaling is another theta.
 inline Json ThetaOf(const ModelConfig& config) {
@@ -84,7 +85,7 @@ inline constexpr GgufKey kShared[] = {
     {kRmsEpsilon, "rms_norm_eps", kFloat,
      [](const ModelConfig& c) -> Json { return c.rms_norm_eps; }},
     {".rope.freq_base", "rope_theta", kFloat, ThetaOf,
-     [](const Json&) -> Json { return 10000.0; }},
+     TenThousand},
     // Older files leave the size of a head out.
     {".attention.key_length", "head_dim", kInt,
      [](const ModelConfig& c) -> Json { return First(c).attention.head_dim; },
