@@ -199,8 +199,7 @@ constexpr GgufKey kGemma4[] = {
     ReadAs(".expert_used_count", "top_k_experts", kInt, Zero),
     ReadAs(".expert_feed_forward_length", "moe_intermediate_size", kInt, Null)};
 
-constexpr GgufKey kCommandR[] = {
-    ReadAs(".logit_scale", "logit_scale", kFloat)};
+constexpr GgufKey kCommandR[] = {ReadAs(".logit_scale", "logit_scale", kFloat)};
 // The tensors tell whether attention and MLP read the same rows.
 constexpr GgufKey kStableLm[] = {ReadApart(".use_parallel_residual")};
 

@@ -175,8 +175,7 @@ std::vector<const GgufFamily*> AllFamilies() {
 std::vector<GgufKey> KeysOf(const GgufFamily& family) {
   std::vector<GgufKey> keys(std::begin(gguf::kShared), std::end(gguf::kShared));
   for (GgufKey& key : keys) {
-    if (family.layer_norm_epsilon == nullptr ||
-        key.gguf != gguf::kRmsEpsilon) {
+    if (family.layer_norm_epsilon == nullptr || key.gguf != gguf::kRmsEpsilon) {
       continue;
     }
     key.gguf = ".attention.layer_norm_epsilon";
@@ -185,9 +184,9 @@ std::vector<GgufKey> KeysOf(const GgufFamily& family) {
   const size_t num_shared = keys.size();
   for (const GgufKey& own : family.keys) {
     const auto end = keys.begin() + static_cast<std::ptrdiff_t>(num_shared);
-    const auto shared = std::find_if(
-        keys.begin(), end,
-        [&](const GgufKey& key) { return key.gguf == own.gguf; });
+    const auto shared =
+        std::find_if(keys.begin(), end,
+                     [&](const GgufKey& key) { return key.gguf == own.gguf; });
     if (shared != end) {
       *shared = own;
     } else {

@@ -21,7 +21,8 @@ using enum GgufKey::Type;
 std::span<const GgufFamily> Families();       // gguf_families.cc
 std::span<const GgufFamily> StateFamilies();  // gguf_state_families.cc
 
-inline constexpr std::string_view kRmsEpsilon = ".attention.layer_norm_rms_epsilon";
+inline constexpr std::string_view kRmsEpsilon =
+    ".attention.layer_norm_rms_epsilon";
 
 inline const LayerConfig& First(const ModelConfig& config) {
   return config.layers.front();
@@ -84,8 +85,7 @@ inline constexpr GgufKey kShared[] = {
      [](const ModelConfig& c) -> Json { return c.max_position_embeddings; }},
     {kRmsEpsilon, "rms_norm_eps", kFloat,
      [](const ModelConfig& c) -> Json { return c.rms_norm_eps; }},
-    {".rope.freq_base", "rope_theta", kFloat, ThetaOf,
-     TenThousand},
+    {".rope.freq_base", "rope_theta", kFloat, ThetaOf, TenThousand},
     // Older files leave the size of a head out.
     {".attention.key_length", "head_dim", kInt,
      [](const ModelConfig& c) -> Json { return First(c).attention.head_dim; },
@@ -102,10 +102,10 @@ inline constexpr GgufKey kShared[] = {
 
 // Windows. llama.cpp reads none of llama, phi3 and starcoder2.
 inline constexpr GgufKey kWindow = {".attention.sliding_window", nullptr, kInt,
-                             [](const ModelConfig& c) -> Json {
-                               const int32_t window = WidestWindow(c);
-                               return window > 0 ? Json(window) : Json();
-                             }};
+                                    [](const ModelConfig& c) -> Json {
+                                      const int32_t window = WidestWindow(c);
+                                      return window > 0 ? Json(window) : Json();
+                                    }};
 // A window beyond the last position is none in a config.
 inline constexpr GgufKey kNeededWindow = {
     ".attention.sliding_window", nullptr, kInt,
@@ -139,9 +139,11 @@ inline constexpr GgufKey ExpertsUsed(const char* config) {
           }};
 }
 inline constexpr GgufKey kExpertsUsed = ExpertsUsed("num_experts_per_tok");
-inline Json ExpertSize(const ModelConfig& c) { return c.moe().intermediate_size; }
-inline constexpr GgufKey kExpertSize = {".expert_feed_forward_length",
-                                 "moe_intermediate_size", kInt, ExpertSize};
+inline Json ExpertSize(const ModelConfig& c) {
+  return c.moe().intermediate_size;
+}
+inline constexpr GgufKey kExpertSize = {
+    ".expert_feed_forward_length", "moe_intermediate_size", kInt, ExpertSize};
 // Of files whose experts may tell it, or where it is the MLP's.
 inline constexpr GgufKey ExpertSizeOrNull(const char* config) {
   return {".expert_feed_forward_length", config, kInt, ExpertSize, Null};
@@ -155,7 +157,7 @@ inline constexpr GgufKey SharedSize(const char* config) {
           Null};
 }
 inline constexpr GgufKey SharedCount(const char* config,
-                              Json (*absent)(const Json& config)) {
+                                     Json (*absent)(const Json& config)) {
   return {".expert_shared_count", config, kInt,
           [](const ModelConfig& c) -> Json {
             return c.moe().shared_intermediate_size /
@@ -164,7 +166,7 @@ inline constexpr GgufKey SharedCount(const char* config,
           absent};
 }
 inline constexpr GgufKey DenseLayers(const char* config,
-                              Json (*absent)(const Json& config)) {
+                                     Json (*absent)(const Json& config)) {
   return {".leading_dense_block_count", config, kInt,
           [](const ModelConfig& c) -> Json {
             const auto sparse = std::find_if(

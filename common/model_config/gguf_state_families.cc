@@ -20,19 +20,10 @@ constexpr GgufKey kDelta[] = {
     ReadApart(".attention.recurrent_layers"),
     ReadApart(".nextn_predict_layers")};
 constexpr GgufKey kDeltaMoe[] = {
-    kDelta[0],
-    kDelta[1],
-    kDelta[2],
-    kDelta[3],
-    kDelta[4],
-    kDelta[5],
-    kDelta[6],
-    kDelta[7],
-    NumExperts("num_experts"),
-    kExpertsUsed,
+    kDelta[0], kDelta[1], kDelta[2], kDelta[3], kDelta[4], kDelta[5], kDelta[6],
+    kDelta[7], NumExperts("num_experts"), kExpertsUsed,
     ExpertSizeOrNull("moe_intermediate_size"),
-    SharedSize("shared_expert_intermediate_size"),
-    Normalised(Yes),
+    SharedSize("shared_expert_intermediate_size"), Normalised(Yes),
     // Of dense layers, which a file may have none of.
     ReadAs(".feed_forward_length", "intermediate_size", kInt, Null)};
 
@@ -81,10 +72,8 @@ constexpr GgufKey kNemotronH[] = {
     ReadAs(".ssm.conv_kernel", "conv_kernel", kInt),
     ReadAs(".ssm.state_size", "ssm_state_size", kInt),
     ReadAs(".ssm.group_count", "n_groups", kInt),
-    ReadAs(".ssm.time_step_rank", "mamba_num_heads", kInt),
-    kInnerSize,
-    kKvOfLayers,
-    ReadApart(".feed_forward_length"),
+    ReadAs(".ssm.time_step_rank", "mamba_num_heads", kInt), kInnerSize,
+    kKvOfLayers, ReadApart(".feed_forward_length"),
     // Says what the key of RMS norms says.
     ReadApart(".attention.layer_norm_epsilon"),
     ReadApart(".nextn_predict_layers")};

@@ -177,8 +177,7 @@ Status ReadGraniteHybridGguf(const GgufView& gguf, Json& config) {
 Status ReadNemotronHGguf(const GgufView& gguf, Json& config) {
   constexpr std::string_view kWidth = ".feed_forward_length";
   SLUICE_RETURN_IF_ERROR(gguf::DropLayersBehind(gguf, config));
-  SLUICE_RETURN_IF_ERROR(
-      gguf::MustBe(gguf, ".moe_latent_size", 0.0, 0.0));
+  SLUICE_RETURN_IF_ERROR(gguf::MustBe(gguf, ".moe_latent_size", 0.0, 0.0));
   SLUICE_RETURN_IF_ERROR(SetMamba(gguf, "mamba_num_heads", "mamba_head_dim",
                                   "use_conv_bias", config));
   SLUICE_ASSIGN_OR_RETURN(const std::vector<int64_t> heads,

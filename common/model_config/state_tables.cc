@@ -144,8 +144,8 @@ constexpr TensorRow kGatedAttention[] = {
      HasAttention},
 };
 
-// The gated delta rule. Qwen3-Next stores its rows by key heads, but for q, k, v
-// and z of its newer GGUFs.
+// The gated delta rule. Qwen3-Next stores its rows by key heads, but for q, k,
+// v and z of its newer GGUFs.
 constexpr TensorRow kDeltaByHeads[] = {
     {"linear_attn.in_proj_qkvz.weight", "ssm_in.weight", "2J+2Z H", kGroups,
      kStateIn, HasQkvz},

@@ -14,8 +14,8 @@ namespace sluice::testing {
 
 enum GgufLayout {
   kUsual,
-  kPermuted,     // rows of q and k alternate between halves
-  kFusedQkv,     // q, k and v in one tensor
+  kPermuted,      // rows of q and k alternate between halves
+  kFusedQkv,      // q, k and v in one tensor
   kFusedExperts,  // gate and up in one tensor
   kNormsPlusOne   // norms' weights with the 1 that the family adds
 };
@@ -80,8 +80,8 @@ inline GgufCase Gemma4(const char* golden, const Json& kv, const Json& widths) {
 }
 
 inline std::vector<GgufCase> GgufCases() {
-  GgufCase gemma4_moe = Gemma4("gemma4_text-moe",
-                               Json::array({2, 2, 1, 2, 2, 1}), Json(48));
+  GgufCase gemma4_moe =
+      Gemma4("gemma4_text-moe", Json::array({2, 2, 1, 2, 2, 1}), Json(48));
   for (const auto& key :
        {std::pair("expert_count", "num_experts"),
         std::pair("expert_used_count", "top_k_experts"),
@@ -137,12 +137,11 @@ inline std::vector<GgufCase> GgufCases() {
                    "",
                    {{"attention.layer_norm_epsilon", "layer_norm_eps"},
                     {"logit_scale", "logit_scale"}}},
-          GgufCase{
-              "stablelm",
-              "stablelm",
-              "ffn_norm",
-              {{"attention.layer_norm_epsilon", "layer_norm_eps"},
-               {"use_parallel_residual", "use_parallel_residual"}}},
+          GgufCase{"stablelm",
+                   "stablelm",
+                   "ffn_norm",
+                   {{"attention.layer_norm_epsilon", "layer_norm_eps"},
+                    {"use_parallel_residual", "use_parallel_residual"}}},
           GgufCase{"nemotron",
                    "nemotron",
                    "ffn_norm",

@@ -186,8 +186,8 @@ class Converter {
       std::string bytes;
       const bool is_bools = value.front().is_boolean();
       for (const Json& each : value) {
-        bytes += is_bools ? BytesOf(each.get<bool>())
-                          : BytesOf(each.get<int32_t>());
+        bytes +=
+            is_bools ? BytesOf(each.get<bool>()) : BytesOf(each.get<int32_t>());
       }
       gguf_.Array(prefix + key, is_bools ? 7 : 5, value.size(), bytes);
     }

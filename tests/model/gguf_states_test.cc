@@ -56,8 +56,8 @@ std::vector<float> StateLogits(const std::string& golden,
                                const std::string& path, int32_t cuts,
                                WeightsMode weights = WeightsMode::kF32) {
   std::vector<float> all;
-  for (const Answer& answer : AnswersTo(ReadGolden(GoldenModel(golden)), path,
-                                        cuts, cuts, weights)) {
+  for (const Answer& answer :
+       AnswersTo(ReadGolden(GoldenModel(golden)), path, cuts, cuts, weights)) {
     all.insert(all.end(), answer.logits.begin(), answer.logits.end());
   }
   return all;

@@ -159,15 +159,15 @@ void StateConverter::WriteKeys() {
   if (Is("qwen")) {
     Number("rope.dimension_count",
            static_cast<int64_t>(Int("head_dim") * part));
-    Number("ssm.inner_size", Int("linear_num_value_heads") *
-                                 Int("linear_value_head_dim"));
+    Number("ssm.inner_size",
+           Int("linear_num_value_heads") * Int("linear_value_head_dim"));
   }
   if (Is("qwen35")) Ints("rope.dimension_sections", {2, 1, 1, 0});
   if (Is("granite")) {
     Number("ssm.inner_size", Int("mamba_expand") * Int("hidden_size"));
     Number("rope.scaling.finetuned", false);
-    Number("rope.dimension_count", Int("hidden_size") /
-                                       Int("num_attention_heads"));
+    Number("rope.dimension_count",
+           Int("hidden_size") / Int("num_attention_heads"));
   }
   if (Is("nemotron")) {
     Number("ssm.inner_size", Int("mamba_num_heads") * Int("mamba_head_dim"));
@@ -189,8 +189,8 @@ std::string StateConverter::LayersOf() const {
       const Json& all = config_["full_attn_idxs"];
       attends = std::find(all.begin(), all.end(), Json(layer)) != all.end();
     } else if (config_.contains("layer_types")) {
-      attends = config_["layer_types"][i].get<std::string>().ends_with(
-          "attention");
+      attends =
+          config_["layer_types"][i].get<std::string>().ends_with("attention");
       attends = attends && config_["layer_types"][i] != "linear_attention";
     } else if (config_.contains("full_attention_interval")) {
       attends = (layer + 1) % Int("full_attention_interval") == 0;
@@ -209,8 +209,8 @@ void StateConverter::WriteLayerKeys() {
     const bool has_mlp = letter == '-' || letter == 'E';
     kv.push_back(
         letter == '*' ? static_cast<int32_t>(Int("num_key_value_heads")) : 0);
-    widths.push_back(
-        has_mlp ? static_cast<int32_t>(Int("intermediate_size")) : 0);
+    widths.push_back(has_mlp ? static_cast<int32_t>(Int("intermediate_size"))
+                             : 0);
     recurrent += letter == 'M' ? '\1' : '\0';
   }
   if (Is("lfm2") || Is("granite") || Is("nemotron")) {
@@ -221,8 +221,7 @@ void StateConverter::WriteLayerKeys() {
   } else if (config_.contains("block_ff_dim")) {
     const int64_t multiple = Int("block_multiple_of");
     const int64_t width = 2 * Int("block_ff_dim") / 3;
-    Number("feed_forward_length",
-           (width + multiple - 1) / multiple * multiple);
+    Number("feed_forward_length", (width + multiple - 1) / multiple * multiple);
   } else if (config_.contains("intermediate_size")) {
     Number("feed_forward_length", Int("intermediate_size"));
   }
@@ -237,10 +236,9 @@ StateConverter::Values StateConverter::Read(const std::string& name) const {
   const weights::TensorInfo& info = *from_.Find(name);
   Values values = {info.shape, {}};
   values.elements.resize(static_cast<size_t>(info.elements()));
-  EXPECT_TRUE(from_
-                  .ReadF32(name, weights::Slice::All(info),
-                           values.elements.data())
-                  .ok());
+  EXPECT_TRUE(
+      from_.ReadF32(name, weights::Slice::All(info), values.elements.data())
+          .ok());
   return values;
 }
 
@@ -289,8 +287,8 @@ void StateConverter::WriteExpert(const std::string& layer,
   Values all;
   int64_t count = 0;
   for (;; ++count) {
-    const std::string each = Cat(name.substr(0, at), ".experts.", count, ".",
-                                 name.substr(at + 11));
+    const std::string each =
+        Cat(name.substr(0, at), ".experts.", count, ".", name.substr(at + 11));
     if (from_.Find(each) == nullptr) break;
     const Values values = Read(each);
     all.shape = values.shape;
@@ -325,14 +323,16 @@ void StateConverter::WriteHalves(const std::string& layer, const Values& values,
 void StateConverter::WriteQkvz(const std::string& layer, const Values& values) {
   const int64_t groups = Int("linear_num_key_heads");
   const int64_t keys = Int("linear_key_head_dim");
-  const int64_t of_group = Int("linear_num_value_heads") / groups *
-                           Int("linear_value_head_dim");
+  const int64_t of_group =
+      Int("linear_num_value_heads") / groups * Int("linear_value_head_dim");
   const int64_t cols = values.shape.back();
   Values qkv;
   Values z;
   int64_t begin = 0;
-  for (const auto& [rows, to] : {std::pair{keys, &qkv}, {keys, &qkv},
-                                 {of_group, &qkv}, {of_group, &z}}) {
+  for (const auto& [rows, to] : {std::pair{keys, &qkv},
+                                 {keys, &qkv},
+                                 {of_group, &qkv},
+                                 {of_group, &z}}) {
     for (int64_t group = 0; group < groups; ++group) {
       const int64_t row = group * 2 * (keys + of_group) + begin;
       const auto at = values.elements.begin() + row * cols;
@@ -363,24 +363,24 @@ void StateConverter::WriteOfLayer(const std::string& layer,
   }
   const bool has_experts = config_.value("num_local_experts", 0) > 0;
   if (rest == "shared_mlp.input_linear.weight") {
-    return has_experts ? WriteHalves(layer, values, "ffn_gate_shexp.weight",
-                                     "ffn_up_shexp.weight")
-                       : WriteHalves(layer, values, "ffn_gate.weight",
-                                     "ffn_up.weight");
+    return has_experts
+               ? WriteHalves(layer, values, "ffn_gate_shexp.weight",
+                             "ffn_up_shexp.weight")
+               : WriteHalves(layer, values, "ffn_gate.weight", "ffn_up.weight");
   }
   if (rest == "shared_mlp.output_linear.weight") {
-    return Write(layer + (has_experts ? "ffn_down_shexp.weight"
-                                      : "ffn_down.weight"),
-                 values);
+    return Write(
+        layer + (has_experts ? "ffn_down_shexp.weight" : "ffn_down.weight"),
+        values);
   }
   if (Is("qwen") && rest.ends_with("norm.weight") &&
       rest != "linear_attn.norm.weight") {
     for (float& weight : values.elements) weight += 1.0f;
   }
   if (rest == "post_attention_layernorm.weight") {
-    return Write(layer + (Is("qwen") ? "post_attention_norm.weight"
-                                     : "ffn_norm.weight"),
-                 values);
+    return Write(
+        layer + (Is("qwen") ? "post_attention_norm.weight" : "ffn_norm.weight"),
+        values);
   }
   TileHeads(rest, values);
   Permute(rest, values);
@@ -391,8 +391,7 @@ void StateConverter::WriteOfLayer(const std::string& layer,
   const bool is_mamba = !Is("qwen") && !Is("lfm2");
   if (is_mamba && (own == "A_log" || own == "D")) values.shape.push_back(1);
   if (is_mamba && own == "norm.weight" && rest != "norm.weight") {
-    const int64_t groups =
-        Int(Is("nemotron") ? "n_groups" : "mamba_n_groups");
+    const int64_t groups = Int(Is("nemotron") ? "n_groups" : "mamba_n_groups");
     values.shape = {groups, values.shape[0] / groups};
   }
   if (own.starts_with("conv") && values.shape.size() == 3) {

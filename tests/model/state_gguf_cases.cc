@@ -28,12 +28,12 @@ std::vector<StateCase> StateCases() {
                       {"ssm.time_step_rank", "linear_num_value_heads"},
                       {"full_attention_interval", "full_attention_interval"}};
   Keys delta_moe = delta;
-  for (const auto& key : Keys{
-           {"expert_count", "num_experts"},
-           {"expert_used_count", "num_experts_per_tok"},
-           {"expert_feed_forward_length", "moe_intermediate_size"},
-           {"expert_shared_feed_forward_length",
-            "shared_expert_intermediate_size"}}) {
+  for (const auto& key :
+       Keys{{"expert_count", "num_experts"},
+            {"expert_used_count", "num_experts_per_tok"},
+            {"expert_feed_forward_length", "moe_intermediate_size"},
+            {"expert_shared_feed_forward_length",
+             "shared_expert_intermediate_size"}}) {
     delta_moe.push_back(key);
   }
   const Keys lfm2 = {{"attention.layer_norm_rms_epsilon", "norm_eps"},
@@ -86,10 +86,10 @@ std::vector<StateCase> StateCases() {
     granite.push_back(key);
   }
   Keys falcon = mamba;
-  for (const auto& key : Keys{{"attention.key_length", "head_dim"},
-                              {"attention.value_length", "head_dim"},
-                              {"attention.head_count_kv",
-                               "num_key_value_heads"}}) {
+  for (const auto& key :
+       Keys{{"attention.key_length", "head_dim"},
+            {"attention.value_length", "head_dim"},
+            {"attention.head_count_kv", "num_key_value_heads"}}) {
     falcon.push_back(key);
   }
   return {{"qwen3_next", "qwen3next", delta_moe},

@@ -62,11 +62,12 @@ class GgufHeader {
     return *this;
   }
   GgufHeader& Tensor(std::string_view name, const std::vector<uint64_t>& dims,
-                 uint32_t type, std::string_view data) {
+                     uint32_t type, std::string_view data) {
     gguf_.Tensor(name, dims, type, data);
     return *this;
   }
-  GgufHeader& Vector(std::string_view name, const std::vector<float>& elements) {
+  GgufHeader& Vector(std::string_view name,
+                     const std::vector<float>& elements) {
     gguf_.Tensor(name, {elements.size()}, 0, BytesOf(elements));
     return *this;
   }

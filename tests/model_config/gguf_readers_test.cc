@@ -77,10 +77,11 @@ TEST(GgufReadersTest, WindowsAreOfTheLayersThatTheFileOrItsKindSays) {
                             .U32("attention.sliding_window", 64)
                             .Parsed()),
               ElementsAre(64, 64));
-  EXPECT_THAT(
-      WindowsOf(
-          GgufHeader("phi3").Layers(2).U32("attention.sliding_window", 0).Parsed()),
-      ElementsAre(0, 0));
+  EXPECT_THAT(WindowsOf(GgufHeader("phi3")
+                            .Layers(2)
+                            .U32("attention.sliding_window", 0)
+                            .Parsed()),
+              ElementsAre(0, 0));
   EXPECT_THAT(GgufHeader("olmo2")
                   .U32("attention.sliding_window", 64)
                   .Bools("attention.sliding_window_pattern", {true})
@@ -116,8 +117,9 @@ TEST(GgufReadersTest, GraniteMultipliesAsItsKeysSay) {
   EXPECT_EQ(config.layers[0].attention.scale, 0.015625);
   EXPECT_EQ(config.layers[0].residual_scale, 0.22);
   EXPECT_EQ(config.embedding_scale, 12.0);
-  EXPECT_THAT(GgufHeader("granite").Bool("rope.scaling.finetuned", false).Refusal(),
-              HasSubstr("granite.rope.scaling.finetuned is false (no RoPE)"));
+  EXPECT_THAT(
+      GgufHeader("granite").Bool("rope.scaling.finetuned", false).Refusal(),
+      HasSubstr("granite.rope.scaling.finetuned is false (no RoPE)"));
   EXPECT_THAT(GgufHeader("granitemoe")
                   .U32("expert_count", 4)
                   .U32("expert_used_count", 2)
@@ -127,7 +129,8 @@ TEST(GgufReadersTest, GraniteMultipliesAsItsKeysSay) {
 }
 
 TEST(GgufReadersTest, QueriesOfMistral3GrowWithThePosition) {
-  EXPECT_EQ(GgufHeader("mistral3").Parsed().layers[0].attention.growth.beta, 0.0);
+  EXPECT_EQ(GgufHeader("mistral3").Parsed().layers[0].attention.growth.beta,
+            0.0);
   const ModelConfig config =
       GgufHeader("mistral3").F32("attention.temperature_scale", 0.1f).Parsed();
   EXPECT_EQ(config.layers[0].attention.growth.beta, 0.1);
@@ -135,9 +138,10 @@ TEST(GgufReadersTest, QueriesOfMistral3GrowWithThePosition) {
 }
 
 TEST(GgufReadersTest, Phi3HasDivisorsOfShortAndOfLongContexts) {
-  EXPECT_THAT(
-      GgufHeader("phi3").Vector("rope_factors_long.weight", {1, 2, 3, 4}).Refusal(),
-      HasSubstr("tensor 'rope_factors_short.weight' is missing"));
+  EXPECT_THAT(GgufHeader("phi3")
+                  .Vector("rope_factors_long.weight", {1, 2, 3, 4})
+                  .Refusal(),
+              HasSubstr("tensor 'rope_factors_short.weight' is missing"));
   GgufHeader phi3("phi3");
   phi3.Vector("rope_factors_long.weight", {1, 2, 3, 4})
       .Vector("rope_factors_short.weight", {1, 1.1f, 1.2f, 1.3f})

@@ -23,10 +23,10 @@ using ::testing::HasSubstr;
 std::string KindsOf(const ModelConfig& config) {
   std::string kinds;
   for (const LayerConfig& layer : config.layers) {
-    kinds += layer.attention.present  ? '*'
-             : layer.state.present()  ? 'M'
-             : layer.is_sparse()      ? 'E'
-                                      : '-';
+    kinds += layer.attention.present ? '*'
+             : layer.state.present() ? 'M'
+             : layer.is_sparse()     ? 'E'
+                                     : '-';
   }
   return kinds;
 }
@@ -77,7 +77,8 @@ TEST(GgufStateReadersTest, GraniteTurnsNothingWhereTheFileSaysSo) {
   EXPECT_EQ(config.ropes[0].rotary_dim, 0);
   EXPECT_TRUE(config.layers[0].of_gguf);
   EXPECT_EQ(config.layers[0].state.mixer.shape.value_dim, 16);
-  config = Mamba("granitehybrid").Ints("attention.head_count_kv", heads).Parsed();
+  config =
+      Mamba("granitehybrid").Ints("attention.head_count_kv", heads).Parsed();
   EXPECT_EQ(config.ropes[0].rotary_dim, 8);
   EXPECT_THAT(Mamba("granitehybrid")
                   .Ints("attention.head_count_kv", heads)
@@ -156,10 +157,10 @@ TEST(GgufStateReadersTest, TiledHeadsComeInTheModelsOrder) {
                           20, 21, 14, 15, 18, 19, 22, 23));
   // A part of the columns, across heads.
   std::vector<float> part(3);
-  ASSERT_TRUE((*model)
-                  ->ReadF32(layer + "out_proj.weight", {1, 2, 3, 6},
-                            part.data())
-                  .ok());
+  ASSERT_TRUE(
+      (*model)
+          ->ReadF32(layer + "out_proj.weight", {1, 2, 3, 6}, part.data())
+          .ok());
   EXPECT_THAT(part, ElementsAre(17, 20, 21));
 }
 
@@ -178,8 +179,8 @@ TEST(GgufStateReadersTest, BlocksOfTiledHeadsAreKeptWhereTheyAreOfOneHead) {
     const auto model = header.OpenFile(dir);
     ASSERT_TRUE(model.ok()) << model.status();
     const std::string name = "model.layers.0.linear_attn.out_proj.weight";
-    EXPECT_EQ((*model)->Find(name)->dtype, dim == 32 ? weights::DType::kQ8_0
-                                                     : weights::DType::kF32);
+    EXPECT_EQ((*model)->Find(name)->dtype,
+              dim == 32 ? weights::DType::kQ8_0 : weights::DType::kF32);
     const std::vector<float> row = ReadAll(**model, name);
     ASSERT_EQ(row.size(), 6 * dim);
     std::vector<float> heads;
@@ -226,11 +227,11 @@ GgufHeader Gemma4() {
 }
 
 TEST(GgufStateReadersTest, Gemma4TellsStandingPairsByDivisors) {
-  const ModelConfig config = Gemma4()
-                                 .U32("attention.head_count_kv", 1)
-                                 .Vector("rope_freqs.weight",
-                                         {1, 1e30f, 1e30f, 1e30f})
-                                 .Parsed();
+  const ModelConfig config =
+      Gemma4()
+          .U32("attention.head_count_kv", 1)
+          .Vector("rope_freqs.weight", {1, 1e30f, 1e30f, 1e30f})
+          .Parsed();
   ASSERT_EQ(config.ropes.size(), 2u);
   const RopeConfig& full = config.ropes[config.layers[1].attention.rope];
   EXPECT_EQ(full.rotary_dim, 8);
