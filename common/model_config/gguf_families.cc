@@ -200,6 +200,8 @@ constexpr GgufKey kGemma4[] = {
     ReadAs(".expert_feed_forward_length", "moe_intermediate_size", kInt, Null)};
 
 constexpr GgufKey kCommandR[] = {ReadAs(".logit_scale", "logit_scale", kFloat)};
+// Some files have both norms' keys, with one value.
+constexpr GgufKey kNemotron[] = {ReadApart(kRmsEpsilon)};
 // The tensors tell whether attention and MLP read the same rows.
 constexpr GgufKey kStableLm[] = {ReadApart(".use_parallel_residual")};
 
@@ -411,6 +413,7 @@ constexpr GgufFamily kGgufFamilies[] = {
     {.architecture = "nemotron",
      .model_type = "nemotron",
      .hugging_face = "NemotronForCausalLM",
+     .keys = kNemotron,
      .activation = "relu2",
      .layer_norm_epsilon = "norm_eps",
      .read = ReadNemotronGguf,

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
+#include <cctype>
 #include <string_view>
 
 #include "common/base/cat.h"
@@ -179,7 +179,9 @@ void StateConverter::WriteKeys() {
 }
 
 std::string StateConverter::LayersOf() const {
-  if (Is("nemotron")) return config_["hybrid_override_pattern"];
+  if (Is("nemotron")) {
+    return config_["hybrid_override_pattern"].get<std::string>();
+  }
   std::string letters;
   const auto layers = static_cast<size_t>(Int("num_hidden_layers"));
   for (size_t i = 0; i < layers; ++i) {
