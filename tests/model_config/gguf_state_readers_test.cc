@@ -74,7 +74,7 @@ TEST(GgufStateReadersTest, GraniteTurnsNothingWhereTheFileSaysSo) {
                            .Bool("rope.scaling.finetuned", false)
                            .Parsed();
   EXPECT_EQ(KindsOf(config), "M*M");
-  EXPECT_EQ(config.ropes[0].rotary_dim, 0);
+  EXPECT_THAT(config.ropes[0].inv_freq, ElementsAre(0));
   EXPECT_TRUE(config.layers[0].of_gguf);
   EXPECT_EQ(config.layers[0].state.mixer.shape.value_dim, 16);
   config =
