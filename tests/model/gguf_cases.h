@@ -4,6 +4,7 @@
 #ifndef SLUICE_TESTS_MODEL_GGUF_CASES_H_
 #define SLUICE_TESTS_MODEL_GGUF_CASES_H_
 
+#include <cstdint>
 #include <ostream>
 #include <utility>
 #include <vector>
