@@ -29,6 +29,7 @@ struct GgufCase {
   std::vector<std::pair<const char*, const char*>> keys;  // beyond common ones
   std::vector<std::pair<const char*, Json>> more = {};    // with their values
   GgufLayout layout = kUsual;
+  int32_t stages = 2;  // 1: its layers stay together
 };
 
 inline std::ostream& operator<<(std::ostream& out, const GgufCase& family) {
@@ -81,6 +82,9 @@ inline GgufCase Gemma4(const char* golden, const Json& kv, const Json& widths) {
 }
 
 inline std::vector<GgufCase> GgufCases() {
+  GgufCase gemma4_e = Gemma4("gemma4_text-e", Json(1),
+                             Json::array({64, 64, 64, 128, 128, 128}));
+  gemma4_e.stages = 1;
   GgufCase gemma4_moe =
       Gemma4("gemma4_text-moe", Json::array({2, 2, 1, 2, 2, 1}), Json(48));
   for (const auto& key :
@@ -129,8 +133,7 @@ inline std::vector<GgufCase> GgufCases() {
           GgufCase{"qwen2", "qwen2", "ffn_norm", {}},
           GgufCase{"qwen2_moe", "qwen2moe", "ffn_norm", Experts("num_experts")},
           GgufCase{"gemma", "gemma", "ffn_norm", {}, {}, kNormsPlusOne},
-          Gemma4("gemma4_text-e", Json(1),
-                 Json::array({64, 64, 64, 128, 128, 128})),
+          gemma4_e,
           gemma4_moe,
           GgufCase{"arcee", "arcee", "ffn_norm", {}, {}, kPermuted},
           GgufCase{"cohere",

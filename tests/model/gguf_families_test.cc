@@ -492,8 +492,8 @@ TEST_P(GgufFamiliesTest, AGgufIsTheModelThatItWasMadeFrom) {
   const std::vector<float> logits = Logits(path, 1, 1);
   EXPECT_FALSE(logits.empty());
   EXPECT_EQ(Logits(gguf, 1, 1), logits);
-  EXPECT_EQ(Logits(gguf, 2, 2), logits);
-  EXPECT_EQ(Logits(gguf, 2, 2, WeightsMode::kAuto),
+  EXPECT_EQ(Logits(gguf, GetParam().stages, 2), logits);
+  EXPECT_EQ(Logits(gguf, GetParam().stages, 2, WeightsMode::kAuto),
             Logits(path, 1, 1, WeightsMode::kAuto));
 }
 
