@@ -116,9 +116,8 @@ void GatedDelta(const Step& step, ConstMatrix x, Matrix scratch, Matrix y) {
              const float* const b = gates.row(t);
              const float* const a = b + s.num_heads;
              float* const decay = values + s.values() + h;
-             const float rate = Exp(step.vectors.a_log[h]) *
-                                Softplus(a[h] + step.vectors.time_bias[h]);
-             *decay = Exp(-rate);
+             *decay = Exp(step.vectors.rate[h] *
+                          Softplus(a[h] + step.vectors.time_bias[h]));
              decay[s.num_heads] = 1.0f / (1.0f + Exp(-b[h]));
            });
   RunRecurrence(step.context, step.runs, step.view, queries, rows, y);
@@ -201,7 +200,7 @@ void Mamba2(const Step& step, ConstMatrix x, Matrix scratch, Matrix y) {
              const int64_t at = h * s.value_dim;
              float* const values = rows.row(t) + s.keys();
              ScaleRow(dt, mixed.row(t) + at, s.value_dim, values + at);
-             values[s.values() + h] = Exp(-(dt * Exp(step.vectors.a_log[h])));
+             values[s.values() + h] = Exp(dt * step.vectors.rate[h]);
            });
   RunRecurrence(step.context, step.runs, step.view, queries, rows, y);
   StoreState(step.context, step.runs, step.view, inputs, rows);

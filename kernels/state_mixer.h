@@ -21,13 +21,13 @@ struct StateMixer {
     kShortConvolution,
     // Columns [q; k; v; z; b; a]: keys, keys, values, values, num_heads,
     // num_heads. q, k, v = silu(conv), q and k over their length per head, q
-    // also / sqrt(key_dim); beta = sigmoid(b), decay = e^(-e^a_log *
-    // softplus(a + time_bias)); y = RmsNorm(out; norm [value_dim]) * silu(z)
-    // per head. Qwen3-Next's.
+    // also / sqrt(key_dim); beta = sigmoid(b), decay = e^(rate * softplus(a +
+    // time_bias)); y = RmsNorm(out; norm [value_dim]) * silu(z) per head.
+    // Qwen3-Next's.
     kGatedDelta,
     // Columns [z; u; B; C; dt]: values, values, keys, keys, num_heads. u, B, C
     // = silu(conv); dt = softplus(dt + time_bias) within [time_step_min,
-    // time_step_max]; decay = e^(-dt e^a_log); keys are B, queries C, values
+    // time_step_max]; decay = e^(dt * rate); keys are B, queries C, values
     // dt * u; y = out + skip * u per head, then the gate silu(z) and the norm
     // over norm_groups runs of columns.
     kMamba2,
@@ -54,7 +54,7 @@ struct StateMixer {
 struct StateMixerVectors {
   const float* taps = nullptr;       // [taps, channels]
   const float* conv_bias = nullptr;  // [channels]; may be null
-  const float* a_log = nullptr;      // [num_heads]
+  const float* rate = nullptr;       // [num_heads], below 0: -e^A_log
   const float* time_bias = nullptr;  // [num_heads]
   const float* skip = nullptr;       // [num_heads]
   const float* norm = nullptr;

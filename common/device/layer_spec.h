@@ -119,7 +119,7 @@ struct LayerState {
 struct StateVectors {
   const void* taps = nullptr;
   const void* conv_bias = nullptr;
-  const void* a_log = nullptr;
+  const void* rate = nullptr;
   const void* time_bias = nullptr;
   const void* skip = nullptr;
   const void* norm = nullptr;

@@ -11,6 +11,7 @@
 #include "common/base/cat.h"
 #include "common/base/check.h"
 #include "common/model_config/portable_math.h"
+#include "kernels/exp_log.h"
 
 namespace sluice {
 namespace {
@@ -76,7 +77,8 @@ DeviceVector* VectorAt(WeightPlace place, RankWeights& rank,
               {kAttentionNorm, &layer.attention_norm},
               {kStateTaps, &layer.state.taps},
               {kStateBias, &layer.state.conv_bias},
-              {kStateALog, &layer.state.a_log},
+              {kStateLogRate, &layer.state.rate},
+              {kStateRate, &layer.state.rate},
               {kStateTimeBias, &layer.state.time_bias},
               {kStateSkip, &layer.state.skip},
               {kStateNorm, &layer.state.norm},
@@ -430,6 +432,9 @@ void WeightLoader::Change(const Read& read, HostWeight& vector) const {
   }
   const std::span<float> elements(vector.data.as<float>(),
                                   static_cast<size_t>(vector.rows));
+  if (read.place == kStateLogRate) {
+    for (float& element : elements) element = -kernels::Exp(element);
+  }
   if (IsNormWeight(read.place) && config_.norms_add_one) {
     for (float& element : elements) element += 1.0f;
   }

@@ -57,7 +57,7 @@ struct StateWeights {
   std::unique_ptr<Weight> out;  // [H, out_columns]
   DeviceVector taps;            // [taps, channels]
   DeviceVector conv_bias;       // [channels] or none
-  DeviceVector a_log;           // [heads]
+  DeviceVector rate;            // [heads], of a state's decay
   DeviceVector time_bias;       // [heads]
   DeviceVector skip;            // [heads]
   DeviceVector norm;

@@ -15,10 +15,9 @@ void AddStateMixer(Backend& device, const StageLayer& layer,
   if (shards.cols() > 0) {
     const DeviceMatrix in = a.state_in.Packed(mixer.in_columns());
     device.Linear(n, before, *weights.in, /*bias=*/nullptr, in);
-    const StateVectors vectors = {
-        weights.taps.data(),  weights.conv_bias.data(),
-        weights.a_log.data(), weights.time_bias.data(),
-        weights.skip.data(),  weights.norm.data()};
+    const StateVectors vectors = {weights.taps.data(), weights.conv_bias.data(),
+                                  weights.rate.data(), weights.time_bias.data(),
+                                  weights.skip.data(), weights.norm.data()};
     device.MixState(mixer, vectors, layer.state, in,
                     a.state_scratch.Packed(mixer.scratch_columns()), out);
   }

@@ -332,7 +332,8 @@ Status ReadStableLm(const ConfigReader& reader, ModelConfig& parsed) {
 
 Status ReadNemotron(const ConfigReader& reader, ModelConfig& parsed) {
   SetNorms({.layer_norm = true, .bias = true}, parsed);
-  parsed.norms_add_one = true;
+  SLUICE_RETURN_IF_ERROR(
+      reader.Bool("norms_add_one", true, parsed.norms_add_one));
   return ReadArcee(reader, parsed);
 }
 

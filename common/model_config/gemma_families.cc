@@ -59,7 +59,8 @@ Status ReadGemma(const ConfigReader& reader, ModelConfig& parsed) {
 
 Status ReadGemma1(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(CheckCausal(reader));
-  parsed.norms_add_one = true;
+  SLUICE_RETURN_IF_ERROR(
+      reader.Bool("norms_add_one", true, parsed.norms_add_one));
   parsed.embedding_scale = std::sqrt(static_cast<double>(parsed.hidden_size));
   return ReadBias(reader, /*on_o=*/true, /*absent=*/false, parsed);
 }

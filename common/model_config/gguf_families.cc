@@ -5,169 +5,12 @@
 #include "common/base/json.h"
 #include "common/model_config/gguf_keys.h"
 #include "common/model_config/gguf_readers.h"
-#include "common/model_config/portable_math.h"
+#include "common/model_config/gguf_rows.h"
 
-namespace sluice {
+namespace sluice::gguf {
 namespace {
 
 using weights::GgufMetadata;
-using enum GgufKey::Type;
-
-constexpr std::string_view kRmsEpsilon = ".attention.layer_norm_rms_epsilon";
-
-const LayerConfig& First(const ModelConfig& config) {
-  return config.layers.front();
-}
-
-Json Null(const Json&) { return nullptr; }
-Json Zero(const Json&) { return 0; }
-Json One(const Json&) { return 1; }
-Json Yes(const Json&) { return true; }
-Json No(const Json&) { return false; }
-Json Unit(const Json&) { return 1.0; }
-
-// A dynamic scaling is another theta.
-Json ThetaOf(const ModelConfig& config) {
-  const RopeConfig& rope = config.ropes.front();
-  if (rope.scaling.kind != RopeScaling::Kind::kDynamic) return rope.theta;
-  return rope.theta *
-         OwnPow(rope.scaling.alpha, rope.rotary_dim / (rope.rotary_dim - 2.0));
-}
-
-int32_t WidestWindow(const ModelConfig& config) {
-  int32_t window = 0;
-  for (const LayerConfig& layer : config.layers) {
-    window = std::max(window, layer.attention.window);
-  }
-  return window;
-}
-
-constexpr GgufKey kShared[] = {
-    {".embedding_length", "hidden_size", kInt,
-     [](const ModelConfig& c) -> Json { return c.hidden_size; }},
-    {".block_count", "num_hidden_layers", kInt,
-     [](const ModelConfig& c) -> Json {
-       return c.num_layers() + c.num_nextn_predict_layers;
-     }},
-    {".attention.head_count", "num_attention_heads", kInt,
-     [](const ModelConfig& c) -> Json { return First(c).attention.num_heads; }},
-    {".attention.head_count_kv", "num_key_value_heads", kInt,
-     [](const ModelConfig& c) -> Json {
-       return First(c).attention.num_kv_heads;
-     },
-     [](const Json& config) { return config.at("num_attention_heads"); }},
-    {".feed_forward_length", "intermediate_size", kInt,
-     [](const ModelConfig& c) -> Json {
-       return First(c).mlp.intermediate_size;
-     }},
-    {".context_length", "max_position_embeddings", kInt,
-     [](const ModelConfig& c) -> Json { return c.max_position_embeddings; }},
-    {kRmsEpsilon, "rms_norm_eps", kFloat,
-     [](const ModelConfig& c) -> Json { return c.rms_norm_eps; }},
-    {".rope.freq_base", "rope_theta", kFloat, ThetaOf,
-     [](const Json&) -> Json { return 10000.0; }},
-    // Older files leave the size of a head out.
-    {".attention.key_length", "head_dim", kInt,
-     [](const ModelConfig& c) -> Json { return First(c).attention.head_dim; },
-     [](const Json& config) -> Json {
-       const auto heads = config.at("num_attention_heads").get<int64_t>();
-       const auto hidden = config.at("hidden_size").get<int64_t>();
-       return heads > 0 ? hidden / heads : 0;
-     }},
-    // The rows of the embedding stand for it.
-    {".vocab_size", "vocab_size", kInt,
-     [](const ModelConfig& c) -> Json { return c.vocab_size; },
-     [](const Json& config) { return config.at("vocab_size"); }},
-};
-
-// Windows. llama.cpp reads none of llama, phi3 and starcoder2.
-constexpr GgufKey kWindow = {".attention.sliding_window", nullptr, kInt,
-                             [](const ModelConfig& c) -> Json {
-                               const int32_t window = WidestWindow(c);
-                               return window > 0 ? Json(window) : Json();
-                             }};
-// A window beyond the last position is none in a config.
-constexpr GgufKey kNeededWindow = {
-    ".attention.sliding_window", nullptr, kInt,
-    [](const ModelConfig& c) -> Json {
-      const int32_t window = WidestWindow(c);
-      return window > 0 ? window : c.max_position_embeddings;
-    }};
-// Which layers have windows, where not all but every `period`-th have.
-template <int period>
-constexpr GgufKey kPattern = {
-    ".attention.sliding_window_pattern", nullptr, kBools,
-    [](const ModelConfig& c) -> Json {
-      Json windowed = Json::array();
-      bool is_usual = true;
-      for (int32_t i = 0; i < c.num_layers(); ++i) {
-        const bool has = c.layers[static_cast<size_t>(i)].attention.window > 0;
-        windowed.push_back(has);
-        is_usual = is_usual && has == ((i + 1) % period != 0);
-      }
-      return is_usual || WidestWindow(c) == 0 ? Json() : windowed;
-    }};
-
-// Experts.
-constexpr GgufKey NumExperts(const char* config) {
-  return {".expert_count", config, kInt,
-          [](const ModelConfig& c) -> Json { return c.moe().num_experts; }};
-}
-constexpr GgufKey ExpertsUsed(const char* config) {
-  return {".expert_used_count", config, kInt, [](const ModelConfig& c) -> Json {
-            return c.moe().experts_per_token;
-          }};
-}
-constexpr GgufKey kExpertsUsed = ExpertsUsed("num_experts_per_tok");
-Json ExpertSize(const ModelConfig& c) { return c.moe().intermediate_size; }
-constexpr GgufKey kExpertSize = {".expert_feed_forward_length",
-                                 "moe_intermediate_size", kInt, ExpertSize};
-// Of files whose experts may tell it, or where it is the MLP's.
-constexpr GgufKey ExpertSizeOrNull(const char* config) {
-  return {".expert_feed_forward_length", config, kInt, ExpertSize, Null};
-}
-constexpr GgufKey SharedSize(const char* config) {
-  return {".expert_shared_feed_forward_length", config, kInt,
-          [](const ModelConfig& c) -> Json {
-            const int32_t size = c.moe().shared_intermediate_size;
-            return size > 0 ? Json(size) : Json();
-          },
-          Null};
-}
-constexpr GgufKey SharedCount(const char* config,
-                              Json (*absent)(const Json& config)) {
-  return {".expert_shared_count", config, kInt,
-          [](const ModelConfig& c) -> Json {
-            return c.moe().shared_intermediate_size /
-                   std::max(c.moe().intermediate_size, 1);
-          },
-          absent};
-}
-constexpr GgufKey DenseLayers(const char* config,
-                              Json (*absent)(const Json& config)) {
-  return {".leading_dense_block_count", config, kInt,
-          [](const ModelConfig& c) -> Json {
-            const auto sparse = std::find_if(
-                c.layers.begin(), c.layers.end(),
-                [](const LayerConfig& layer) { return layer.is_sparse(); });
-            return sparse - c.layers.begin();
-          },
-          absent};
-}
-constexpr GgufKey Normalised(Json (*absent)(const Json& config)) {
-  return {".expert_weights_norm", "norm_topk_prob", kBool,
-          [](const ModelConfig& c) -> Json { return c.moe().normalise; },
-          absent};
-}
-constexpr GgufKey kGroups = {
-    ".expert_group_count", "n_group", kInt,
-    [](const ModelConfig& c) -> Json { return c.moe().num_groups; }, One};
-constexpr GgufKey kGroupsUsed = {
-    ".expert_group_used_count", "topk_group", kInt,
-    [](const ModelConfig& c) -> Json { return c.moe().groups_per_token; }, One};
-constexpr GgufKey kRoutedScale = {
-    ".expert_weights_scale", "routed_scaling_factor", kFloat,
-    [](const ModelConfig& c) -> Json { return c.moe().scale; }, Unit};
 
 constexpr GgufKey kQwen2Moe[] = {NumExperts("num_experts"), kExpertsUsed,
                                  ExpertSizeOrNull("moe_intermediate_size"),
@@ -278,21 +121,6 @@ constexpr GgufKey kOlmoe[] = {NumExperts("num_experts"),
                                },
                                Null}};
 
-constexpr GgufKey kAttentionScale = {
-    ".attention.scale", "attention_multiplier", kFloat,
-    [](const ModelConfig& c) -> Json { return First(c).attention.scale; },
-    Null};
-constexpr GgufKey kEmbeddingScale = {
-    ".embedding_scale", "embedding_multiplier", kFloat,
-    [](const ModelConfig& c) -> Json { return c.embedding_scale; }, Unit};
-constexpr GgufKey kResidualScale = {
-    ".residual_scale", "residual_multiplier", kFloat,
-    [](const ModelConfig& c) -> Json { return First(c).residual_scale; }, Unit};
-// Logits are divided by it.
-constexpr GgufKey kLogitsScaling = {
-    ".logit_scale", "logits_scaling", kFloat,
-    [](const ModelConfig& c) -> Json { return 1.0 / c.logit_scale; }};
-
 constexpr GgufKey kGranite[] = {kAttentionScale, kEmbeddingScale,
                                 kResidualScale, kLogitsScaling};
 constexpr GgufKey kGraniteMoe[] = {
@@ -349,6 +177,33 @@ constexpr GgufKey kGemma3[] = {
      [](const Json&) -> Json { return 10000.0; }},
     kNeededWindow,
     kPattern<6>};
+
+// Heads, their keys' number and the MLP's width are ReadGemma4Gguf's to read.
+constexpr GgufKey kGemma4[] = {
+    ReadAs(".attention.key_length", "global_head_dim", kInt),
+    ReadAs(".attention.key_length_swa", "head_dim", kInt),
+    ReadApart(".attention.head_count_kv"),
+    ReadApart(".feed_forward_length"),
+    ReadApart(".attention.value_length"),
+    ReadApart(".attention.value_length_swa"),
+    ReadApart(".rope.dimension_count"),
+    ReadApart(".rope.dimension_count_swa"),
+    ReadAs(".rope.freq_base_swa", "rope_local_base_freq", kFloat, TenThousand),
+    ReadAs(".final_logit_softcapping", "final_logit_softcapping", kFloat, Null),
+    ReadAs(".attention.shared_kv_layers", "num_kv_shared_layers", kInt, Zero),
+    ReadAs(".embedding_length_per_layer_input", "hidden_size_per_layer_input",
+           kInt, Zero),
+    ReadApart(".attention.sliding_window"),
+    ReadApart(".attention.sliding_window_pattern"),
+    ReadAs(".expert_count", "num_experts", kInt, Zero),
+    ReadAs(".expert_used_count", "top_k_experts", kInt, Zero),
+    ReadAs(".expert_feed_forward_length", "moe_intermediate_size", kInt, Null)};
+
+constexpr GgufKey kCommandR[] = {ReadAs(".logit_scale", "logit_scale", kFloat)};
+// Some files have both norms' keys, with one value.
+constexpr GgufKey kNemotron[] = {ReadApart(kRmsEpsilon)};
+// The tensors tell whether attention and MLP read the same rows.
+constexpr GgufKey kStableLm[] = {ReadApart(".use_parallel_residual")};
 
 template <const char* const& key>
 bool IsAboveZero(const GgufMetadata& metadata) {
@@ -428,14 +283,16 @@ constexpr GgufFamily kGgufFamilies[] = {
      .gating = GgufGating::kSigmoid,
      .has = HasSigmoid,
      .read = ReadLatentGguf,
-     .latent = true},
+     .own_head_sizes = true,
+     .is_written = false},
     {.architecture = "deepseek2",
      .model_type = "deepseek_v2",
      .hugging_face = "DeepseekV2ForCausalLM",
      .keys = kLatent,
      .gating = GgufGating::kSoftmax,
      .read = ReadLatentGguf,
-     .latent = true},
+     .own_head_sizes = true,
+     .is_written = false},
     {.architecture = "gpt-oss",
      .model_type = "gpt_oss",
      .hugging_face = "GptOssForCausalLM",
@@ -526,6 +383,41 @@ constexpr GgufFamily kGgufFamilies[] = {
      .hugging_face = "Exaone4ForCausalLM",
      .keys = kFullOfFour,
      .read = ReadExaone4Gguf},
+    {.architecture = "gemma",
+     .model_type = "gemma",
+     .hugging_face = "GemmaForCausalLM",
+     .activation = kGelu,
+     .read = ReadGemma1Gguf,
+     .is_written = false},
+    {.architecture = "arcee",
+     .model_type = "arcee",
+     .hugging_face = "ArceeForCausalLM",
+     .permuted = true,
+     .activation = "relu2",
+     .read = ReadArceeGguf,
+     .is_written = false},
+    {.architecture = "command-r",
+     .model_type = "cohere",
+     .hugging_face = "CohereForCausalLM",
+     .keys = kCommandR,
+     .layer_norm_epsilon = "layer_norm_eps",
+     .read = ReadWholeHeadsGguf,
+     .is_written = false},
+    {.architecture = "stablelm",
+     .model_type = "stablelm",
+     .hugging_face = "StableLmForCausalLM",
+     .keys = kStableLm,
+     .layer_norm_epsilon = "layer_norm_eps",
+     .read = ReadStableLmGguf,
+     .is_written = false},
+    {.architecture = "nemotron",
+     .model_type = "nemotron",
+     .hugging_face = "NemotronForCausalLM",
+     .keys = kNemotron,
+     .activation = "relu2",
+     .layer_norm_epsilon = "norm_eps",
+     .read = ReadNemotronGguf,
+     .is_written = false},
     {.architecture = "gemma2",
      .model_type = "gemma2",
      .hugging_face = "Gemma2ForCausalLM",
@@ -538,6 +430,15 @@ constexpr GgufFamily kGgufFamilies[] = {
      .keys = kGemma3,
      .activation = kGelu,
      .read = ReadGemma3Gguf},
+    {.architecture = "gemma4",
+     .model_type = "gemma4_text",
+     .hugging_face = "Gemma4ForCausalLM",
+     .keys = kGemma4,
+     .gating = GgufGating::kSoftmax,
+     .activation = kGelu,
+     .read = ReadGemma4Gguf,
+     .own_head_sizes = true,
+     .is_written = false},
     {.architecture = "minimax-m2",
      .model_type = "minimax_m2",
      .hugging_face = "MiniMaxM2ForCausalLM",
@@ -554,47 +455,6 @@ constexpr GgufFamily kGgufFamilies[] = {
 
 }  // namespace
 
-std::vector<GgufKey> KeysOf(const GgufFamily& family) {
-  std::vector<GgufKey> keys(std::begin(kShared), std::end(kShared));
-  for (GgufKey& key : keys) {
-    if (family.layer_norm_epsilon == nullptr || key.gguf != kRmsEpsilon) {
-      continue;
-    }
-    key.gguf = ".attention.layer_norm_epsilon";
-    key.config = family.layer_norm_epsilon;
-  }
-  keys.insert(keys.end(), family.keys.begin(), family.keys.end());
-  return keys;
-}
+std::span<const GgufFamily> Families() { return kGgufFamilies; }
 
-const GgufFamily* FindGgufFamily(const GgufMetadata& metadata) {
-  const auto architecture = metadata.String("general.architecture");
-  if (!architecture.ok()) return nullptr;
-  for (const GgufFamily& family : kGgufFamilies) {
-    if (family.architecture == *architecture &&
-        (family.has == nullptr || family.has(metadata))) {
-      return &family;
-    }
-  }
-  return nullptr;
-}
-
-const GgufFamily* GgufFamilyOf(std::string_view model_type) {
-  for (const GgufFamily& family : kGgufFamilies) {
-    if (family.model_type == model_type) return &family;
-  }
-  return nullptr;
-}
-
-std::string GgufArchitectures() {
-  std::string names;
-  std::string_view last;
-  for (const GgufFamily& family : kGgufFamilies) {
-    if (family.architecture == last) continue;
-    last = family.architecture;
-    names += Cat(names.empty() ? "" : ", ", last);
-  }
-  return names;
-}
-
-}  // namespace sluice
+}  // namespace sluice::gguf

@@ -1,10 +1,12 @@
 #include "common/model_config/gguf_keys.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
 #include "common/base/json.h"
+#include "common/model_config/gguf_rows.h"
 #include "common/model_config/open_model.h"
 #include "common/model_config/rope_frequencies.h"
 #include "common/model_config/tensor_table.h"
@@ -159,7 +161,70 @@ Status CheckReadable(const GgufFamily& family, const ModelConfig& config,
                        family.architecture, " cannot tell ", difference);
 }
 
+// Returns all families, those of one architecture side by side.
+std::vector<const GgufFamily*> AllFamilies() {
+  std::vector<const GgufFamily*> all;
+  for (const auto& table : {gguf::Families(), gguf::StateFamilies()}) {
+    for (const GgufFamily& family : table) all.push_back(&family);
+  }
+  return all;
+}
+
 }  // namespace
+
+std::vector<GgufKey> KeysOf(const GgufFamily& family) {
+  std::vector<GgufKey> keys(std::begin(gguf::kShared), std::end(gguf::kShared));
+  for (GgufKey& key : keys) {
+    if (family.layer_norm_epsilon == nullptr || key.gguf != gguf::kRmsEpsilon) {
+      continue;
+    }
+    key.gguf = ".attention.layer_norm_epsilon";
+    key.config = family.layer_norm_epsilon;
+  }
+  const size_t num_shared = keys.size();
+  for (const GgufKey& own : family.keys) {
+    const auto end = keys.begin() + static_cast<std::ptrdiff_t>(num_shared);
+    const auto shared =
+        std::find_if(keys.begin(), end,
+                     [&](const GgufKey& key) { return key.gguf == own.gguf; });
+    if (shared != end) {
+      *shared = own;
+    } else {
+      keys.push_back(own);
+    }
+  }
+  return keys;
+}
+
+const GgufFamily* FindGgufFamily(const GgufMetadata& metadata) {
+  const auto architecture = metadata.String("general.architecture");
+  if (!architecture.ok()) return nullptr;
+  for (const GgufFamily* family : AllFamilies()) {
+    if (family->architecture == *architecture &&
+        (family->has == nullptr || family->has(metadata))) {
+      return family;
+    }
+  }
+  return nullptr;
+}
+
+const GgufFamily* GgufFamilyOf(std::string_view model_type) {
+  for (const GgufFamily* family : AllFamilies()) {
+    if (family->model_type == model_type) return family;
+  }
+  return nullptr;
+}
+
+std::string GgufArchitectures() {
+  std::string names;
+  std::string_view last;
+  for (const GgufFamily* family : AllFamilies()) {
+    if (family->architecture == last) continue;
+    last = family->architecture;
+    names += Cat(names.empty() ? "" : ", ", last);
+  }
+  return names;
+}
 
 StatusOr<GgufMetadata> GgufKeysOf(
     const ModelConfig& config,
@@ -168,9 +233,10 @@ StatusOr<GgufMetadata> GgufKeysOf(
   if (family == nullptr) {
     return Unimplemented("model_type '", config.model_type, "' has no GGUF");
   }
-  if (family->latent) {
+  if (!family->is_written) {
     return Unimplemented("model_type '", config.model_type,
-                         "': a GGUF of latent attention is not written yet");
+                         "': a GGUF of architecture ", family->architecture,
+                         " is read, and not written yet");
   }
   KeyWriter writer(family->architecture);
   writer.Text("general.architecture", std::string(family->architecture));

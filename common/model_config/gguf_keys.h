@@ -58,12 +58,19 @@ struct GgufFamily {
   // Reads what no key says alone (gguf_readers.cc) into the config, which has
   // all keys' values.
   Status (*read)(const GgufView& gguf, Json& config) = nullptr;
-  // Keys and values of a head have sizes of their own (latent attention).
-  bool latent = false;
+  // The keys of a head's sizes are the family's `read`'s to read (latent
+  // attention, heads of two sizes).
+  bool own_head_sizes = false;
+  // GgufKeysOf tells its keys; else files are read alone.
+  bool is_written = true;
+  // Value heads of the gated delta rule stand tiled: the first of every key
+  // head, then the second of every key head.
+  bool tiled_heads = false;
 };
 
 // Returns the keys that all families share, in an order in which `absent` may
-// read those before, and the family's own.
+// read those before, and the family's own, which stand for shared ones of the
+// same name.
 std::vector<GgufKey> KeysOf(const GgufFamily& family);
 
 // Return null for an architecture or a model_type without a GGUF. The first:

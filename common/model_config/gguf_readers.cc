@@ -1,14 +1,13 @@
 #include "common/model_config/gguf_readers.h"
 
 #include <cmath>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "common/base/json.h"
-#include "common/core/kv_groups.h"
+#include "common/model_config/gguf_read_parts.h"
 #include "common/model_config/open_model.h"
 #include "common/model_config/portable_math.h"
 
@@ -18,145 +17,16 @@ namespace {
 using weights::LocatedTensor;
 using weights::Quoted;
 
-constexpr std::string_view kWindowKey = ".attention.sliding_window";
-constexpr std::string_view kPatternKey = ".attention.sliding_window_pattern";
-
-bool HasBias(const GgufView& gguf, std::string_view name) {
-  return gguf.FindTensor(Cat("blk.0.", name, ".bias")) != nullptr;
-}
-
-// Checks that a number is one of two, if the file has it.
-Status MustBe(const GgufView& gguf, std::string_view key, double built,
-              double none) {
-  if (!gguf.Has(key)) return OkStatus();
-  const weights::GgufValue& value = *gguf.metadata().Find(gguf.Key(key));
-  double found = 0.0;
-  if (const auto* integer = std::get_if<int64_t>(&value.value)) {
-    found = static_cast<double>(*integer);
-  } else {
-    SLUICE_ASSIGN_OR_RETURN(found, gguf.Float(key));
-  }
-  if (found == built || found == none) return OkStatus();
-  return InvalidArgument(gguf.Key(key), " is ", found,
-                         ", supported for this architecture is ", built);
-}
-
-// Returns how many dimensions of a head turn.
-StatusOr<int64_t> RotaryDim(const GgufView& gguf, const Json& config) {
-  constexpr std::string_view kKey = ".rope.dimension_count";
-  const auto head_dim = config["head_dim"].get<int64_t>();
-  if (!gguf.Has(kKey)) return head_dim;
-  SLUICE_ASSIGN_OR_RETURN(const int64_t rotary, gguf.Int(kKey));
-  if (rotary >= 2 && rotary <= head_dim) return rotary;
-  return InvalidArgument(gguf.Key(kKey), " is ", rotary,
-                         ", limits 2 and head_dim ", head_dim);
-}
-
-Status CheckWholeHeads(const GgufView& gguf, const Json& config) {
-  SLUICE_ASSIGN_OR_RETURN(const int64_t rotary, RotaryDim(gguf, config));
-  if (rotary == config["head_dim"].get<int64_t>()) return OkStatus();
-  return InvalidArgument(gguf.Key(".rope.dimension_count"), " is ", rotary,
-                         ", head_dim ", config["head_dim"].get<int64_t>(),
-                         "; a part of a head is not supported");
-}
-
-// Sets the share of a head that turns: the reader multiplies and rounds down.
-Status SetRotaryShare(const GgufView& gguf, Json& config) {
-  SLUICE_ASSIGN_OR_RETURN(const int64_t rotary, RotaryDim(gguf, config));
-  const auto head_dim = config["head_dim"].get<double>();
-  double share = static_cast<double>(rotary) / head_dim;
-  if (static_cast<int64_t>(head_dim * share) < rotary) {
-    share = std::nextafter(share, std::numeric_limits<double>::infinity());
-  }
-  config["partial_rotary_factor"] = share;
-  return OkStatus();
-}
-
-// Checks what is 1, or absent, where a family's mixture is fixed.
-Status CheckPlainMixture(const GgufView& gguf) {
-  SLUICE_RETURN_IF_ERROR(MustBe(gguf, ".expert_weights_scale", 1.0, 0.0));
-  return MustBe(gguf, ".expert_group_count", 1.0, 0.0);
-}
-
-// Reads the window; 0: none.
-StatusOr<int64_t> WindowOf(const GgufView& gguf, int64_t absent) {
-  if (!gguf.Has(kWindowKey)) return absent;
-  SLUICE_ASSIGN_OR_RETURN(const int64_t window, gguf.Int(kWindowKey));
-  if (window >= 0 && window <= kMaxKvWindow) return window;
-  return InvalidArgument(gguf.Key(kWindowKey), " is ", window,
-                         ", limits 0 and ", kMaxKvWindow);
-}
-
-// Sets the window of every layer.
-Status SetWindow(const GgufView& gguf, Json& config) {
-  SLUICE_ASSIGN_OR_RETURN(const int64_t window, WindowOf(gguf, 0));
-  config["sliding_window"] = window > 0 ? Json(window) : Json();
-  return OkStatus();
-}
-
-// Returns which layers have windows: the file's list, or all but every n-th.
-StatusOr<std::vector<int64_t>> PatternOf(const GgufView& gguf, int64_t period,
-                                         int64_t layers) {
-  if (gguf.Has(kPatternKey)) {
-    auto list = gguf.metadata().Ints(gguf.Key(kPatternKey));
-    if (list.ok() && std::ssize(*list) >= layers) return *list;
-    if (list.ok()) {
-      return InvalidArgument(gguf.Key(kPatternKey), " has ", list->size(),
-                             " layers of ", layers);
-    }
-    SLUICE_ASSIGN_OR_RETURN(period, gguf.Int(kPatternKey));
-    if (period < 0) {
-      return InvalidArgument(gguf.Key(kPatternKey), " is ", period,
-                             ", limit 0");
-    }
-  }
-  std::vector<int64_t> windowed;
-  for (int64_t i = 0; i < layers; ++i) {
-    windowed.push_back(period == 0 || (i + 1) % period != 0 ? 1 : 0);
-  }
-  return windowed;
-}
-
-// Sets the window and the layers that have it.
-Status SetWindows(const GgufView& gguf, int64_t absent, int64_t period,
-                  Json& config) {
-  SLUICE_ASSIGN_OR_RETURN(const int64_t window, WindowOf(gguf, absent));
-  const auto layers = config["num_hidden_layers"].get<int64_t>();
-  SLUICE_ASSIGN_OR_RETURN(const std::vector<int64_t> windowed,
-                          PatternOf(gguf, period, layers));
-  config["sliding_window"] = window > 0 ? Json(window) : Json();
-  Json& types = config["layer_types"] = Json::array();
-  for (int64_t i = 0; i < layers; ++i) {
-    const bool has = window > 0 && windowed[static_cast<size_t>(i)] != 0;
-    types.push_back(has ? "sliding_attention" : "full_attention");
-  }
-  return OkStatus();
-}
-
-// Checks that layers with windows have the theta of the rest.
-Status CheckOneTheta(const GgufView& gguf, const Json& config) {
-  constexpr std::string_view kKey = ".rope.freq_base_swa";
-  if (!gguf.Has(kKey)) return OkStatus();
-  SLUICE_ASSIGN_OR_RETURN(const double theta, gguf.Float(kKey));
-  const auto all = config["rope_theta"].get<double>();
-  if (theta == all) return OkStatus();
-  return InvalidArgument(gguf.Key(kKey), " is ", theta,
-                         ", supported for this architecture is freq_base ",
-                         all);
-}
-
-// Sets the sizes that the experts' tensors have, where the file has no key.
-void SetExpertSizes(const GgufView& gguf, Json& config) {
-  const std::pair<const char*, const char*> sizes[] = {
-      {"moe_intermediate_size", "blk.0.ffn_gate_exps.weight"},
-      {"shared_expert_intermediate_size", "blk.0.ffn_gate_shexp.weight"}};
-  for (const auto& [key, name] : sizes) {
-    const LocatedTensor* tensor = gguf.FindTensor(name);
-    if (!config[key].is_null() || tensor == nullptr) continue;
-    const std::vector<int64_t>& shape = tensor->info.shape;
-    if (shape.size() >= 2) config[key] = shape[shape.size() - 2];
-  }
-}
+using gguf::CheckOneTheta;
+using gguf::CheckPlainMixture;
+using gguf::CheckWholeHeads;
+using gguf::HasBias;
+using gguf::MustBe;
+using gguf::RotaryDim;
+using gguf::SetExpertSizes;
+using gguf::SetRotaryShare;
+using gguf::SetWindow;
+using gguf::SetWindows;
 
 StatusOr<Json> FactorsOf(const LocatedTensor& tensor) {
   SLUICE_ASSIGN_OR_RETURN(const std::vector<float> stored,
@@ -164,25 +34,6 @@ StatusOr<Json> FactorsOf(const LocatedTensor& tensor) {
   Json factors = Json::array();
   for (const float factor : stored) factors.push_back(ShortestDouble(factor));
   return factors;
-}
-
-// Sets Gemma's keys. The converter adds 1 to all norms' weights.
-Status SetGemma(const GgufView& gguf, int64_t layers_of_27b, Json& config) {
-  config["hidden_activation"] = config["hidden_act"];
-  config.erase("hidden_act");
-  config["norms_add_one"] = false;
-  config["attention_bias"] = HasBias(gguf, "attn_q");
-  // The largest model's is no key, and not the size of a head.
-  const auto heads = config["num_attention_heads"].get<int64_t>();
-  const bool is_27b = config["num_hidden_layers"] == layers_of_27b && heads > 0;
-  config["query_pre_attn_scalar"] =
-      is_27b ? Json(config["hidden_size"].get<int64_t>() / heads)
-             : config["head_dim"];
-  for (const char* key :
-       {"attn_logit_softcapping", "final_logit_softcapping"}) {
-    if (config.contains(key) && config[key] == 0.0) config[key] = nullptr;
-  }
-  return CheckWholeHeads(gguf, config);
 }
 
 }  // namespace
@@ -380,15 +231,25 @@ Status ReadExaone4Gguf(const GgufView& gguf, Json& config) {
   return CheckWholeHeads(gguf, config);
 }
 
-Status ReadGemma2Gguf(const GgufView& gguf, Json& config) {
-  SLUICE_RETURN_IF_ERROR(CheckOneTheta(gguf, config));
-  SLUICE_RETURN_IF_ERROR(SetWindows(gguf, 4096, 2, config));
-  return SetGemma(gguf, 46, config);
+Status ReadArceeGguf(const GgufView& gguf, Json& config) {
+  config["mlp_bias"] = HasBias(gguf, "ffn_up");
+  return ReadWholeHeadsGguf(gguf, config);
 }
 
-Status ReadGemma3Gguf(const GgufView& gguf, Json& config) {
-  SLUICE_RETURN_IF_ERROR(SetWindows(gguf, 0, 6, config));
-  return SetGemma(gguf, 62, config);
+Status ReadStableLmGguf(const GgufView& gguf, Json& config) {
+  config["use_parallel_residual"] =
+      gguf.FindTensor("blk.0.attn_norm.weight") != nullptr &&
+      gguf.FindTensor("blk.0.ffn_norm.weight") == nullptr;
+  config["use_qkv_bias"] = HasBias(gguf, "attn_q");
+  return SetRotaryShare(gguf, config);
+}
+
+// The converter adds 1 to all norms' weights.
+Status ReadNemotronGguf(const GgufView& gguf, Json& config) {
+  config["norms_add_one"] = false;
+  config["attention_bias"] = HasBias(gguf, "attn_q");
+  config["mlp_bias"] = HasBias(gguf, "ffn_up");
+  return SetRotaryShare(gguf, config);
 }
 
 Status ReadLatentGguf(const GgufView& gguf, Json& config) {
@@ -410,18 +271,7 @@ Status ReadLatentGguf(const GgufView& gguf, Json& config) {
   config["v_head_dim"] = value;
   config["num_key_value_heads"] = config["num_attention_heads"];
   config["kv_b_split"] = gguf.FindTensor("blk.0.attn_k_b.weight") != nullptr;
-  // block_count includes the layers behind the last.
-  int64_t behind = 0;
-  if (gguf.Has(".nextn_predict_layers")) {
-    SLUICE_ASSIGN_OR_RETURN(behind, gguf.Int(".nextn_predict_layers"));
-  }
-  const auto layers = config["num_hidden_layers"].get<int64_t>();
-  if (behind < 0 || layers < behind) {
-    return InvalidArgument(gguf.Key(".nextn_predict_layers"), " is ", behind,
-                           " of a block_count of ", layers);
-  }
-  config["num_hidden_layers"] = layers - behind;
-  config["num_nextn_predict_layers"] = behind;
+  SLUICE_RETURN_IF_ERROR(gguf::DropLayersBehind(gguf, config));
   if (config["model_type"] == "deepseek_v2" && config["n_group"] != 1) {
     config["topk_method"] = "group_limited_greedy";
   }

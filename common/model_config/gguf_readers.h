@@ -38,9 +38,24 @@ Status ReadCohere2Gguf(const GgufView& gguf, Json& config);
 Status ReadOlmo3Gguf(const GgufView& gguf, Json& config);
 Status ReadOlmoeGguf(const GgufView& gguf, Json& config);
 Status ReadExaone4Gguf(const GgufView& gguf, Json& config);
+Status ReadArceeGguf(const GgufView& gguf, Json& config);
+Status ReadStableLmGguf(const GgufView& gguf, Json& config);
+Status ReadNemotronGguf(const GgufView& gguf, Json& config);
+Status ReadGemma1Gguf(const GgufView& gguf, Json& config);
 Status ReadGemma2Gguf(const GgufView& gguf, Json& config);
 Status ReadGemma3Gguf(const GgufView& gguf, Json& config);
+Status ReadGemma4Gguf(const GgufView& gguf, Json& config);
 Status ReadMinimaxM2Gguf(const GgufView& gguf, Json& config);
+
+// Models with states (gguf_state_readers.cc).
+Status ReadQwen3NextGguf(const GgufView& gguf, Json& config);
+Status ReadQwen35Gguf(const GgufView& gguf, Json& config);
+Status ReadQwen35MoeGguf(const GgufView& gguf, Json& config);
+Status ReadLfm2Gguf(const GgufView& gguf, Json& config);
+Status ReadLfm2MoeGguf(const GgufView& gguf, Json& config);
+Status ReadGraniteHybridGguf(const GgufView& gguf, Json& config);
+Status ReadNemotronHGguf(const GgufView& gguf, Json& config);
+Status ReadFalconH1Gguf(const GgufView& gguf, Json& config);
 
 }  // namespace sluice
 

@@ -1,11 +1,13 @@
 #include "common/model_config/gguf_tensors.h"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "common/base/json.h"
+#include "common/weights/composed_tensor.h"
 
 namespace sluice {
 namespace {
@@ -40,7 +42,8 @@ int64_t HeadsOf(const ModelContents& contents, const char* key) {
 // of its rows.
 Status CutQkv(const TensorTable& table, ModelContents& contents) {
   constexpr std::string_view kFused = ".attn_qkv.";
-  if (PlaceOfGguf(table, "blk.0.attn_q.weight").row == nullptr) {
+  if (PlaceOfGguf(table, "blk.0.attn_q.weight").row == nullptr ||
+      PlaceOfGguf(table, "blk.0.attn_qkv.weight").row != nullptr) {
     return OkStatus();
   }
   const int64_t head_dim = HeadsOf(contents, "head_dim");
@@ -82,21 +85,99 @@ Status CutQkv(const TensorTable& table, ModelContents& contents) {
   return OkStatus();
 }
 
+// Gives a tensor the number of dimensions of its row, where the elements are
+// the same: a GGUF leaves a first or middle dimension of 1 out, and a mixer's
+// vectors have two.
+void Reshape(const TensorRow& row, std::vector<int64_t>& shape) {
+  using enum WeightPlace;
+  if (shape.size() == 1 &&
+      (row.shape.starts_with("1 ") || row.shape.starts_with("U "))) {
+    shape.insert(shape.begin(), 1);
+  }
+  if (row.stored == StoredAs::kTaps && shape.size() == 2) {
+    shape.insert(shape.begin() + 1, 1);
+  }
+  if (row.place >= kStateLogRate && row.place <= kStateNorm &&
+      shape.size() == 2) {
+    shape = {shape[0] * shape[1]};
+  }
+}
+
+// The heads of values of a gated delta rule, by config.json's keys.
+struct ValueHeads {
+  int64_t groups;  // heads of keys
+  int64_t heads;
+  int64_t keys;  // rows of q and k
+  int64_t rows;  // of a head
+};
+
+// Marks the runs of rows or columns that a tensor has head by head; `columns`
+// gets the tensors of columns.
+Status MarkTiled(const TensorRow& row, const ValueHeads& values,
+                 LocatedTensor& tensor,
+                 std::vector<weights::ComposedTensor>& columns) {
+  using enum WeightPlace;
+  weights::TensorInfo& info = tensor.info;
+  const std::string_view shape = row.shape;
+  const bool is_columns = row.place == kStateOut;
+  weights::TiledHeads tiled = {values.groups, values.rows, 0};
+  if (shape.starts_with("2J+Z")) {
+    tiled.first = values.keys;
+  } else if (shape.starts_with("T")) {
+    tiled.rows = 1;
+  } else if (!shape.starts_with("Z ") && !is_columns) {
+    return OkStatus();
+  }
+  const bool is_row = is_columns || info.shape.size() == 1;
+  const int64_t count = is_row ? info.cols() : info.rows();
+  if (count - tiled.first != values.heads * tiled.rows) {
+    return InvalidArgument("tensor ", Quoted(info.name), " of shape ",
+                           weights::ShapeToString(info.shape), " has not ",
+                           values.heads, " value heads of ", tiled.rows,
+                           " behind ", tiled.first);
+  }
+  if (!is_columns) {
+    tensor.tiled = tiled;
+    return OkStatus();
+  }
+  weights::ComposedTensor& whole = columns.emplace_back();
+  whole.info = info;
+  whole.layout = weights::CodeLayout::kTiled;
+  whole.head_groups = values.groups;
+  whole.head_cols = values.rows;
+  whole.codes = info.name + ".tiled";
+  // Blocks that two heads share become elements.
+  if (values.rows % weights::BlockSizeOf(info.dtype).elements != 0) {
+    whole.info.dtype = weights::DType::kF32;
+  }
+  info.name = whole.codes;
+  return OkStatus();
+}
+
+ValueHeads ValueHeadsOf(const ModelContents& contents) {
+  const int64_t groups = HeadsOf(contents, "linear_num_key_heads");
+  return {groups, HeadsOf(contents, "linear_num_value_heads"),
+          2 * groups * HeadsOf(contents, "linear_key_head_dim"),
+          HeadsOf(contents, "linear_value_head_dim")};
+}
+
 }  // namespace
 
 Status RenameGgufTensors(const GgufFamily& family, const TensorTable& table,
                          ModelContents& contents) {
   SLUICE_RETURN_IF_ERROR(CutQkv(table, contents));
+  ValueHeads values = {};
+  if (family.tiled_heads) values = ValueHeadsOf(contents);
+  if (values.groups < 1 || values.heads % values.groups != 0) values = {};
   for (LocatedTensor& tensor : contents.tensors) {
     const GgufTensorPlace place = PlaceOfGguf(table, tensor.info.name);
     if (place.row == nullptr) continue;
     const std::string_view gguf = place.row->gguf;
     tensor.info.name = NameOf(*place.row, place.layer);
-    // A GGUF has no first dimension of 1.
-    std::vector<int64_t>& shape = tensor.info.shape;
-    if (shape.size() == 1 && (place.row->shape.starts_with("1 ") ||
-                              place.row->shape.starts_with("U "))) {
-      shape.insert(shape.begin(), 1);
+    Reshape(*place.row, tensor.info.shape);
+    if (values.heads > values.groups) {
+      SLUICE_RETURN_IF_ERROR(
+          MarkTiled(*place.row, values, tensor, contents.composed));
     }
     if (!family.permuted) continue;
     const char* heads = gguf.starts_with("attn_q.")   ? "num_attention_heads"
@@ -105,6 +186,9 @@ Status RenameGgufTensors(const GgufFamily& family, const TensorTable& table,
     if (heads == nullptr) continue;
     SLUICE_RETURN_IF_ERROR(MarkPermuted(tensor, HeadsOf(contents, heads)));
   }
+  std::ranges::sort(contents.composed, {}, [](const auto& composed) {
+    return std::string_view(composed.info.name);
+  });
   return OkStatus();
 }
 

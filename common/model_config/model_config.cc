@@ -93,6 +93,7 @@ Status ReadSizes(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(
       reader.Positive("rms_norm_eps", 1.0, 1e-6, parsed.rms_norm_eps));
   layer.norm.eps = parsed.rms_norm_eps;
+  SLUICE_RETURN_IF_ERROR(reader.Bool("of_gguf", false, layer.of_gguf));
   parsed.layers.assign(static_cast<size_t>(num_layers), layer);
   return OkStatus();
 }

@@ -149,6 +149,8 @@ struct StateConfig {
   kernels::StateMixer mixer;  // over all heads
   bool conv_bias = false;
   double out_scale = 1.0;  // of what it adds
+  // Qwen3-Next: q, k and v are one tensor, z another, and not all by key heads.
+  bool qkvz_apart = false;
   bool present() const { return mixer.shape.channels > 0; }
   // The least columns of the output projection that a rank holds: those of the
   // heads that share a key, or a norm.
@@ -191,6 +193,9 @@ struct LayerConfig {
   double residual_scale = 1.0;  // of what attention and MLP add
   bool own_input = false;       // adds what per_layer_input tells
   bool output_scale = false;    // a tensor has a multiplier of the residual
+  // The layer's tensors are a GGUF's where these differ from a checkpoint's: a
+  // state's rates of decay for their logarithms, gate and up apart.
+  bool of_gguf = false;
   bool is_sparse() const { return moe.num_experts > 0; }
   bool operator==(const LayerConfig&) const = default;
 };

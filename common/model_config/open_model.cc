@@ -343,7 +343,7 @@ StatusOr<Json> ConfigOf(const ModelContents& contents, const GgufFamily& family,
     return InvalidArgument("tensor 'token_embd.weight' is missing");
   }
   SLUICE_RETURN_IF_ERROR(CheckGating(config, family.gating));
-  if (!family.latent) {
+  if (!family.own_head_sizes) {
     SLUICE_RETURN_IF_ERROR(CheckHeadDim(config, ".attention.value_length"));
   }
   SLUICE_ASSIGN_OR_RETURN(config["rope_scaling"],

@@ -153,7 +153,11 @@ Status ReadDelta(const ConfigReader& reader, ModelConfig& parsed) {
   SLUICE_RETURN_IF_ERROR(
       CheckHeads("linear_num_value_heads", "linear_num_key_heads", shape));
   shape.channels = 2 * shape.keys() + shape.values();
-  parsed.norms_add_one = true;
+  // A GGUF's norms have the 1 already, which the key of its config tells.
+  SLUICE_RETURN_IF_ERROR(
+      reader.Bool("norms_add_one", true, parsed.norms_add_one));
+  SLUICE_RETURN_IF_ERROR(
+      reader.Bool("linear_qkvz_apart", false, state.qkvz_apart));
   SetQkNorm(QkNorm::kHeads, parsed);
   for (LayerConfig& layer : parsed.layers) layer.attention.gate = true;
   SetStates(state, attends, parsed);

@@ -13,6 +13,14 @@ bool HasBiasOfO(const LayerConfig& layer) { return layer.attention.o_bias; }
 bool HasExpertBias(const LayerConfig& layer) { return layer.moe.correction; }
 bool HasAttention(const LayerConfig& layer) { return layer.attention.present; }
 bool HasState(const LayerConfig& layer) { return layer.state.present(); }
+// A state's rates of decay, or their logarithms.
+bool HasRate(const LayerConfig& layer) { return layer.of_gguf; }
+bool HasLogRate(const LayerConfig& layer) { return !layer.of_gguf; }
+// Gate and up in two tensors, or in one.
+bool HasGateApart(const LayerConfig& layer) { return layer.of_gguf; }
+bool HasGateUp(const LayerConfig& layer) { return !layer.of_gguf; }
+bool HasQkvz(const LayerConfig& layer) { return !layer.state.qkvz_apart; }
+bool HasQkvApart(const LayerConfig& layer) { return layer.state.qkvz_apart; }
 bool HasStateBias(const LayerConfig& layer) { return layer.state.conv_bias; }
 bool HasStateNorm(const LayerConfig& layer) {
   return layer.state.mixer.norm_groups > 0;
@@ -29,6 +37,11 @@ constexpr TensorRow kFirstNorm[] = {
 constexpr TensorRow kPlainMlpNorm[] = {
     {"post_attention_layernorm.weight", "ffn_norm.weight", "H", kNone,
      kMlpNorm},
+};
+// Qwen's, which their GGUFs name as others name the norm behind attention.
+constexpr TensorRow kQwenMlpNorm[] = {
+    {"post_attention_layernorm.weight", "post_attention_norm.weight", "H",
+     kNone, kMlpNorm},
 };
 constexpr TensorRow kPlainAttention[] = {
     {"self_attn.q_proj.weight", "attn_q.weight", "Q H", kRows, kQkv},
@@ -131,24 +144,36 @@ constexpr TensorRow kGatedAttention[] = {
      HasAttention},
 };
 
-// The gated delta rule. Qwen3-Next stores its rows by key heads.
+// The gated delta rule. Qwen3-Next stores its rows by key heads, but for q, k,
+// v and z of its newer GGUFs.
 constexpr TensorRow kDeltaByHeads[] = {
-    {"linear_attn.in_proj_qkvz.weight", "", "2J+2Z H", kGroups, kStateIn},
-    {"linear_attn.in_proj_ba.weight", "", "2T H", kGroups, kStateIn},
+    {"linear_attn.in_proj_qkvz.weight", "ssm_in.weight", "2J+2Z H", kGroups,
+     kStateIn, HasQkvz},
+    {"linear_attn.in_proj_qkv.weight", "attn_qkv.weight", "2J+Z H", kRows,
+     kStateIn, HasQkvApart},
+    {"linear_attn.in_proj_z.weight", "attn_gate.weight", "Z H", kRows, kStateIn,
+     HasQkvApart},
+    {"linear_attn.in_proj_ba.weight", "ssm_ba.weight", "2T H", kGroups,
+     kStateIn},
 };
 constexpr TensorRow kDeltaApart[] = {
-    {"linear_attn.in_proj_qkv.weight", "", "2J+Z H", kRows, kStateIn},
-    {"linear_attn.in_proj_z.weight", "", "Z H", kRows, kStateIn},
-    {"linear_attn.in_proj_b.weight", "", "T H", kRows, kStateIn},
-    {"linear_attn.in_proj_a.weight", "", "T H", kRows, kStateIn},
+    {"linear_attn.in_proj_qkv.weight", "attn_qkv.weight", "2J+Z H", kRows,
+     kStateIn},
+    {"linear_attn.in_proj_z.weight", "attn_gate.weight", "Z H", kRows,
+     kStateIn},
+    {"linear_attn.in_proj_b.weight", "ssm_beta.weight", "T H", kRows, kStateIn},
+    {"linear_attn.in_proj_a.weight", "ssm_alpha.weight", "T H", kRows,
+     kStateIn},
 };
 constexpr TensorRow kDelta[] = {
-    {"linear_attn.conv1d.weight", "", "2J+Z U L", kRows, kStateTaps, HasState,
-     kTaps},
-    {"linear_attn.A_log", "", "T", kRows, kStateALog},
-    {"linear_attn.dt_bias", "", "T", kRows, kStateTimeBias},
-    {"linear_attn.norm.weight", "", "M", kNone, kStateNorm},
-    {"linear_attn.out_proj.weight", "", "H Z", kColumns, kStateOut},
+    {"linear_attn.conv1d.weight", "ssm_conv1d.weight", "2J+Z U L", kRows,
+     kStateTaps, HasState, kTaps},
+    {"linear_attn.A_log", "", "T", kRows, kStateLogRate, HasLogRate},
+    {"linear_attn.A", "ssm_a", "T", kRows, kStateRate, HasRate},
+    {"linear_attn.dt_bias", "ssm_dt.bias", "T", kRows, kStateTimeBias},
+    {"linear_attn.norm.weight", "ssm_norm.weight", "M", kNone, kStateNorm},
+    {"linear_attn.out_proj.weight", "ssm_out.weight", "H Z", kColumns,
+     kStateOut},
 };
 
 // Mamba 2.
@@ -158,7 +183,8 @@ constexpr TensorRow kMamba[] = {
      HasState, kTaps},
     {"mamba.conv1d.bias", "ssm_conv1d.bias", "Z+2J", kRows, kStateBias,
      HasStateBias},
-    {"mamba.A_log", "", "T", kRows, kStateALog},
+    {"mamba.A_log", "", "T", kRows, kStateLogRate, HasLogRate},
+    {"mamba.A", "ssm_a", "T", kRows, kStateRate, HasRate},
     {"mamba.D", "ssm_d", "T", kRows, kStateSkip},
     {"mamba.dt_bias", "ssm_dt.bias", "T", kRows, kStateTimeBias},
     {"mamba.norm.weight", "ssm_norm.weight", "Z", kRows, kStateNorm,
@@ -167,12 +193,23 @@ constexpr TensorRow kMamba[] = {
 };
 
 constexpr TensorRow kGraniteSharedMlp[] = {
-    {"shared_mlp.input_linear.weight", "", "2F H", kRows, kGateUp},
-    {"shared_mlp.output_linear.weight", "", "H F", kColumns, kDown},
+    {"shared_mlp.input_linear.weight", "", "2F H", kRows, kGateUp, HasGateUp},
+    {"shared_mlp.gate_proj.weight", "ffn_gate.weight", "F H", kRows, kGateUp,
+     HasGateApart},
+    {"shared_mlp.up_proj.weight", "ffn_up.weight", "F H", kRows, kGateUp,
+     HasGateApart},
+    {"shared_mlp.output_linear.weight", "ffn_down.weight", "H F", kColumns,
+     kDown},
 };
 constexpr TensorRow kGraniteSharedExpert[] = {
-    {"shared_mlp.input_linear.weight", "", "2S H", kRows, kSharedGateUp},
-    {"shared_mlp.output_linear.weight", "", "H S", kColumns, kSharedDown},
+    {"shared_mlp.input_linear.weight", "", "2S H", kRows, kSharedGateUp,
+     HasGateUp},
+    {"shared_mlp.gate_proj.weight", "ffn_gate_shexp.weight", "S H", kRows,
+     kSharedGateUp, HasGateApart},
+    {"shared_mlp.up_proj.weight", "ffn_up_shexp.weight", "S H", kRows,
+     kSharedGateUp, HasGateApart},
+    {"shared_mlp.output_linear.weight", "ffn_down_shexp.weight", "H S",
+     kColumns, kSharedDown},
 };
 
 // Nemotron-H: one mixer, MLP or mixture per layer.
@@ -183,7 +220,7 @@ constexpr TensorRow kNemotronTop[] = {
 };
 constexpr TensorRow kNemotronNorm[] = {
     {"norm.weight", "attn_norm.weight", "H", kNone, kAttentionNorm, HasMixer},
-    {"norm.weight", "", "H", kNone, kMlpNorm, HasNoMixer},
+    {"norm.weight", "attn_norm.weight", "H", kNone, kMlpNorm, HasNoMixer},
 };
 constexpr TensorRow kNemotronAttention[] = {
     {"mixer.q_proj.weight", "attn_q.weight", "Q H", kRows, kQkv},
@@ -197,7 +234,8 @@ constexpr TensorRow kNemotronMamba[] = {
      HasState, kTaps},
     {"mixer.conv1d.bias", "ssm_conv1d.bias", "Z+2J", kRows, kStateBias,
      HasStateBias},
-    {"mixer.A_log", "", "T", kRows, kStateALog},
+    {"mixer.A_log", "", "T", kRows, kStateLogRate, HasLogRate},
+    {"mixer.A", "ssm_a", "T", kRows, kStateRate, HasRate},
     {"mixer.D", "ssm_d", "T", kRows, kStateSkip},
     {"mixer.dt_bias", "ssm_dt.bias", "T", kRows, kStateTimeBias},
     {"mixer.norm.weight", "ssm_norm.weight", "Z", kRows, kStateNorm,
@@ -223,6 +261,13 @@ constexpr TensorRow kNemotronExperts[] = {
     {"mixer.experts.{}.down_proj.weight", "", "H X", kExperts, kExpertDown},
 };
 
+constexpr TensorRow kNemotronStacks[] = {
+    {"mixer.experts.up_proj", "ffn_up_exps.weight", "E X H", kExperts,
+     kExpertGateUp},
+    {"mixer.experts.down_proj", "ffn_down_exps.weight", "E H X", kExperts,
+     kExpertDown},
+};
+
 constexpr TensorRow kFalconTop[] = {
     {"model.embed_tokens.weight", "token_embd.weight", "V H", kNone,
      kEmbedding},
@@ -237,7 +282,7 @@ constexpr TensorRow kFalconMlp[] = {
      kDown},
 };
 constexpr TensorRow kFalconMlpNorm[] = {
-    {"pre_ff_layernorm.weight", "ffn_norm.weight", "H", kNone, kMlpNorm},
+    {"pre_ff_layernorm.weight", "ffn_norm", "H", kNone, kMlpNorm},
 };
 
 }  // namespace
@@ -252,12 +297,12 @@ constexpr TensorTable kLfm2Tensors = {
     {},
     kLfm2Top};
 constexpr TensorTable kQwen3NextTensors = {
-    {kFirstNorm, kGatedAttention, kDeltaByHeads, kDelta, kPlainMlpNorm},
+    {kFirstNorm, kGatedAttention, kDeltaByHeads, kDelta, kQwenMlpNorm},
     {kPlainMlp},
     {kGatedMixture},
     {}};
 constexpr TensorTable kQwen35Tensors = {
-    {kFirstNorm, kGatedAttention, kDeltaApart, kDelta, kPlainMlpNorm},
+    {kFirstNorm, kGatedAttention, kDeltaApart, kDelta, kQwenMlpNorm},
     {kPlainMlp},
     {kGatedMixture},
     {}};
@@ -277,7 +322,8 @@ constexpr TensorTable kNemotronHTensors = {
     {},
     kNemotronExperts,
     {},
-    kNemotronTop};
+    kNemotronTop,
+    kNemotronStacks};
 constexpr TensorTable kFalconH1Tensors = {
     {kFirstNorm, kPlainAttention, kMamba, kFalconMlpNorm},
     {kFalconMlp},

@@ -171,8 +171,10 @@ constexpr TensorRow kGemma4Router[] = {
      kNone, kExpertPostNorm, HasOwnNorms},
 };
 constexpr TensorRow kGemma4Experts[] = {
-    {"experts.gate_up_proj", "", "E 2X H", kExperts, kExpertGateUp},
-    {"experts.down_proj", "", "E H X", kExperts, kExpertDown},
+    {"experts.gate_up_proj", "ffn_gate_up_exps.weight", "E 2X H", kExperts,
+     kExpertGateUp},
+    {"experts.down_proj", "ffn_down_exps.weight", "E H X", kExperts,
+     kExpertDown},
 };
 
 constexpr TensorRow kMlp[] = {
@@ -334,7 +336,7 @@ std::span<const TensorRow> ExpertRowsOf(const TensorTable& table,
     case ExpertStorage::kSeparate:
       return table.separate.empty() ? kSeparateExperts : table.separate;
     case ExpertStorage::kApart:
-      return kApartExperts;
+      return table.stacks.empty() ? kApartExperts : table.stacks;
     case ExpertStorage::kStacked:
       return table.stacked.empty() ? kStackedExperts : table.stacked;
     case ExpertStorage::kTransposed:

@@ -182,9 +182,7 @@ GgufTensorPlace PlaceOfGguf(const TensorTable& table, std::string_view name) {
     for (const auto& rows : groups) find(rows);
   }
   find(ExpertRowsOf(table, ExpertStorage::kApart));
-  if (place.row == nullptr && table.stacked.empty()) {
-    find(ExpertRowsOf(table, ExpertStorage::kStacked));
-  }
+  find(ExpertRowsOf(table, ExpertStorage::kStacked));
   return place;
 }
 

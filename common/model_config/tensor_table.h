@@ -37,8 +37,8 @@ enum class WeightPlace : uint8_t {
   kRouterNorm, kRouter, kRouterBias, kCorrection, kExpertScale,
   kSharedGate, kSharedGateUp, kSharedDown, kSharedPostNorm,
   kExpertNorm, kExpertPostNorm,
-  kStateIn, kStateOut, kStateTaps, kStateBias, kStateALog, kStateTimeBias,
-  kStateSkip, kStateNorm,
+  kStateIn, kStateOut, kStateTaps, kStateBias, kStateLogRate, kStateRate,
+  kStateTimeBias, kStateSkip, kStateNorm,
   kExpertGateUp, kExpertDown, kExpertGateUpBias, kExpertDownBias,
   kQueryLatentNorm, kQueryHeads, kLatentNorm, kHeadKeys, kHeadValues,
   kIndexNorm, kIndexNormBias
@@ -115,6 +115,8 @@ struct TensorTable {
   std::span<const TensorRow> stacked{};
   // Outside of layers; empty: the usual names.
   std::span<const TensorRow> top{};
+  // Experts' matrices of kApart; empty: the usual names.
+  std::span<const TensorRow> stacks{};
 };
 extern const TensorTable kLlamaTensors, kSeedOssTensors, kPhi3Tensors,
     kGlm4Tensors, kCohere2Tensors, kStarcoder2Tensors, kPostNormTensors,

@@ -212,6 +212,9 @@ Status ReadTile(const ModelFile& model, const ComposedTensor& tensor,
                 const Slice& slice, DType as, std::byte* out) {
   auto* const bytes = reinterpret_cast<uint8_t*>(out);
   auto* const floats = reinterpret_cast<float*>(out);
+  if (tensor.layout == CodeLayout::kTiled) {
+    return ReadTiled(model, tensor, slice, as, out);
+  }
   if (tensor.layout == CodeLayout::kMxfp4) {
     return as == DType::kF32 ? WidenMxfp4(model, tensor, slice, floats)
                              : ReadMxfp4(model, tensor, slice, bytes);

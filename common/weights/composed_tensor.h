@@ -25,11 +25,13 @@ enum class CodeLayout : uint8_t {
   kInt8,    // I8 [R, C]
   kE4m3,    // F8_E4M3 [R, C]
   kNvfp4,   // U8 [R, C / 2]: element 2j low in byte j, of MXFP4's values
+  kTiled,   // the matrix itself, with the heads of its columns tiled
 };
 
 // A matrix that a checkpoint keeps in several tensors: gpt-oss' MXFP4, GPTQ,
 // AWQ, compressed-tensors, FP8 and NVFP4 with scales. An element is
-// (code - zero point) * scale.
+// (code - zero point) * scale. A GGUF's matrix of kTiled is one tensor, its
+// blocks are kept where the columns of a head are whole ones.
 struct ComposedTensor {
   // The name of the matrix, its shape [.., C] and what its elements are, all of
   // them exactly: blocks where a run of 32 columns has one scale of 16 bits and
@@ -46,6 +48,9 @@ struct ComposedTensor {
   // divided.
   std::string global;
   bool global_divides = false;
+  // kTiled: groups of heads (TiledHeads), and columns of a head.
+  int64_t head_groups = 0;
+  int64_t head_cols = 0;
   // Tensors of the file; empty: none. `groups` tells each column's group.
   std::string codes, scales, zeros, groups;
   std::vector<std::string> unread;  // belong to the matrix, say nothing more
@@ -65,6 +70,10 @@ Status ComposeTensors(ModelContents& contents);
 // INVALID_ARGUMENT for a scale that the blocks cannot hold.
 Status ReadComposed(const ModelFile& model, const ComposedTensor& tensor,
                     const Slice& slice, DType as, std::byte* out);
+
+// The part of ReadComposed for matrices of kTiled.
+Status ReadTiled(const ModelFile& model, const ComposedTensor& tensor,
+                 const Slice& slice, DType as, std::byte* out);
 
 }  // namespace sluice::weights
 

@@ -19,6 +19,20 @@
 
 namespace sluice::weights {
 
+// Heads that stand tiled in a file: the first of every group of the model, then
+// the second of every group. A run of `rows` rows is a head, from row `first`
+// on; the rows before stand in the model's order.
+struct TiledHeads {
+  int64_t groups = 0;  // 0: the model's order
+  int64_t rows = 1;
+  int64_t first = 0;
+  // Returns the head of the file that is the model's head `head` of `heads`.
+  static int64_t StoredHead(int64_t head, int64_t heads, int64_t groups) {
+    const int64_t of_group = heads / groups;
+    return head % of_group * groups + head / of_group;
+  }
+};
+
 // The place of a tensor's bytes, checked against the file's size.
 struct LocatedTensor {
   TensorInfo info;
@@ -27,6 +41,7 @@ struct LocatedTensor {
   // Above 0: within each run of this many rows (a head) the file has row
   // 2*j+h where the model has row h*(head_rows/2)+j, h in {0, 1}.
   int64_t permuted_head_rows = 0;
+  TiledHeads tiled;
   // Only the tensor's beginning is there (safetensors_outline.h): so many
   // bytes.
   bool is_outline = false;

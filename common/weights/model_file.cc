@@ -41,12 +41,23 @@ struct BlockSpan {
 };
 
 // The row of the file that holds row `row` of the model.
-int64_t StoredRow(const LocatedTensor& tensor, int64_t row) {
+int64_t StoredRow(const LocatedTensor& tensor, int64_t row, int64_t rows) {
+  const TiledHeads& tiled = tensor.tiled;
+  if (tiled.groups > 0 && row >= tiled.first) {
+    const int64_t at = row - tiled.first;
+    const int64_t head = TiledHeads::StoredHead(
+        at / tiled.rows, (rows - tiled.first) / tiled.rows, tiled.groups);
+    return tiled.first + head * tiled.rows + at % tiled.rows;
+  }
   const int64_t head_rows = tensor.permuted_head_rows;
   if (head_rows == 0) return row;
   const int64_t in_head = row % head_rows;
   const int64_t half = head_rows / 2;
   return row - in_head + 2 * (in_head % half) + in_head / half;
+}
+
+bool IsReordered(const LocatedTensor& tensor) {
+  return tensor.permuted_head_rows > 0 || tensor.tiled.groups > 0;
 }
 
 // A tensor and its sums, if any.
@@ -63,7 +74,7 @@ Status ForEachRun(const Source& from, const Slice& slice, const BlockSpan& span,
                   Take take) {
   const LocatedTensor& tensor = from.tensor;
   CheckedReader reader(tensor, from.sums, from.outlines);
-  const bool single = tensor.permuted_head_rows > 0 || !span.whole_rows();
+  const bool single = IsReordered(tensor) || !span.whole_rows();
   const int64_t run = single || span.bytes() == 0
                           ? 1
                           : std::max<int64_t>(1, kReadBytes / span.bytes());
@@ -75,7 +86,8 @@ Status ForEachRun(const Source& from, const Slice& slice, const BlockSpan& span,
   for (int64_t row = slice.row_begin; row < slice.row_end; row += run) {
     const int64_t count = std::min(run, slice.row_end - row);
     const int64_t offset =
-        StoredRow(tensor, row) * span.row_bytes + span.first * span.block.bytes;
+        StoredRow(tensor, row, tensor.info.rows()) * span.row_bytes +
+        span.first * span.block.bytes;
     SLUICE_RETURN_IF_ERROR(
         reader.Read(static_cast<uint64_t>(offset),
                     static_cast<size_t>(count * span.bytes()), raw.get()));
@@ -329,7 +341,7 @@ Status ModelFile::Read(std::string_view name, const Slice& slice,
                            ", which is not supported");
   }
   if (slice.elements() == 0) return OkStatus();
-  if (tensor->permuted_head_rows > 0 && tensor->info.shape.size() == 1) {
+  if (IsReordered(*tensor) && tensor->info.shape.size() == 1) {
     // The vector as a column.
     LocatedTensor column = *tensor;
     column.info.shape = {tensor->info.cols(), 1};

@@ -226,7 +226,7 @@ class ApartBackend final : public Backend {
       cpu_->MixState(mixer,
                      {Vector(vectors.taps, s.taps * s.channels),
                       Vector(vectors.conv_bias, s.channels),
-                      Vector(vectors.a_log, s.num_heads),
+                      Vector(vectors.rate, s.num_heads),
                       Vector(vectors.time_bias, s.num_heads),
                       Vector(vectors.skip, s.num_heads),
                       Vector(vectors.norm, is_mamba ? y.cols : s.value_dim)},

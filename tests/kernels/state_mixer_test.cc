@@ -49,15 +49,16 @@ struct Vectors {
     const StateShape& s = m.shape;
     taps = RandomFloats(11, s.taps * s.channels);
     bias = RandomFloats(12, s.channels, 0.3f);
-    a_log = RandomFloats(13, s.num_heads, 1.5f);
+    rate = RandomFloats(13, s.num_heads, 1.5f);
+    for (float& r : rate) r = -std::exp(r);
     time_bias = RandomFloats(14, s.num_heads);
     skip = RandomFloats(15, s.num_heads);
     norm = RandomFloats(16, m.kind == Kind::kMamba2 ? s.values() : s.value_dim);
-    of = {taps.data(),  m.kind == Kind::kGatedDelta ? nullptr : bias.data(),
-          a_log.data(), time_bias.data(),
-          skip.data(),  norm.data()};
+    of = {taps.data(), m.kind == Kind::kGatedDelta ? nullptr : bias.data(),
+          rate.data(), time_bias.data(),
+          skip.data(), norm.data()};
   }
-  std::vector<float> taps, bias, a_log, time_bias, skip, norm;
+  std::vector<float> taps, bias, rate, time_bias, skip, norm;
   StateMixerVectors of;
 };
 
@@ -170,9 +171,8 @@ class Reference {
       for (int64_t h = 0; h < s_.num_heads; ++h) {
         const double* const z = x[t].data() + s_.channels + h * s_.value_dim;
         const double* const gates = x[t].data() + s_.channels + s_.values();
-        const double decay =
-            std::exp(-std::exp(v_.a_log[h]) *
-                     SoftplusOf(gates[s_.num_heads + h] + v_.time_bias[h]));
+        const double decay = std::exp(
+            v_.rate[h] * SoftplusOf(gates[s_.num_heads + h] + v_.time_bias[h]));
         const double* const v = k + s_.keys() + h * s_.value_dim;
         const int64_t at = h / group * s_.key_dim;
         auto head = Token(states[h], decay, k + at, {v, v + s_.value_dim},
@@ -210,9 +210,8 @@ class Reference {
         std::vector<double> value(u, u + s_.value_dim);
         for (double& v : value) v *= dt;
         const int64_t at = h / group * s_.key_dim;
-        const auto head =
-            Token(states[h], std::exp(-dt * std::exp(v_.a_log[h])), keys + at,
-                  value, 0, keys + s_.keys() + at);
+        const auto head = Token(states[h], std::exp(dt * v_.rate[h]), keys + at,
+                                value, 0, keys + s_.keys() + at);
         for (int64_t j = 0; j < s_.value_dim; ++j) {
           out.push_back(head[j] + v_.skip[h] * u[j]);
         }

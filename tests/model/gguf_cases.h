@@ -4,6 +4,7 @@
 #ifndef SLUICE_TESTS_MODEL_GGUF_CASES_H_
 #define SLUICE_TESTS_MODEL_GGUF_CASES_H_
 
+#include <cstdint>
 #include <ostream>
 #include <utility>
 #include <vector>
@@ -14,9 +15,10 @@ namespace sluice::testing {
 
 enum GgufLayout {
   kUsual,
-  kPermuted,     // rows of q and k alternate between halves
-  kFusedQkv,     // q, k and v in one tensor
-  kFusedExperts  // gate and up in one tensor
+  kPermuted,      // rows of q and k alternate between halves
+  kFusedQkv,      // q, k and v in one tensor
+  kFusedExperts,  // gate and up in one tensor
+  kNormsPlusOne   // norms' weights with the 1 that the family adds
 };
 
 struct GgufCase {
@@ -27,6 +29,7 @@ struct GgufCase {
   std::vector<std::pair<const char*, const char*>> keys;  // beyond common ones
   std::vector<std::pair<const char*, Json>> more = {};    // with their values
   GgufLayout layout = kUsual;
+  int32_t stages = 2;  // 1: its layers stay together
 };
 
 inline std::ostream& operator<<(std::ostream& out, const GgufCase& family) {
@@ -56,7 +59,40 @@ inline std::vector<std::pair<const char*, const char*>> Experts(
           {"expert_used_count", "num_experts_per_tok"}};
 }
 
+// Gemma 4: heads of two sizes, windows in all but every third layer.
+inline GgufCase Gemma4(const char* golden, const Json& kv, const Json& widths) {
+  return {golden,
+          "gemma4",
+          "post_attention_norm",
+          {{"attention.key_length", "global_head_dim"},
+           {"attention.value_length", "global_head_dim"},
+           {"rope.dimension_count", "global_head_dim"},
+           {"attention.key_length_swa", "head_dim"},
+           {"attention.value_length_swa", "head_dim"},
+           {"rope.dimension_count_swa", "head_dim"},
+           {"attention.sliding_window", "sliding_window"},
+           {"attention.shared_kv_layers", "num_kv_shared_layers"},
+           {"embedding_length_per_layer_input", "hidden_size_per_layer_input"},
+           {"final_logit_softcapping", "final_logit_softcapping"}},
+          {{"attention.head_count_kv", kv},
+           {"feed_forward_length", widths},
+           {"rope.freq_base_swa", 10000.0},
+           {"attention.sliding_window_pattern",
+            Json::array({true, true, false, true, true, false})}}};
+}
+
 inline std::vector<GgufCase> GgufCases() {
+  GgufCase gemma4_e = Gemma4("gemma4_text-e", Json(1),
+                             Json::array({64, 64, 64, 128, 128, 128}));
+  gemma4_e.stages = 1;
+  GgufCase gemma4_moe =
+      Gemma4("gemma4_text-moe", Json::array({2, 2, 1, 2, 2, 1}), Json(48));
+  for (const auto& key :
+       {std::pair("expert_count", "num_experts"),
+        std::pair("expert_used_count", "top_k_experts"),
+        std::pair("expert_feed_forward_length", "moe_intermediate_size")}) {
+    gemma4_moe.keys.push_back(key);
+  }
   return {GgufCase{"qwen3", "qwen3", "ffn_norm", {}},
           GgufCase{"qwen3_moe",
                    "qwen3moe",
@@ -96,6 +132,26 @@ inline std::vector<GgufCase> GgufCases() {
                    kPermuted},
           GgufCase{"qwen2", "qwen2", "ffn_norm", {}},
           GgufCase{"qwen2_moe", "qwen2moe", "ffn_norm", Experts("num_experts")},
+          GgufCase{"gemma", "gemma", "ffn_norm", {}, {}, kNormsPlusOne},
+          gemma4_e,
+          gemma4_moe,
+          GgufCase{"arcee", "arcee", "ffn_norm", {}, {}, kPermuted},
+          GgufCase{"cohere",
+                   "command-r",
+                   "",
+                   {{"attention.layer_norm_epsilon", "layer_norm_eps"},
+                    {"logit_scale", "logit_scale"}}},
+          GgufCase{"stablelm",
+                   "stablelm",
+                   "ffn_norm",
+                   {{"attention.layer_norm_epsilon", "layer_norm_eps"},
+                    {"use_parallel_residual", "use_parallel_residual"}}},
+          GgufCase{"nemotron",
+                   "nemotron",
+                   "ffn_norm",
+                   {{"attention.layer_norm_epsilon", "norm_eps"}},
+                   {},
+                   kNormsPlusOne},
           GgufCase{"seed_oss", "seed_oss", "post_attention_norm", {}},
           GgufCase{"granite", "granite", "ffn_norm", Granite(), {}, kPermuted},
           GgufCase{"granitemoe",

@@ -61,12 +61,37 @@ const Names kNames = {{"input_layernorm", "attn_norm"},
                       {"self_attn.query_layernorm", "attn_q_norm"},
                       {"self_attn.key_layernorm", "attn_k_norm"},
                       {"post_feedforward_layernorm", "post_ffw_norm"},
+                      {"pre_feedforward_layernorm", "ffn_norm"},
+                      {"per_layer_input_gate", "inp_gate"},
+                      {"per_layer_projection", "proj"},
+                      {"post_per_layer_input_norm", "post_norm"},
+                      {"router.proj", "ffn_gate_inp"},
+                      {"pre_feedforward_layernorm_2", "pre_ffw_norm_2"},
+                      {"post_feedforward_layernorm_1", "post_ffw_norm_1"},
+                      {"post_feedforward_layernorm_2", "post_ffw_norm_2"},
                       {"eh_proj", "nextn.eh_proj"},
                       {"embed_tokens", "nextn.embed_tokens"},
                       {"enorm", "nextn.enorm"},
                       {"hnorm", "nextn.hnorm"},
                       {"shared_head.head", "nextn.shared_head_head"},
                       {"shared_head.norm", "nextn.shared_head_norm"}};
+
+// Whole names, of tensors that end otherwise than their GGUF's.
+const Names kWholeNames = {
+    {"model.embed_tokens.weight", "token_embd.weight"},
+    {"model.embed_tokens_per_layer.weight", "per_layer_token_embd.weight"},
+    {"model.per_layer_model_projection.weight", "per_layer_model_proj.weight"},
+    {"model.per_layer_projection_norm.weight", "per_layer_proj_norm.weight"},
+    {"model.norm.weight", "output_norm.weight"},
+    {"model.norm.bias", "output_norm.bias"},
+    {"lm_head.weight", "output.weight"}};
+const Names kWholeNamesOfLayer = {
+    {"self_attn.sinks", "attn_sinks.weight"},
+    {"layer_scalar", "layer_output_scale.weight"},
+    {"router.scale", "ffn_gate_inp.scale"},
+    {"router.per_expert_scale", "ffn_down_exps.scale"},
+    {"experts.gate_up_proj", "ffn_gate_up_exps.weight"},
+    {"experts.down_proj", "ffn_down_exps.weight"}};
 
 class Converter {
  public:
@@ -78,7 +103,8 @@ class Converter {
     int64_t experts = 0;
     for (const char* key : {"num_experts", "n_routed_experts",
                             "num_local_experts", "moe_num_experts"}) {
-      experts = from_.config().value(key, experts);
+      const Json found = from_.config().value(key, Json());
+      if (found.is_number()) experts = found.get<int64_t>();
     }
     for (const weights::TensorInfo& info : from_.tensors()) {
       const size_t expert = info.name.find("experts.0.");
@@ -88,7 +114,8 @@ class Converter {
       } else if (info.name.ends_with("output_linear.weight")) {
         Write(Blk(info.name, "ffn_down_exps.weight"), info.shape,
               Values(info.name));
-      } else if (info.name.find(".experts.") == std::string::npos) {
+      } else if (info.name.find(".experts.") == std::string::npos ||
+                 std::string_view(family_.architecture) == "gemma4") {
         Write(NameOf(info.name), info.shape, Permuted(info));
       } else if (expert != std::string::npos) {
         Stack(info, expert, experts);
@@ -128,19 +155,25 @@ class Converter {
     const double part = config.value("partial_rotary_factor", 1.0);
     number("block_count", config["num_hidden_layers"].get<int64_t>() +
                               config.value("num_nextn_predict_layers", 0));
-    number("attention.key_length", head_dim);
-    number("attention.value_length", head_dim);
-    number("rope.dimension_count",
-           config.value("rotary_dim", static_cast<int64_t>(head_dim * part)));
     copy("embedding_length", "hidden_size");
     copy("attention.head_count", "num_attention_heads");
-    copy("attention.head_count_kv", "num_key_value_heads");
-    copy("feed_forward_length", "intermediate_size");
+    if (std::string_view(family_.architecture) != "gemma4") {
+      number("attention.key_length", head_dim);
+      number("attention.value_length", head_dim);
+      number("rope.dimension_count",
+             config.value("rotary_dim", static_cast<int64_t>(head_dim * part)));
+      copy("attention.head_count_kv", "num_key_value_heads");
+      copy("feed_forward_length", "intermediate_size");
+    }
     copy("context_length", "max_position_embeddings");
     copy("attention.layer_norm_rms_epsilon", "rms_norm_eps");
     const char* parameters =
         config.contains("rope_parameters") ? "rope_parameters" : "rope_scaling";
-    const Json scaling = config.value(parameters, Json());
+    Json scaling = config.value(parameters, Json());
+    if (scaling.is_object() && scaling.contains("full_attention")) {
+      scaling = Json(scaling["full_attention"]);
+      WriteStandingPairs(scaling, config["global_head_dim"].get<int64_t>());
+    }
     // Whole numbers in config.json are floats here.
     const Json& theta = config.contains("rope_theta") ? config : scaling;
     gguf_.F32(prefix + "rope.freq_base", theta["rope_theta"].get<float>());
@@ -150,9 +183,13 @@ class Converter {
         number(key, value);
         continue;
       }
-      std::string bools;
-      for (const Json& each : value) bools += each.get<bool>() ? '\1' : '\0';
-      gguf_.Array(prefix + key, 7, bools.size(), bools);
+      std::string bytes;
+      const bool is_bools = value.front().is_boolean();
+      for (const Json& each : value) {
+        bytes +=
+            is_bools ? BytesOf(each.get<bool>()) : BytesOf(each.get<int32_t>());
+      }
+      gguf_.Array(prefix + key, is_bools ? 7 : 5, value.size(), bytes);
     }
     WriteFactors(scaling);
     if (!scaling.is_object() || scaling.value("rope_type", "") != "yarn")
@@ -161,6 +198,15 @@ class Converter {
     gguf_.F32(prefix + "rope.scaling.factor", scaling["factor"].get<float>());
     number("rope.scaling.original_context_length",
            scaling["original_max_position_embeddings"]);
+  }
+
+  // Gemma 4's pairs that stand have huge divisors.
+  void WriteStandingPairs(const Json& rope, int64_t head_dim) {
+    const double share = rope["partial_rotary_factor"];
+    const auto turn = static_cast<int64_t>(share * head_dim / 2);
+    std::vector<float> divisors(static_cast<size_t>(head_dim / 2), 1e30f);
+    std::fill_n(divisors.begin(), turn, 1.0f);
+    Write("rope_freqs.weight", {head_dim / 2}, divisors);
   }
 
   // Long and short divisors of phi3's frequencies.
@@ -177,7 +223,10 @@ class Converter {
   // The elements, in the order of rows that llama.cpp's converter gives q and
   // k: of each head the rows of both halves in turn.
   std::vector<float> Permuted(const weights::TensorInfo& info) const {
-    const std::vector<float> values = Values(info.name);
+    std::vector<float> values = Values(info.name);
+    if (family_.layout == kNormsPlusOne && info.name.ends_with("norm.weight")) {
+      for (float& weight : values) weight += 1.0f;
+    }
     const bool is_q = info.name.find("q_proj.") != std::string::npos;
     const bool is_k = info.name.find("k_proj.") != std::string::npos;
     if (family_.layout != kPermuted || (!is_q && !is_k)) return values;
@@ -330,14 +379,13 @@ class Converter {
   }
 
   std::string NameOf(const std::string& name) const {
-    if (name == "model.embed_tokens.weight") return "token_embd.weight";
-    if (name == "model.norm.weight") return "output_norm.weight";
-    if (name == "lm_head.weight") return "output.weight";
+    const auto whole = kWholeNames.find(name);
+    if (whole != kWholeNames.end()) return whole->second;
     const size_t layer = std::string("model.layers.").size();
     const size_t begin = name.find('.', layer) + 1;
-    if (name.ends_with(".sinks")) {
-      return Cat("blk.", name.substr(layer, begin - layer),
-                 "attn_sinks.weight");
+    const auto of_layer = kWholeNamesOfLayer.find(name.substr(begin));
+    if (of_layer != kWholeNamesOfLayer.end()) {
+      return Cat("blk.", name.substr(layer, begin - layer), of_layer->second);
     }
     size_t end = name.rfind('.');
     std::string kind = name.substr(end);
@@ -436,12 +484,16 @@ TEST_P(GgufFamiliesTest, AGgufIsTheModelThatItWasMadeFrom) {
   config->model_type = wanted->model_type;  // of an architecture of several
   config->bos_token_id = wanted->bos_token_id;
   config->eos_token_ids = wanted->eos_token_ids;
+  if (GetParam().layout == kNormsPlusOne) {
+    EXPECT_FALSE(config->norms_add_one);
+    config->norms_add_one = true;
+  }
   EXPECT_EQ(*config, *wanted);
   const std::vector<float> logits = Logits(path, 1, 1);
   EXPECT_FALSE(logits.empty());
   EXPECT_EQ(Logits(gguf, 1, 1), logits);
-  EXPECT_EQ(Logits(gguf, 2, 2), logits);
-  EXPECT_EQ(Logits(gguf, 2, 2, WeightsMode::kAuto),
+  EXPECT_EQ(Logits(gguf, GetParam().stages, 2), logits);
+  EXPECT_EQ(Logits(gguf, GetParam().stages, 2, WeightsMode::kAuto),
             Logits(path, 1, 1, WeightsMode::kAuto));
 }
 

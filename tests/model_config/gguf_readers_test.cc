@@ -14,6 +14,7 @@
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
 #include "common/weights/model_file.h"
+#include "tests/model_config/gguf_header.h"
 #include "tests/weights/model_files.h"
 
 namespace sluice::testing {
@@ -21,78 +22,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-// A header of an architecture: 12 layers, 2 heads of 8.
-class Header {
- public:
-  explicit Header(std::string architecture)
-      : architecture_(std::move(architecture)) {
-    gguf_.Text("general.architecture", architecture_);
-    for (const auto& [key, value] :
-         {std::pair("embedding_length", 32), std::pair("context_length", 4096),
-          std::pair("attention.head_count", 2),
-          std::pair("attention.key_length", 8),
-          std::pair("feed_forward_length", 24)}) {
-      U32(key, static_cast<uint32_t>(value));
-    }
-    F32("attention.layer_norm_rms_epsilon", 1e-5f);
-    if (architecture_.starts_with("granite")) F32("logit_scale", 8.0f);
-  }
-  Header& U32(std::string_view key, uint32_t value) {
-    gguf_.U32(Cat(architecture_, ".", key), value);
-    return *this;
-  }
-  Header& F32(std::string_view key, float value) {
-    gguf_.F32(Cat(architecture_, ".", key), value);
-    return *this;
-  }
-  Header& Text(std::string_view key, std::string_view value) {
-    gguf_.Text(Cat(architecture_, ".", key), value);
-    return *this;
-  }
-  Header& Bool(std::string_view key, bool value) {
-    gguf_.Key(Cat(architecture_, ".", key), 7,
-              value ? "\1" : std::string(1, 0));
-    return *this;
-  }
-  Header& Bools(std::string_view key, const std::vector<bool>& values) {
-    std::string bytes;
-    for (const bool value : values) bytes += value ? '\1' : '\0';
-    gguf_.Array(Cat(architecture_, ".", key), 7, bytes.size(), bytes);
-    return *this;
-  }
-  Header& Vector(std::string_view name, const std::vector<float>& elements) {
-    gguf_.Tensor(name, {elements.size()}, 0, BytesOf(elements));
-    return *this;
-  }
-  Header& Layers(uint32_t count) {
-    layers_ = count;
-    return *this;
-  }
-  StatusOr<Json> Open() {
-    U32("block_count", layers_);
-    gguf_.Tensor("token_embd.weight", {2, 2}, 0,
-                 BytesOf(std::vector<float>(4)));
-    const TempDir dir;
-    const auto model = OpenModel(dir.Write("m.gguf", gguf_.Build()));
-    if (!model.ok()) return model.status();
-    return (*model)->config();
-  }
-  ModelConfig Parsed() {
-    const auto json = Open();
-    EXPECT_TRUE(json.ok()) << json.status();
-    if (!json.ok()) return {};
-    auto config = ParseModelConfig(*json);
-    EXPECT_TRUE(config.ok()) << config.status();
-    return config.ok() ? *config : ModelConfig();
-  }
-  std::string Refusal() { return Message(Open().status()); }
-
- private:
-  const std::string architecture_;
-  uint32_t layers_ = 12;
-  GgufBuilder gguf_;
-};
 
 TEST(GgufReadersTest, TheNumberOfLayersIsBounded) {
   EXPECT_THAT(Header("gemma3").Layers(4294967295u).Refusal(),
@@ -108,7 +37,7 @@ std::vector<int> WindowsOf(const ModelConfig& config) {
 }
 
 TEST(GgufReadersTest, GemmasHaveNormsWithTheOneAndTheLargestAnotherScale) {
-  ModelConfig config = Header("gemma2").Layers(4).Parsed();
+  ModelConfig config = GgufHeader("gemma2").Layers(4).Parsed();
   EXPECT_FALSE(config.norms_add_one);
   EXPECT_EQ(config.embedding_scale, std::sqrt(32.0));
   EXPECT_EQ(config.layers[0].attention.scale, 1.0 / std::sqrt(8.0));
@@ -119,18 +48,18 @@ TEST(GgufReadersTest, GemmasHaveNormsWithTheOneAndTheLargestAnotherScale) {
             kernels::Activation::Kind::kGeluTanh);
   for (const auto& [name, layers] :
        {std::pair("gemma2", 46), std::pair("gemma3", 62)}) {
-    config = Header(name).Layers(static_cast<uint32_t>(layers)).Parsed();
+    config = GgufHeader(name).Layers(static_cast<uint32_t>(layers)).Parsed();
     EXPECT_EQ(config.layers[0].attention.scale, 1.0 / std::sqrt(16.0)) << name;
   }
 }
 
 TEST(GgufReadersTest, WindowsAreOfTheLayersThatTheFileOrItsKindSays) {
-  EXPECT_THAT(WindowsOf(Header("gemma2")
+  EXPECT_THAT(WindowsOf(GgufHeader("gemma2")
                             .Layers(4)
                             .U32("attention.sliding_window", 64)
                             .Parsed()),
               ElementsAre(64, 0, 64, 0));
-  const ModelConfig gemma3 = Header("gemma3")
+  const ModelConfig gemma3 = GgufHeader("gemma3")
                                  .Layers(7)
                                  .U32("attention.sliding_window", 64)
                                  .F32("rope.freq_base", 1e6f)
@@ -138,31 +67,32 @@ TEST(GgufReadersTest, WindowsAreOfTheLayersThatTheFileOrItsKindSays) {
   EXPECT_THAT(WindowsOf(gemma3), ElementsAre(64, 64, 64, 64, 64, 0, 64));
   EXPECT_EQ(gemma3.ropes[gemma3.layers[0].attention.rope].theta, 10000.0);
   EXPECT_EQ(gemma3.ropes[gemma3.layers[5].attention.rope].theta, 1e6);
-  EXPECT_THAT(WindowsOf(Header("gemma3")
+  EXPECT_THAT(WindowsOf(GgufHeader("gemma3")
                             .Layers(3)
                             .U32("attention.sliding_window", 64)
                             .U32("attention.sliding_window_pattern", 2)
                             .Parsed()),
               ElementsAre(64, 0, 64));
-  Header olmo3("olmo2");
+  GgufHeader olmo3("olmo2");
   olmo3.Layers(3).U32("attention.sliding_window", 64);
   olmo3.Bools("attention.sliding_window_pattern", {false, true, true});
   EXPECT_THAT(WindowsOf(olmo3.Parsed()), ElementsAre(0, 64, 64));
-  EXPECT_THAT(WindowsOf(Header("phi3")
+  EXPECT_THAT(WindowsOf(GgufHeader("phi3")
                             .Layers(2)
                             .U32("attention.sliding_window", 64)
                             .Parsed()),
               ElementsAre(64, 64));
-  EXPECT_THAT(
-      WindowsOf(
-          Header("phi3").Layers(2).U32("attention.sliding_window", 0).Parsed()),
-      ElementsAre(0, 0));
-  EXPECT_THAT(Header("olmo2")
+  EXPECT_THAT(WindowsOf(GgufHeader("phi3")
+                            .Layers(2)
+                            .U32("attention.sliding_window", 0)
+                            .Parsed()),
+              ElementsAre(0, 0));
+  EXPECT_THAT(GgufHeader("olmo2")
                   .U32("attention.sliding_window", 64)
                   .Bools("attention.sliding_window_pattern", {true})
                   .Refusal(),
               HasSubstr("sliding_window_pattern has 1 layers of 12"));
-  EXPECT_THAT(Header("olmo2")
+  EXPECT_THAT(GgufHeader("olmo2")
                   .U32("attention.sliding_window", 64)
                   .F32("rope.freq_base_swa", 5.0f)
                   .Refusal(),
@@ -171,20 +101,20 @@ TEST(GgufReadersTest, WindowsAreOfTheLayersThatTheFileOrItsKindSays) {
 }
 
 TEST(GgufReadersTest, OnlyExaonesWithWindowsHaveLayersWithoutRope) {
-  EXPECT_EQ(Header("exaone4").Parsed().ropes.size(), 1u);
+  EXPECT_EQ(GgufHeader("exaone4").Parsed().ropes.size(), 1u);
   const ModelConfig config =
-      Header("exaone4").U32("attention.sliding_window", 64).Parsed();
+      GgufHeader("exaone4").U32("attention.sliding_window", 64).Parsed();
   ASSERT_EQ(config.ropes.size(), 2u);
   EXPECT_EQ(config.layers[0].attention.rope, 0);
   EXPECT_EQ(config.layers[3].attention.rope, 1);
 }
 
 TEST(GgufReadersTest, GraniteMultipliesAsItsKeysSay) {
-  ModelConfig config = Header("granite").Parsed();
+  ModelConfig config = GgufHeader("granite").Parsed();
   EXPECT_EQ(config.logit_scale, 1.0 / 8.0);
   // Without the key as elsewhere.
   EXPECT_EQ(config.layers[0].attention.scale, 1.0 / std::sqrt(8.0));
-  config = Header("granite")
+  config = GgufHeader("granite")
                .F32("attention.scale", 0.015625f)
                .F32("residual_scale", 0.22f)
                .F32("embedding_scale", 12.0f)
@@ -192,9 +122,10 @@ TEST(GgufReadersTest, GraniteMultipliesAsItsKeysSay) {
   EXPECT_EQ(config.layers[0].attention.scale, 0.015625);
   EXPECT_EQ(config.layers[0].residual_scale, 0.22);
   EXPECT_EQ(config.embedding_scale, 12.0);
-  EXPECT_THAT(Header("granite").Bool("rope.scaling.finetuned", false).Refusal(),
-              HasSubstr("granite.rope.scaling.finetuned is false (no RoPE)"));
-  EXPECT_THAT(Header("granitemoe")
+  EXPECT_THAT(
+      GgufHeader("granite").Bool("rope.scaling.finetuned", false).Refusal(),
+      HasSubstr("granite.rope.scaling.finetuned is false (no RoPE)"));
+  EXPECT_THAT(GgufHeader("granitemoe")
                   .U32("expert_count", 4)
                   .U32("expert_used_count", 2)
                   .U32("expert_shared_feed_forward_length", 16)
@@ -203,18 +134,20 @@ TEST(GgufReadersTest, GraniteMultipliesAsItsKeysSay) {
 }
 
 TEST(GgufReadersTest, QueriesOfMistral3GrowWithThePosition) {
-  EXPECT_EQ(Header("mistral3").Parsed().layers[0].attention.growth.beta, 0.0);
+  EXPECT_EQ(GgufHeader("mistral3").Parsed().layers[0].attention.growth.beta,
+            0.0);
   const ModelConfig config =
-      Header("mistral3").F32("attention.temperature_scale", 0.1f).Parsed();
+      GgufHeader("mistral3").F32("attention.temperature_scale", 0.1f).Parsed();
   EXPECT_EQ(config.layers[0].attention.growth.beta, 0.1);
   EXPECT_EQ(config.layers[0].attention.growth.original, 4096.0);
 }
 
 TEST(GgufReadersTest, Phi3HasDivisorsOfShortAndOfLongContexts) {
-  EXPECT_THAT(
-      Header("phi3").Vector("rope_factors_long.weight", {1, 2, 3, 4}).Refusal(),
-      HasSubstr("tensor 'rope_factors_short.weight' is missing"));
-  Header phi3("phi3");
+  EXPECT_THAT(GgufHeader("phi3")
+                  .Vector("rope_factors_long.weight", {1, 2, 3, 4})
+                  .Refusal(),
+              HasSubstr("tensor 'rope_factors_short.weight' is missing"));
+  GgufHeader phi3("phi3");
   phi3.Vector("rope_factors_long.weight", {1, 2, 3, 4})
       .Vector("rope_factors_short.weight", {1, 1.1f, 1.2f, 1.3f})
       .U32("rope.scaling.original_context_length", 1024)
@@ -224,22 +157,22 @@ TEST(GgufReadersTest, Phi3HasDivisorsOfShortAndOfLongContexts) {
   EXPECT_THAT(rope.scaling.divisors, ElementsAre(1, 1.1, 1.2, 1.3));
   EXPECT_THAT(rope.scaling.long_divisors, ElementsAre(1, 2, 3, 4));
   EXPECT_EQ(rope.scaling.attention_factor, 1.25);
-  EXPECT_THAT(Header("phi3").U32("rope.dimension_count", 10).Refusal(),
+  EXPECT_THAT(GgufHeader("phi3").U32("rope.dimension_count", 10).Refusal(),
               HasSubstr("rope.dimension_count is 10, limits 2 and head_dim 8"));
-  EXPECT_EQ(Header("phi3")
+  EXPECT_EQ(GgufHeader("phi3")
                 .U32("rope.dimension_count", 6)
                 .Parsed()
                 .ropes[0]
                 .rotary_dim,
             6);
-  EXPECT_THAT(Header("qwen2").U32("rope.dimension_count", 6).Refusal(),
+  EXPECT_THAT(GgufHeader("qwen2").U32("rope.dimension_count", 6).Refusal(),
               HasSubstr("a part of a head is not supported"));
 }
 
 // The converter copies config.json's attention_factor.
 TEST(GgufReadersTest, YarnMayHaveAnAttentionFactorOfItsOwn) {
   const auto factor = [](float stored) {
-    return Header("olmo2")
+    return GgufHeader("olmo2")
         .Text("rope.scaling.type", "yarn")
         .F32("rope.scaling.factor", 8.0f)
         .U32("rope.scaling.original_context_length", 512)

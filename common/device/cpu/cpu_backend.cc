@@ -341,7 +341,7 @@ class CpuBackend final : public Backend {
     if (state_runs_.empty()) MakeStateRuns(step_->kv_groups[state.group]);
     kernels::MixState(
         context_, mixer,
-        {Floats(vectors.taps), Floats(vectors.conv_bias), Floats(vectors.a_log),
+        {Floats(vectors.taps), Floats(vectors.conv_bias), Floats(vectors.rate),
          Floats(vectors.time_bias), Floats(vectors.skip), Floats(vectors.norm)},
         state_runs_,
         {static_cast<float*>(state.data), state.num_blocks, kBlockTokens,
