@@ -9,6 +9,7 @@
 
 #include "common/concurrency/thread_team.h"
 #include "common/convert/convert_model.h"
+#include "common/weights/encode_matrix.h"
 #include "common/weights/model_file.h"
 #include "common/weights/quantize.h"
 
@@ -25,11 +26,16 @@ class ConvertTypes {
   // layers or without the options' type.
   std::optional<weights::DType> Of(const std::string& name, int64_t cols,
                                    bool in_layer) const;
+  // Whether a matrix gets the options' coding: one of a layer without a rule.
+  bool IsCoded(const std::string& name, bool in_layer) const {
+    return is_coded_ && in_layer && !RuleOf(name).has_value();
+  }
   // Returns the type of the first rule that finds the name.
   std::optional<weights::DType> RuleOf(const std::string& name) const;
 
  private:
-  std::optional<weights::DType> type_;
+  std::optional<weights::DType> type_;  // none with a coding
+  bool is_coded_ = false;
   std::vector<std::pair<std::regex, weights::DType>> rules_;
 };
 
@@ -51,6 +57,10 @@ class MatrixQuantizer {
                                                 weights::DType type,
                                                 const float* elements,
                                                 int64_t count);
+  // As weights::EncodeMatrix, of all elements of the matrix.
+  StatusOr<weights::QuantizedElements> Encode(
+      const MatrixName& matrix, const weights::MatrixCoding& coding,
+      const float* elements, int64_t count);
 
  private:
   const weights::Importance& importance_;
