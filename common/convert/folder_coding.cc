@@ -15,11 +15,11 @@ using weights::Coding;
 using weights::DType;
 using weights::TensorInfo;
 
-constexpr std::string_view kWeightSuffix = ".weight";
+constexpr std::string_view kLinearSuffix = ".weight";
 constexpr int64_t kGroups[] = {128, 64, 32};  // the first that fits counts
 
 bool IsMatrix(const TensorInfo& info) {
-  return info.shape.size() == 2 && info.name.ends_with(kWeightSuffix);
+  return info.shape.size() == 2 && info.name.ends_with(kLinearSuffix);
 }
 
 // Whether some group fits the matrix.
@@ -57,7 +57,7 @@ std::vector<std::string> PlainModules(
     const bool is_linear = IsMatrix(tensor.info) && !tensor.is_coded() &&
                            name.find("embed") == std::string::npos;
     if (!is_linear) continue;
-    std::string module = name.substr(0, name.size() - kWeightSuffix.size());
+    std::string module = name.substr(0, name.size() - kLinearSuffix.size());
     if (module != modules.front()) modules.push_back(std::move(module));
   }
   return modules;

@@ -20,7 +20,7 @@ constexpr int kMiddle = 8;       // GPTQ's zero point
 constexpr float kLargestE4m3 = 448;
 constexpr float kLargestF16 = 65504;
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t PiecesOf(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Returns the smallest F16 that is not below `value`, a positive number of at
 // most kLargestF16.
@@ -204,7 +204,7 @@ std::vector<TensorInfo> TensorsOf(const TensorInfo& matrix,
     return {{matrix.name, DType::kF8E4M3, {rows, cols}},
             {matrix.name + "_scale_inv",
              DType::kF32,
-             {CeilDiv(rows, kFp8Block), CeilDiv(cols, kFp8Block)}}};
+             {PiecesOf(rows, kFp8Block), PiecesOf(cols, kFp8Block)}}};
   }
   SLUICE_CHECK(coding.coding != Coding::kNone);
   const bool is_awq = coding.coding == Coding::kAwq;
@@ -241,15 +241,15 @@ StatusOr<QuantizedElements> EncodeMatrix(const MatrixCoding& coding,
   std::memset(bytes, 0, made.bytes.size());
   const bool is_fp8 = coding.coding == Coding::kFp8;
   const int64_t of_task = is_fp8 ? kFp8Block : kPerWord;
-  const int64_t tasks = CeilDiv(rows, of_task);
+  const int64_t tasks = PiecesOf(rows, of_task);
   std::vector<Squares> squares(static_cast<size_t>(tasks));
   // FP8's codes may end at no multiple of a scale's bytes.
   std::vector<float> scales(
-      is_fp8 ? static_cast<size_t>(tasks * CeilDiv(cols, kFp8Block)) : 0);
+      is_fp8 ? static_cast<size_t>(tasks * PiecesOf(cols, kFp8Block)) : 0);
   const auto encode = [&](int64_t i) {
     if (is_fp8) {
       return EncodeFp8(from, i, bytes,
-                       scales.data() + i * CeilDiv(cols, kFp8Block));
+                       scales.data() + i * PiecesOf(cols, kFp8Block));
     }
     const Words words = {reinterpret_cast<uint32_t*>(bytes),
                          reinterpret_cast<uint32_t*>(bytes + begins[1]),

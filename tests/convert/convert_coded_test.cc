@@ -24,6 +24,7 @@
 #include "tests/convert/golden_folder.h"
 #include "tests/model/golden_file.h"
 #include "tests/testing/golden_model.h"
+#include "tests/testing/test_data.h"
 #include "tests/weights/model_files.h"
 
 namespace sluice::testing {
