@@ -49,8 +49,8 @@ std::map<std::string, bool> MatricesOf(const ModelConfig& config,
 }
 
 // Checks that `out` can have the coding, and what is asked for beside it.
-Status CheckCoding(const ConvertOptions& options, bool to_gguf) {
-  if (to_gguf) {
+Status CheckCoding(const ConvertOptions& options, bool to_file) {
+  if (to_file) {
     return InvalidArgument(options.out, ": cannot have ",
                            ToString(options.coding), ", which a folder has");
   }
@@ -77,22 +77,22 @@ Status CheckCoding(const ConvertOptions& options, bool to_gguf) {
 }
 
 // Checks that `out` can have the types.
-Status CheckTypes(const ConvertOptions& options, bool to_gguf) {
+Status CheckTypes(const ConvertOptions& options, bool to_file) {
   std::vector<DType> types;
   if (options.type.has_value()) types.push_back(*options.type);
   for (const ConvertRule& rule : options.rules) types.push_back(rule.type);
   if (options.coding != weights::Coding::kNone) {
-    SLUICE_RETURN_IF_ERROR(CheckCoding(options, to_gguf));
+    SLUICE_RETURN_IF_ERROR(CheckCoding(options, to_file));
   } else if (options.group != 0) {
     return InvalidArgument("a group of ", options.group,
                            " columns is of GPTQ and AWQ");
   }
   for (const DType type : types) {
     const bool is_known = weights::CanQuantize(type);
-    if (is_known && (to_gguf || type != DType::kF32)) continue;
+    if (is_known && (to_file || type != DType::kF32)) continue;
     return InvalidArgument(
         options.out, ": cannot have ", type, ", ",
-        to_gguf ? "a GGUF has F32, BF16" : "a folder has BF16", " or blocks");
+        to_file ? "a GGUF has F32, BF16" : "a folder has BF16", " or blocks");
   }
   return OkStatus();
 }
@@ -249,6 +249,7 @@ StatusOr<ConvertReport> ConvertModel(const ConvertOptions& options,
                                      const ConvertProgress& progress) {
   SLUICE_ASSIGN_OR_RETURN(const auto model, OpenModel(options.model));
   const bool to_gguf = options.out.ends_with(".gguf");
+  const bool to_dllama = options.out.ends_with(".m");
   std::error_code ignored;
   const bool is_folder = fs::exists(options.model + "/config.json", ignored);
   const bool from_gguf = model->gguf() != nullptr;
@@ -260,7 +261,8 @@ StatusOr<ConvertReport> ConvertModel(const ConvertOptions& options,
   if (options.out.empty() || fs::exists(options.out, ignored)) {
     return InvalidArgument("OUT ", options.out, ": is there already");
   }
-  SLUICE_RETURN_IF_ERROR(CheckTypes(options, to_gguf));
+  SLUICE_RETURN_IF_ERROR(CheckTypes(options, to_gguf || to_dllama));
+  if (to_dllama) return ConvertToDllama(options, *model, progress);
   if (from_gguf && to_gguf) return ConvertGguf(options, *model, progress);
   if (to_gguf) return ConvertToGguf(options, *model, progress);
   if (!is_folder) return ConvertFromGguf(options, *model, progress);

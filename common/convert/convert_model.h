@@ -24,7 +24,7 @@ struct ConvertRule {
 struct ConvertOptions {
   // A folder of safetensors, a GGUF, or a .m of distributed-llama.
   std::string model;
-  std::string out;  // is not there; a folder, or NAME.gguf
+  std::string out;  // is not there; a folder, NAME.gguf or NAME.m
   // Of the layers' matrices that no rule finds; none: as they are stored.
   std::optional<weights::DType> type = weights::DType::kQ4_0;
   // In the place of `type`: the layers' matrices of a folder that no rule finds
@@ -97,12 +97,16 @@ using ConvertProgress = std::function<void(uint64_t done, uint64_t total)>;
 // says another type. Norms, biases and routers become F32. Layers behind the
 // last are left out.
 //
+// A llama, a qwen3 or a qwen3_moe becomes a .m, with NAME.t, its tokenizer,
+// beside it: all matrices of one type, F32, Q4_0 or Q8_0, embedding, router and
+// vectors of F32. The head is written where it is the embedding's, too.
+//
 // INVALID_ARGUMENT for an unknown model, a type or coding that OUT cannot have,
 // a group of which a matrix has no whole number, a folder
 // without a type that shall become a folder, and an `out` that is there;
-// UNIMPLEMENTED for what no key of a GGUF tells, and for experts in one tensor
-// that shall be coded; RESOURCE_EXHAUSTED for a disk
-// without the room.
+// UNIMPLEMENTED for what no key of a GGUF or of a .m tells, and for experts in
+// one tensor that shall be coded; RESOURCE_EXHAUSTED for a disk without the
+// room.
 StatusOr<ConvertReport> ConvertModel(const ConvertOptions& options,
                                      const ConvertProgress& progress);
 

@@ -128,7 +128,7 @@ Status WriteSums(const std::string& path) {
   return weights::WriteWeightSums(*written, sums);
 }
 
-Status FinishGguf(const std::string& partial, const std::string& out,
+Status FinishFile(const std::string& partial, const std::string& out,
                   const ConvertReport& report) {
   std::error_code error;
   fs::rename(partial, out, error);

@@ -87,8 +87,9 @@ Status WriteReport(const std::string& path, const ConvertReport& report);
 // Writes the checksums of the model at `path`.
 Status WriteSums(const std::string& path);
 
-// Renames the whole GGUF `partial` to `out`, with report and checksums.
-Status FinishGguf(const std::string& partial, const std::string& out,
+// Renames the whole file `partial` to `out`, a GGUF or a .m, with report and
+// checksums.
+Status FinishFile(const std::string& partial, const std::string& out,
                   const ConvertReport& report);
 
 // Returns llama.cpp's number for a file whose matrices are mostly of `type`.
@@ -100,6 +101,10 @@ StatusOr<ConvertReport> ConvertGguf(const ConvertOptions& options,
                                     const ConvertProgress& progress);
 // As ConvertModel, a folder of a GGUF or of a .m.
 StatusOr<ConvertReport> ConvertFromGguf(const ConvertOptions& options,
+                                        const weights::ModelFile& model,
+                                        const ConvertProgress& progress);
+// As ConvertModel, a .m of any model.
+StatusOr<ConvertReport> ConvertToDllama(const ConvertOptions& options,
                                         const weights::ModelFile& model,
                                         const ConvertProgress& progress);
 // As ConvertModel, a GGUF of a folder or of a .m.

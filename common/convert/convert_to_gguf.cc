@@ -62,7 +62,7 @@ class FolderToGguf {
       SLUICE_RETURN_IF_ERROR(Write(output, *writer));
     }
     SLUICE_RETURN_IF_ERROR(writer->Close());
-    SLUICE_RETURN_IF_ERROR(FinishGguf(partial, options_.out, report_));
+    SLUICE_RETURN_IF_ERROR(FinishFile(partial, options_.out, report_));
     return std::move(report_);
   }
 

@@ -153,7 +153,8 @@ class TensorLister {
     for (const Dimension& size : DimensionsOf(row, config_, layer_)) {
       tensor.info.shape.push_back(size.size);
     }
-    if (!row.is_f32() && step.place != kEmbedding) tensor.info.dtype = type_;
+    tensor.is_matrix = !row.is_f32() && step.place != kEmbedding;
+    if (tensor.is_matrix) tensor.info.dtype = type_;
     tensor.place = step.place;
     tensor.row = step.row;
     tensor.layer = layer_;

@@ -21,6 +21,7 @@ struct DllamaTensor {
   size_t row = 0;  // of the place's rows
   int32_t layer = -1;
   int32_t expert = 0;
+  bool is_matrix = false;          // of the header's type
   int64_t permuted_head_rows = 0;  // rows that are interleaved as a GGUF's
 };
 

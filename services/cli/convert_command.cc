@@ -62,7 +62,8 @@ Status ChooseWeights(CommandOptions& options) {
     const auto config =
         std::filesystem::path(options.convert.model) / "config.json";
     std::error_code ignored;
-    const bool keeps = !options.convert.out.ends_with(".gguf") &&
+    const std::string& out = options.convert.out;
+    const bool keeps = !out.ends_with(".gguf") && !out.ends_with(".m") &&
                        !std::filesystem::exists(config, ignored);
     name = keeps ? "stored" : "q4_0";
   }
@@ -150,7 +151,7 @@ Status RunConvert(CommandOptions options) {
 void AddConvert(CommandLine& sluice) {
   const auto options = std::make_shared<CommandOptions>();
   CLI::App& convert = sluice.Add(
-      "convert", "writes a model with other weights: a folder, or a GGUF",
+      "convert", "writes a model with other weights: a folder, a GGUF, or a .m",
       [options] { return RunConvert(*options); });
   convert
       .add_option("MODEL", options->convert.model,
@@ -158,14 +159,16 @@ void AddConvert(CommandLine& sluice) {
                   "a hub's ORG/NAME[@REVISION][:QUANT]")
       ->required();
   convert
-      .add_option("OUT", options->convert.out, "folder to make, or NAME.gguf")
+      .add_option("OUT", options->convert.out,
+                  "folder to make, NAME.gguf, or NAME.m of distributed-llama")
       ->required();
   convert.add_option(
       "--weights", options->weights,
       "the layers' matrices: stored (as they are in MODEL), bf16, q8_0 (q80), "
       "q4_0 (q40), q4_1, q5_0, q5_1, iq4_nl, mxfp4, q2_k to q6_k or iq4_xs; in "
       "a folder also fp8, gptq or awq, rounded to the nearest; in a GGUF also "
-      "f32. Default: stored for a file that becomes a folder, else q4_0");
+      "f32; in a .m f32, q40 or q80. Default: stored for a file that becomes a "
+      "folder, else q4_0");
   convert
       .add_option("--group-size", options->convert.group,
                   "columns with one scale, of gptq and awq: 32, 64 or 128 "
