@@ -27,12 +27,6 @@ struct ConvertOptions {
   std::string out;  // is not there; a folder, NAME.gguf or NAME.m
   // Of the layers' matrices that no rule finds; none: as they are stored.
   std::optional<weights::DType> type = weights::DType::kQ4_0;
-  // In the place of `type`: the layers' matrices of a folder that no rule finds
-  // become codes and scales. Rules then say BF16 alone.
-  weights::Coding coding = weights::Coding::kNone;
-  // Columns with one scale, of GPTQ and AWQ; 0: the most of 128, 64 and 32 of
-  // which all matrices' columns are multiples.
-  int64_t group = 0;
   // The first that finds a name counts. Names are those of safetensors; only
   // rules reach the embedding and the head.
   std::vector<ConvertRule> rules;
@@ -42,6 +36,12 @@ struct ConvertOptions {
   weights::Importance importance;
   // tokenizer.ggml.pre of a folder's GGUF; empty: found by the tokenizer.
   std::string pre_tokenizer;
+  // In the place of `type`: the layers' matrices of a folder that no rule finds
+  // become codes and scales. Rules then say BF16 alone.
+  weights::Coding coding = weights::Coding::kNone;
+  // Columns with one scale, of GPTQ and AWQ; 0: the most of 128, 64 and 32 of
+  // which all matrices' columns are multiples.
+  int64_t group = 0;
 };
 
 // A matrix as it was written.

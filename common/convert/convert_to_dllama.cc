@@ -48,6 +48,28 @@ std::string TokenizerPathOf(const std::string& out) {
   return std::filesystem::path(out).replace_extension(".t").string();
 }
 
+// A file that goes with the one it stands beside: unless that is there at the
+// end of the scope, this one is removed.
+class Beside {
+ public:
+  Beside(std::filesystem::path path, std::filesystem::path other)
+      : path_(std::move(path)), other_(std::move(other)) {}
+  ~Beside() {
+    std::error_code ignored;
+    if (!std::filesystem::exists(other_, ignored)) {
+      std::filesystem::remove(path_, ignored);
+    }
+  }
+  Beside(const Beside&) = delete;
+  Beside& operator=(const Beside&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  const std::filesystem::path path_;
+  const std::filesystem::path other_;
+};
+
 class ModelToDllama {
  public:
   ModelToDllama(const ConvertOptions& options, const ModelFile& model,
@@ -173,16 +195,16 @@ class ModelToDllama {
   // Gives both files their names, the tokenizer first: a .m has it beside it.
   StatusOr<ConvertReport> Finish(const std::string& partial,
                                  const std::string& tokenizer) {
-    const std::string path = TokenizerPathOf(options_.out);
-    SLUICE_RETURN_IF_ERROR(WriteTextFile(path + ".partial", tokenizer));
+    const Beside beside(TokenizerPathOf(options_.out), options_.out);
+    const std::filesystem::path whole = beside.path().string() + ".partial";
+    SLUICE_RETURN_IF_ERROR(WriteTextFile(whole.string(), tokenizer));
     std::error_code error;
-    std::filesystem::rename(path + ".partial", path, error);
-    if (error) return Unavailable(path, ": cannot be made: ", error.message());
-    const Status status = FinishFile(partial, options_.out, report_);
-    if (!std::filesystem::exists(options_.out, error)) {
-      std::filesystem::remove(path, error);
+    std::filesystem::rename(whole, beside.path(), error);
+    if (error) {
+      return Unavailable(beside.path().string(),
+                         ": cannot be made: ", error.message());
     }
-    SLUICE_RETURN_IF_ERROR(status);
+    SLUICE_RETURN_IF_ERROR(FinishFile(partial, options_.out, report_));
     return std::move(report_);
   }
 
