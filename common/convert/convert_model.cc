@@ -77,22 +77,16 @@ Status CheckCoding(const ConvertOptions& options, bool to_file) {
 }
 
 // Checks that `out` can have the types.
-Status CheckTypes(const ConvertOptions& options, bool to_file) {
+Status CheckTypes(const ConvertOptions& options, bool to_gguf) {
   std::vector<DType> types;
   if (options.type.has_value()) types.push_back(*options.type);
   for (const ConvertRule& rule : options.rules) types.push_back(rule.type);
-  if (options.coding != weights::Coding::kNone) {
-    SLUICE_RETURN_IF_ERROR(CheckCoding(options, to_file));
-  } else if (options.group != 0) {
-    return InvalidArgument("a group of ", options.group,
-                           " columns is of GPTQ and AWQ");
-  }
   for (const DType type : types) {
     const bool is_known = weights::CanQuantize(type);
-    if (is_known && (to_file || type != DType::kF32)) continue;
+    if (is_known && (to_gguf || type != DType::kF32)) continue;
     return InvalidArgument(
         options.out, ": cannot have ", type, ", ",
-        to_file ? "a GGUF has F32, BF16" : "a folder has BF16", " or blocks");
+        to_gguf ? "a GGUF has F32, BF16" : "a folder has BF16", " or blocks");
   }
   return OkStatus();
 }
@@ -261,8 +255,14 @@ StatusOr<ConvertReport> ConvertModel(const ConvertOptions& options,
   if (options.out.empty() || fs::exists(options.out, ignored)) {
     return InvalidArgument("OUT ", options.out, ": is there already");
   }
-  SLUICE_RETURN_IF_ERROR(CheckTypes(options, to_gguf || to_dllama));
+  if (options.coding != weights::Coding::kNone) {
+    SLUICE_RETURN_IF_ERROR(CheckCoding(options, to_gguf || to_dllama));
+  } else if (options.group != 0) {
+    return InvalidArgument("a group of ", options.group,
+                           " columns is of GPTQ and AWQ");
+  }
   if (to_dllama) return ConvertToDllama(options, *model, progress);
+  SLUICE_RETURN_IF_ERROR(CheckTypes(options, to_gguf));
   if (from_gguf && to_gguf) return ConvertGguf(options, *model, progress);
   if (to_gguf) return ConvertToGguf(options, *model, progress);
   if (!is_folder) return ConvertFromGguf(options, *model, progress);

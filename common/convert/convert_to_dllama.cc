@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/json.h"
 #include "common/base/text_file.h"
 #include "common/convert/convert_output.h"
 #include "common/convert/row_source.h"
@@ -26,12 +27,16 @@ namespace {
 using weights::DType;
 using weights::ModelFile;
 
-// Checks what is asked for beside the type.
+// Checks the type, and what is asked for beside it.
 Status CheckOneType(const ConvertOptions& options) {
-  if (!options.type.has_value()) {
-    return InvalidArgument(options.out,
-                           ": all matrices of a .m have one type, F32, Q4_0 "
-                           "or Q8_0: stored is asked for");
+  if (!options.type.has_value() ||
+      (*options.type != DType::kF32 && *options.type != DType::kQ4_0 &&
+       *options.type != DType::kQ8_0)) {
+    return InvalidArgument(
+        options.out, ": all matrices of a .m have one type, F32, Q4_0 or Q8_0 ",
+        "(f32, q40, q80), ",
+        options.type.has_value() ? ToString(*options.type) : "stored",
+        " is asked for");
   }
   if (!options.rules.empty()) {
     return InvalidArgument(
@@ -231,8 +236,14 @@ StatusOr<ConvertReport> ConvertToDllama(const ConvertOptions& options,
   SLUICE_RETURN_IF_ERROR(CheckTensors(config, model));
   // Layers behind the last answer no token.
   config.num_nextn_predict_layers = 0;
-  SLUICE_ASSIGN_OR_RETURN(const weights::DllamaHeader header,
+  SLUICE_ASSIGN_OR_RETURN(weights::DllamaHeader header,
                           DllamaHeaderOf(config, *options.type));
+  // Of a model of sparse layers it is in no layer.
+  const auto found = model.config().find("intermediate_size");
+  if (config.layers.front().is_sparse() && found != model.config().end() &&
+      found->is_number_integer() && *found > 0 && *found <= header.dim * 1024) {
+    header.hidden_dim = found->get<int32_t>();
+  }
   const std::string tokenizer = TokenizerPathOf(options.out);
   std::error_code ignored;
   if (std::filesystem::exists(tokenizer, ignored)) {

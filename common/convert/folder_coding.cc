@@ -60,6 +60,7 @@ std::vector<std::string> PlainModules(
     std::string module = name.substr(0, name.size() - kLinearSuffix.size());
     if (module != modules.front()) modules.push_back(std::move(module));
   }
+  std::sort(modules.begin() + 1, modules.end());
   return modules;
 }
 

@@ -217,11 +217,22 @@ std::string RopeDifference(const ModelConfig& wanted, const ModelConfig& made) {
   return wanted.ropes == made.ropes ? "" : "rope_scaling";
 }
 
+// Gives epsilons that are `eps` in 24 bits, as a GGUF has them, all of its
+// bits.
+void RoundEpsilons(double eps, ModelConfig& config) {
+  const auto round = [&](double& each) {
+    if (static_cast<float>(each) == static_cast<float>(eps)) each = eps;
+  };
+  round(config.rms_norm_eps);
+  for (LayerConfig& layer : config.layers) round(layer.norm.eps);
+}
+
 // Checks that a reader of the header finds the model again.
 Status CheckHeader(const DllamaHeader& header, ModelConfig wanted) {
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig made,
                           ParseModelConfig(ConfigOf(header)));
   wanted.tie_word_embeddings = false;  // the head is written
+  RoundEpsilons(made.rms_norm_eps, wanted);
   std::string difference = RopeDifference(wanted, made);
   if (difference.empty()) difference = DifferenceOf(wanted, made);
   if (difference.empty() && wanted.rms_norm_eps != made.rms_norm_eps) {
@@ -279,7 +290,8 @@ StatusOr<DllamaHeader> DllamaHeaderOf(const ModelConfig& config, DType type) {
   header.vocab_size = config.vocab_size;
   header.max_seq_len = config.max_position_embeddings;
   header.rope_theta = KeyOf(rope.theta);
-  header.norm_epsilon = config.rms_norm_eps == 1e-6 ? 6 : 5;
+  header.norm_epsilon =
+      static_cast<float>(config.rms_norm_eps) == 1e-6f ? 6 : 5;
   header.num_experts = moe.num_experts;
   header.num_active_experts = moe.experts_per_token;
   header.moe_hidden_dim = moe.intermediate_size;

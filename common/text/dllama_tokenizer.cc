@@ -67,10 +67,11 @@ Status CheckByteLevel(const VocabularySpec& spec) {
                           name(known.patterns, known.ignore_merges));
   if (is_same) return OkStatus();
   return Unimplemented(
-      "texts are split as ",
-      has_splits ? name(spec.patterns, spec.ignore_merges) : "nothing does",
-      spec.nfc ? " with NFC" : "", ", which ", kTokenizer, " of ", *spec.bos,
-      " tokens before bos does not tell: ", kLlama3Tokens,
+      "texts are ",
+      has_splits ? Cat("split as ", name(spec.patterns, spec.ignore_merges))
+                 : std::string("not split"),
+      spec.nfc ? " and composed (NFC)" : "", ", which ", kTokenizer, " of ",
+      *spec.bos, " tokens before bos does not tell: ", kLlama3Tokens,
       " have Llama 3's splits, ", kQwenTokens, " Qwen's, others none");
 }
 

@@ -166,7 +166,11 @@ TEST_P(ConvertCodedTest, MatricesAreCodedAndTheRestIsAsItWas) {
   EXPECT_TRUE(fs::exists(out + "/generation_config.json"));
   EXPECT_FALSE(fs::exists(out + ".partial"));
   const auto said = *ParseJson(ReadFileOrDie(out + "/convert_report.json"));
-  EXPECT_EQ(said[0]["type"], ToString(GetParam()));
+  const auto q_proj = std::find_if(said.begin(), said.end(), [](auto& each) {
+    return each["name"] == "model.layers.0.self_attn.q_proj.weight";
+  });
+  ASSERT_NE(q_proj, said.end());
+  EXPECT_EQ((*q_proj)["type"], ToString(GetParam()));
   ExpectAnswersOfItsElements(path, out);
 }
 
@@ -231,7 +235,6 @@ TEST_P(ConvertCodedTest, AGgufsFolderIsThatOfItsElements) {
   const auto wanted =
       ConvertModel(Coded(folder.path(), direct, GetParam()), {});
   ASSERT_TRUE(wanted.ok()) << wanted.status();
-  ASSERT_EQ(report->matrices.size(), wanted->matrices.size());
   EXPECT_EQ(ExpectCoded(*wanted, folder.path(), direct,
                         {GetParam(), is_fp8 ? 128 : 64}),
             3 * 4 + 3 * 8 * (is_fp8 ? 3 : 2));
@@ -244,14 +247,18 @@ TEST_P(ConvertCodedTest, AGgufsFolderIsThatOfItsElements) {
   }
   EXPECT_EQ(a->config()["quantization_config"],
             b->config()["quantization_config"]);
+  int coded = 0;
   for (size_t i = 0; i < report->matrices.size(); ++i) {
     const ConvertedMatrix& matrix = report->matrices[i];
+    if (matrix.coding == Coding::kNone) continue;
+    ++coded;
     const auto same = std::find_if(
         wanted->matrices.begin(), wanted->matrices.end(),
         [&](const ConvertedMatrix& each) { return each.name == matrix.name; });
     ASSERT_NE(same, wanted->matrices.end()) << matrix.name;
     EXPECT_NEAR(matrix.relative_error, same->relative_error, 1e-9);
   }
+  EXPECT_EQ(coded, 3 * 4 + 3 * 8 * (is_fp8 ? 3 : 2));
 }
 
 INSTANTIATE_TEST_SUITE_P(Codings, ConvertCodedTest,

@@ -287,8 +287,8 @@ TEST(ConvertToDllamaErrorsTest, WhatNoKeyTellsIsRefusedByName) {
               HasSubstr("mlp.down_proj.weight' has 144 columns, blocks of Q4_0 "
                         "have 32: a .m of this model has F32"));
   EXPECT_THAT(ErrorOf(qwen3, DType::kQ5_0),
-              HasSubstr("a .m has weights of F32, F16, Q4_0 or Q8_0, Q5_0 is "
-                        "asked for"));
+              HasSubstr("all matrices of a .m have one type, F32, Q4_0 or Q8_0 "
+                        "(f32, q40, q80), Q5_0 is asked for"));
   const std::string moe = GoldenModel("qwen3_moe");
   GoldenFolder plain(moe);
   UseAddedLast(plain);
@@ -347,7 +347,8 @@ TEST(ConvertToDllamaErrorsTest, TokenizersThatAFileCannotTellAreRefused) {
   spec.patterns.clear();
   spec.nfc = true;
   folder.Replace("tokenizer.json", *ToTokenizerJson(spec));
-  EXPECT_THAT(ErrorOf(folder), HasSubstr("with NFC"));
+  EXPECT_THAT(ErrorOf(folder),
+              HasSubstr("not split and composed (NFC), which a .t"));
   spec.nfc = false;
   spec.eos = 3;
   spec.add_eos = true;
