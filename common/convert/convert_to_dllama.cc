@@ -241,7 +241,8 @@ StatusOr<ConvertReport> ConvertToDllama(const ConvertOptions& options,
   // Of a model of sparse layers it is in no layer.
   const auto found = model.config().find("intermediate_size");
   if (config.layers.front().is_sparse() && found != model.config().end() &&
-      found->is_number_integer() && *found > 0 && *found <= header.dim * 1024) {
+      found->is_number_integer() && *found > 0 &&
+      *found <= (int64_t{1} << 24)) {
     header.hidden_dim = found->get<int32_t>();
   }
   const std::string tokenizer = TokenizerPathOf(options.out);
