@@ -48,12 +48,18 @@ std::vector<std::pair<std::string, Coding>> CodingNames() {
   return names;
 }
 
-// "f32, bf16, q8_0, ...".
 template <typename Value>
-std::string Joined(const std::vector<std::pair<std::string, Value>>& names) {
+std::vector<std::string> FirstsOf(
+    const std::vector<std::pair<std::string, Value>>& names) {
+  std::vector<std::string> firsts;
+  for (const auto& named : names) firsts.push_back(named.first);
+  return firsts;
+}
+
+std::string Listed(const std::vector<std::string>& names) {
   std::string all;
-  for (const auto& named : names) {
-    all += Cat(all.empty() ? "" : ", ", named.first);
+  for (const std::string& name : names) {
+    all += Cat(all.empty() ? "" : ", ", name);
   }
   return all;
 }
@@ -70,7 +76,7 @@ std::optional<DType> FindType(std::string_view name) {
 StatusOr<DType> WeightTypeByName(std::string_view name) {
   if (const auto type = FindType(name)) return *type;
   return InvalidArgument("type '", name, "' is not known; known are ",
-                         Joined(TypeNames()));
+                         Listed(FirstsOf(TypeNames())));
 }
 
 StatusOr<NamedWeights> WeightsByName(std::string_view name) {
@@ -80,8 +86,15 @@ StatusOr<NamedWeights> WeightsByName(std::string_view name) {
   }
   if (const auto type = FindType(name)) return NamedWeights{type};
   return InvalidArgument("weights '", name, "' are not known; known are ",
-                         kStored, ", ", Joined(TypeNames()), ", ",
-                         Joined(CodingNames()));
+                         Listed(WeightsNames()));
+}
+
+std::vector<std::string> WeightsNames() {
+  std::vector<std::string> names = {std::string(kStored)};
+  for (const auto& more : {FirstsOf(TypeNames()), FirstsOf(CodingNames())}) {
+    names.insert(names.end(), more.begin(), more.end());
+  }
+  return names;
 }
 
 }  // namespace sluice

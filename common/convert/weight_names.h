@@ -2,7 +2,9 @@
 #define SLUICE_COMMON_CONVERT_WEIGHT_NAMES_H_
 
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/weights/dtype.h"
@@ -25,6 +27,8 @@ StatusOr<weights::DType> WeightTypeByName(std::string_view name);
 // As WeightTypeByName, also "stored" and the codings of all matrices of a
 // folder: fp8, gptq, awq.
 StatusOr<NamedWeights> WeightsByName(std::string_view name);
+// Returns all names that WeightsByName knows.
+std::vector<std::string> WeightsNames();
 
 }  // namespace sluice
 

@@ -146,6 +146,15 @@ Status RunConvert(CommandOptions options) {
   return OkStatus();
 }
 
+// "NAME:{stored,f32,...}", which help shows and completions offer.
+std::string WeightsChoices() {
+  std::string all;
+  for (const std::string& name : WeightsNames()) {
+    all += Cat(all.empty() ? "" : ",", name);
+  }
+  return Cat("NAME:{", all, "}");
+}
+
 }  // namespace
 
 void AddConvert(CommandLine& sluice) {
@@ -162,13 +171,14 @@ void AddConvert(CommandLine& sluice) {
       .add_option("OUT", options->convert.out,
                   "folder to make, NAME.gguf, or NAME.m of distributed-llama")
       ->required();
-  convert.add_option(
-      "--weights", options->weights,
-      "the layers' matrices: stored (as they are in MODEL), bf16, q8_0 (q80), "
-      "q4_0 (q40), q4_1, q5_0, q5_1, iq4_nl, mxfp4, q2_k to q6_k or iq4_xs; in "
-      "a folder also fp8, gptq or awq, rounded to the nearest; in a GGUF also "
-      "f32; in a .m f32, q40 or q80. Default: stored for a file that becomes a "
-      "folder, else q4_0");
+  convert
+      .add_option(
+          "--weights", options->weights,
+          "the layers' matrices: stored (as they are in MODEL) or a type; in a "
+          "folder also fp8, gptq or awq, rounded to the nearest; f32 in a GGUF "
+          "or a .m alone, which has f32, q40 or q80. Default: stored for a "
+          "file that becomes a folder, else q4_0")
+      ->type_name(WeightsChoices());
   convert
       .add_option("--group-size", options->convert.group,
                   "columns with one scale, of gptq and awq: 32, 64 or 128 "
