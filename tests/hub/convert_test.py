@@ -67,12 +67,12 @@ class ConvertTest(PullCase):
         self.assertFalse(self.cache.exists())
 
     def test_an_unknown_name_of_weights_tells_the_known_ones(self):
-        done = self.convert(DEMO, self.out, "--weights", "int4", code=1)
+        done = self.convert(DEMO, self.out, "--weights", "int4", code=2)
         self.assertIn("weights 'int4' are not known; known are stored, f32, "
                       "bf16, q8_0, q4_0,", done.stderr)
         self.assertIn("q40, q80, fp8, gptq, awq", done.stderr)
         done = self.convert(DEMO, self.out, "--weights-for", "lm_head=q9",
-                            code=1)
+                            code=2)
         self.assertIn("type 'q9' is not known; known are f32,", done.stderr)
 
 
