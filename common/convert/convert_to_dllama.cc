@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "common/base/json.h"
 #include "common/base/text_file.h"
 #include "common/convert/convert_output.h"
 #include "common/convert/row_source.h"
@@ -236,15 +235,8 @@ StatusOr<ConvertReport> ConvertToDllama(const ConvertOptions& options,
   SLUICE_RETURN_IF_ERROR(CheckTensors(config, model));
   // Layers behind the last answer no token.
   config.num_nextn_predict_layers = 0;
-  SLUICE_ASSIGN_OR_RETURN(weights::DllamaHeader header,
+  SLUICE_ASSIGN_OR_RETURN(const weights::DllamaHeader header,
                           DllamaHeaderOf(config, *options.type));
-  // Of a model of sparse layers it is in no layer.
-  const auto found = model.config().find("intermediate_size");
-  if (config.layers.front().is_sparse() && found != model.config().end() &&
-      found->is_number_integer() && *found > 0 &&
-      *found <= (int64_t{1} << 24)) {
-    header.hidden_dim = found->get<int32_t>();
-  }
   const std::string tokenizer = TokenizerPathOf(options.out);
   std::error_code ignored;
   if (std::filesystem::exists(tokenizer, ignored)) {

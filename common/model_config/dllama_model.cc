@@ -295,9 +295,7 @@ StatusOr<DllamaHeader> DllamaHeaderOf(const ModelConfig& config, DType type) {
   header.num_experts = moe.num_experts;
   header.num_active_experts = moe.experts_per_token;
   header.moe_hidden_dim = moe.intermediate_size;
-  // Without a dense layer nothing has this size.
-  header.hidden_dim =
-      layer.is_sparse() ? moe.intermediate_size : layer.mlp.intermediate_size;
+  header.hidden_dim = layer.mlp.intermediate_size;
   if (rope.scaling.kind == RopeScaling::Kind::kLlama3) {
     header.rope_factor = KeyOf(rope.scaling.factor);
     header.rope_low_freq_factor = KeyOf(rope.scaling.low_freq_factor);
