@@ -208,6 +208,10 @@ class GgufToFolder {
           tensor.info.dtype = differs ? DType::kF32 : type;
         }
         if (row.per_expert() && !rows[0]->per_expert()) source.expert = expert;
+        if (!row.is_f32() && types.IsCoded(tensor.info.name, layer >= 0)) {
+          tensor.coding.coding = options_.coding;
+          tensor.info.dtype = DType::kF32;
+        }
         source.has_one = model_.config().contains(kNormsAddOne) &&
                          IsNormWeight(weight.place);
         if (source.has_one) tensor.info.dtype = DType::kF32;
@@ -240,6 +244,7 @@ class GgufToFolder {
     const weights::BlockSize block = weights::BlockSizeOf(tensor.info.dtype);
     std::vector<Buffer> parts;
     int64_t cols = 0;
+    ErrorSum of_widening;  // is none
     for (const std::string& name : source.names) {
       const TensorInfo& info = *model_.Find(name);
       Slice slice = Slice::All(info);
@@ -250,7 +255,7 @@ class GgufToFolder {
       cols = info.cols();
       SLUICE_RETURN_IF_ERROR(Read({name, cols, expert}, slice,
                                   tensor.info.dtype, parts.emplace_back(),
-                                  error));
+                                  tensor.is_coded() ? of_widening : error));
     }
     // Gate's rows stand before up's, or alternate with them.
     const int64_t unit = source.is_elements ? 1 : cols;
@@ -267,7 +272,20 @@ class GgufToFolder {
       all = Transposed(all, static_cast<size_t>(cols),
                        static_cast<size_t>(block.bytes));
     }
-    return writer_.Append(all.data(), all.size());
+    return tensor.is_coded() ? AppendCoded(tensor, all.as<float>(), error)
+                             : writer_.Append(all.data(), all.size());
+  }
+
+  // Appends a whole matrix as its coding has it.
+  Status AppendCoded(const FolderTensor& tensor, const float* elements,
+                     ErrorSum& error) {
+    const int64_t count = tensor.info.elements();
+    SLUICE_ASSIGN_OR_RETURN(
+        const auto made,
+        quantizer_.Encode({tensor.info.name, tensor.info.cols()}, tensor.coding,
+                          elements, count));
+    error.Add(elements, count, made.relative_error);
+    return writer_.Append(made.bytes.data(), made.bytes.size());
   }
 
   // Reads the slice in the type.

@@ -99,7 +99,7 @@ class GgufConverter {
     SLUICE_RETURN_IF_ERROR(CheckRoom(options_.out, report_.bytes_after));
     const std::string partial = options_.out + ".partial";
     SLUICE_RETURN_IF_ERROR(Write(partial));
-    SLUICE_RETURN_IF_ERROR(FinishGguf(partial, options_.out, report_));
+    SLUICE_RETURN_IF_ERROR(FinishFile(partial, options_.out, report_));
     return std::move(report_);
   }
 

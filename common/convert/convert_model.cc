@@ -48,6 +48,34 @@ std::map<std::string, bool> MatricesOf(const ModelConfig& config,
   return names;
 }
 
+// Checks that `out` can have the coding, and what is asked for beside it.
+Status CheckCoding(const ConvertOptions& options, bool to_file) {
+  if (to_file) {
+    return InvalidArgument(options.out, ": cannot have ",
+                           ToString(options.coding), ", which a folder has");
+  }
+  for (const ConvertRule& rule : options.rules) {
+    if (rule.type == DType::kBF16) continue;
+    return InvalidArgument(rule.pattern, ": a folder of ",
+                           ToString(options.coding), " has BF16 beside it, ",
+                           rule.type, " is asked for");
+  }
+  if (!options.importance.empty()) {
+    return InvalidArgument("the importance of columns is for blocks, ",
+                           ToString(options.coding), " rounds to the nearest");
+  }
+  const bool has_groups = options.coding != weights::Coding::kFp8;
+  constexpr int64_t kGroups[] = {0, 32, 64, 128};
+  if (options.group == 0 ||
+      (has_groups && std::find(std::begin(kGroups), std::end(kGroups),
+                               options.group) != std::end(kGroups))) {
+    return OkStatus();
+  }
+  return InvalidArgument(
+      "the group is of ", options.group, " columns, ",
+      has_groups ? "known are 32, 64 and 128" : "FP8 has scales per 128 x 128");
+}
+
 // Checks that `out` can have the types.
 Status CheckTypes(const ConvertOptions& options, bool to_gguf) {
   std::vector<DType> types;
@@ -104,11 +132,15 @@ class Converter {
       const TensorInfo& info = *model_.Find(source);
       const auto matrix = matrices.find(source);
       std::optional<DType> type;
+      bool is_coded = false;
       if (matrix != matrices.end()) {
         type = types.Of(source, info.cols(), matrix->second);
+        is_coded = types.IsCoded(source, matrix->second);
       }
-      tensors.push_back({info, type.has_value()});
-      tensors.back().info.dtype = TypeOf(info, type);
+      FolderTensor& tensor =
+          tensors.emplace_back(info, type.has_value() || is_coded);
+      tensor.info.dtype = is_coded ? DType::kF32 : TypeOf(info, type);
+      if (is_coded) tensor.coding.coding = options_.coding;
     }
     return writer_.Start(std::move(tensors), bytes_before);
   }
@@ -126,17 +158,21 @@ class Converter {
   StatusOr<double> Fill(const FolderTensor& tensor) {
     const TensorInfo& info = *model_.Find(tensor.info.name);
     const bool is_stored = &info == model_.FindStored(info.name);
-    if (tensor.info.dtype == info.dtype) {
+    if (tensor.info.dtype == info.dtype && !tensor.is_coded()) {
       const bool is_blocks = weights::BlocksOf(info.dtype).has_value();
       return is_stored && !is_blocks ? Copy(info) : CopyRows(info);
     }
     Buffer wide(sizeof(float) * static_cast<size_t>(info.elements()));
     SLUICE_RETURN_IF_ERROR(
         model_.ReadF32(info.name, weights::Slice::All(info), wide.as<float>()));
+    const MatrixName name = {info.name, info.cols()};
     SLUICE_ASSIGN_OR_RETURN(
         const auto made,
-        quantizer_.Quantize({info.name, info.cols()}, tensor.info.dtype,
-                            wide.as<float>(), info.elements()));
+        tensor.is_coded()
+            ? quantizer_.Encode(name, tensor.coding, wide.as<float>(),
+                                info.elements())
+            : quantizer_.Quantize(name, tensor.info.dtype, wide.as<float>(),
+                                  info.elements()));
     SLUICE_RETURN_IF_ERROR(
         writer_.Append(made.bytes.data(), made.bytes.size()));
     return made.relative_error;
@@ -173,7 +209,10 @@ class Converter {
   // The tokenizer, templates, licences: all small files beside the weights.
   Status CopyOthers() {
     constexpr std::string_view kLeft[] = {
-        ".safetensors", ".index.json", ".sums", ".bin", ".pth", ".gguf", ".pt"};
+        ".safetensors", ".index.json", ".sums", ".bin", ".pth", ".gguf", ".pt",
+        // These describe the weights that were.
+        "quantize_config.json", "quant_config.json", "hf_quant_config.json",
+        "convert_report.json"};
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(options_.model, error)) {
       const std::string name = entry.path().filename().string();
@@ -204,6 +243,7 @@ StatusOr<ConvertReport> ConvertModel(const ConvertOptions& options,
                                      const ConvertProgress& progress) {
   SLUICE_ASSIGN_OR_RETURN(const auto model, OpenModel(options.model));
   const bool to_gguf = options.out.ends_with(".gguf");
+  const bool to_dllama = options.out.ends_with(".m");
   std::error_code ignored;
   const bool is_folder = fs::exists(options.model + "/config.json", ignored);
   const bool from_gguf = model->gguf() != nullptr;
@@ -215,11 +255,18 @@ StatusOr<ConvertReport> ConvertModel(const ConvertOptions& options,
   if (options.out.empty() || fs::exists(options.out, ignored)) {
     return InvalidArgument("OUT ", options.out, ": is there already");
   }
+  if (options.coding != weights::Coding::kNone) {
+    SLUICE_RETURN_IF_ERROR(CheckCoding(options, to_gguf || to_dllama));
+  } else if (options.group != 0) {
+    return InvalidArgument("a group of ", options.group,
+                           " columns is of GPTQ and AWQ");
+  }
+  if (to_dllama) return ConvertToDllama(options, *model, progress);
   SLUICE_RETURN_IF_ERROR(CheckTypes(options, to_gguf));
   if (from_gguf && to_gguf) return ConvertGguf(options, *model, progress);
   if (to_gguf) return ConvertToGguf(options, *model, progress);
   if (!is_folder) return ConvertFromGguf(options, *model, progress);
-  if (!options.type.has_value()) {
+  if (!options.type.has_value() && options.coding == weights::Coding::kNone) {
     return InvalidArgument(options.model,
                            ": is a folder with its weights as stored already");
   }

@@ -18,7 +18,8 @@ using weights::DType;
 
 StatusOr<ConvertTypes> ConvertTypes::Make(const ConvertOptions& options) {
   ConvertTypes types;
-  types.type_ = options.type;
+  types.is_coded_ = options.coding != weights::Coding::kNone;
+  if (!types.is_coded_) types.type_ = options.type;
   for (const ConvertRule& rule : options.rules) {
     try {
       types.rules_.emplace_back(std::regex(rule.pattern), rule.type);
@@ -74,6 +75,15 @@ StatusOr<weights::QuantizedElements> MatrixQuantizer::Quantize(
   return made;
 }
 
+StatusOr<weights::QuantizedElements> MatrixQuantizer::Encode(
+    const MatrixName& matrix, const weights::MatrixCoding& coding,
+    const float* elements, int64_t count) {
+  auto made = weights::EncodeMatrix(coding, count / matrix.cols, matrix.cols,
+                                    elements, &team_);
+  if (!made.ok()) return Annotate(made.status(), matrix.name);
+  return made;
+}
+
 void ErrorSum::Add(const float* elements, int64_t count,
                    double relative_error) {
   const double squares =
@@ -102,7 +112,7 @@ Status WriteReport(const std::string& path, const ConvertReport& report) {
   Json all = Json::array();
   for (const ConvertedMatrix& matrix : report.matrices) {
     all.push_back({{"name", matrix.name},
-                   {"type", std::string(ToString(matrix.type))},
+                   {"type", std::string(matrix.type_name())},
                    {"bytes", matrix.bytes},
                    {"relative_error", matrix.relative_error}});
   }
@@ -118,7 +128,7 @@ Status WriteSums(const std::string& path) {
   return weights::WriteWeightSums(*written, sums);
 }
 
-Status FinishGguf(const std::string& partial, const std::string& out,
+Status FinishFile(const std::string& partial, const std::string& out,
                   const ConvertReport& report) {
   std::error_code error;
   fs::rename(partial, out, error);

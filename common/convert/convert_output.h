@@ -9,6 +9,7 @@
 
 #include "common/concurrency/thread_team.h"
 #include "common/convert/convert_model.h"
+#include "common/weights/encode_matrix.h"
 #include "common/weights/model_file.h"
 #include "common/weights/quantize.h"
 
@@ -25,11 +26,16 @@ class ConvertTypes {
   // layers or without the options' type.
   std::optional<weights::DType> Of(const std::string& name, int64_t cols,
                                    bool in_layer) const;
+  // Whether a matrix gets the options' coding: one of a layer without a rule.
+  bool IsCoded(const std::string& name, bool in_layer) const {
+    return is_coded_ && in_layer && !RuleOf(name).has_value();
+  }
   // Returns the type of the first rule that finds the name.
   std::optional<weights::DType> RuleOf(const std::string& name) const;
 
  private:
-  std::optional<weights::DType> type_;
+  std::optional<weights::DType> type_;  // none with a coding
+  bool is_coded_ = false;
   std::vector<std::pair<std::regex, weights::DType>> rules_;
 };
 
@@ -51,6 +57,10 @@ class MatrixQuantizer {
                                                 weights::DType type,
                                                 const float* elements,
                                                 int64_t count);
+  // As weights::EncodeMatrix, of all elements of the matrix.
+  StatusOr<weights::QuantizedElements> Encode(
+      const MatrixName& matrix, const weights::MatrixCoding& coding,
+      const float* elements, int64_t count);
 
  private:
   const weights::Importance& importance_;
@@ -77,8 +87,9 @@ Status WriteReport(const std::string& path, const ConvertReport& report);
 // Writes the checksums of the model at `path`.
 Status WriteSums(const std::string& path);
 
-// Renames the whole GGUF `partial` to `out`, with report and checksums.
-Status FinishGguf(const std::string& partial, const std::string& out,
+// Renames the whole file `partial` to `out`, a GGUF or a .m, with report and
+// checksums.
+Status FinishFile(const std::string& partial, const std::string& out,
                   const ConvertReport& report);
 
 // Returns llama.cpp's number for a file whose matrices are mostly of `type`.
@@ -90,6 +101,10 @@ StatusOr<ConvertReport> ConvertGguf(const ConvertOptions& options,
                                     const ConvertProgress& progress);
 // As ConvertModel, a folder of a GGUF or of a .m.
 StatusOr<ConvertReport> ConvertFromGguf(const ConvertOptions& options,
+                                        const weights::ModelFile& model,
+                                        const ConvertProgress& progress);
+// As ConvertModel, a .m of any model.
+StatusOr<ConvertReport> ConvertToDllama(const ConvertOptions& options,
                                         const weights::ModelFile& model,
                                         const ConvertProgress& progress);
 // As ConvertModel, a GGUF of a folder or of a .m.

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/check.h"
 #include "common/convert/convert_output.h"
+#include "common/convert/row_source.h"
 #include "common/model_config/gguf_keys.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
@@ -25,7 +25,6 @@ using weights::DType;
 using weights::GgufMetadata;
 using weights::GgufType;
 using weights::ModelFile;
-using weights::Slice;
 using weights::TensorInfo;
 
 // A tensor of the GGUF.
@@ -37,113 +36,6 @@ struct FolderOutput {
   std::vector<float> divisors;
 };
 
-// Where the rows of one matrix of a GGUF, or of one expert of a stacked one,
-// are in the folder.
-struct RowSource {
-  std::string name;
-  Slice slice;  // that has the rows
-  // Elements of a row follow one another, else those of a column do.
-  bool transposed = false;
-  // Of the slice's rows (columns if transposed), in the GGUF's order.
-  std::vector<int64_t> order;
-
-  bool is_whole() const {
-    return !transposed && std::is_sorted(order.begin(), order.end()) &&
-           std::ssize(order) == slice.row_end - slice.row_begin;
-  }
-};
-
-std::vector<int64_t> Steps(int64_t first, int64_t step, int64_t count) {
-  std::vector<int64_t> order(static_cast<size_t>(count));
-  for (int64_t& at : order) at = std::exchange(first, first + step);
-  return order;
-}
-
-// The rows of `heads` heads, each with its halves interleaved.
-std::vector<int64_t> Interleaved(int64_t rows, int64_t heads) {
-  const int64_t head = rows / heads;
-  std::vector<int64_t> order;
-  for (int64_t row = 0; row < rows; ++row) {
-    const int64_t at = row % head;
-    order.push_back(row - at + at % 2 * (head / 2) + at / 2);
-  }
-  return order;
-}
-
-// Finds a GGUF's matrices and vectors among the tensors of a folder.
-class RowFinder {
- public:
-  RowFinder(const ModelConfig& config, const ModelFile& model)
-      : config_(config),
-        model_(model),
-        storage_(ExpertStorageOf(config, model)),
-        permuted_(GgufFamilyOf(config.model_type)->permuted) {}
-
-  RowSource Find(const TensorRow& row, int32_t layer, int64_t expert) const {
-    if (row.cut == RankCut::kExperts) return OfExpert(row, layer, expert);
-    RowSource source;
-    source.name = NameOf(row, layer);
-    const TensorInfo& info = *model_.Find(source.name);
-    source.slice = Slice::All(info);
-    source.order = Steps(0, 1, info.rows());
-    if (!permuted_) return source;
-    const AttentionConfig& attention =
-        config_.layers[static_cast<size_t>(std::max(layer, 0))].attention;
-    const bool is_q = row.gguf.starts_with("attn_q.");
-    if (!is_q && !row.gguf.starts_with("attn_k.")) return source;
-    source.transposed = row.is_vector();
-    source.order =
-        Interleaved(row.is_vector() ? info.cols() : info.rows(),
-                    is_q ? attention.num_heads : attention.num_kv_heads);
-    return source;
-  }
-
- private:
-  RowSource OfExpert(const TensorRow& row, int32_t layer,
-                     int64_t expert) const {
-    const MoeConfig& moe = config_.layers[static_cast<size_t>(layer)].moe;
-    const bool is_bias = row.gguf.ends_with(".bias");
-    const bool is_gate = row.gguf.starts_with("ffn_gate");
-    const bool is_down = row.gguf.starts_with("ffn_down");
-    const int64_t count =
-        is_down ? config_.hidden_size : int64_t{moe.intermediate_size};
-    RowSource source;
-    source.name = NameInFolder(row, layer, expert);
-    const TensorInfo& info = *model_.Find(source.name);
-    source.slice = Slice::All(info);
-    source.order = Steps(0, 1, count);
-    if (storage_ == ExpertStorage::kSeparate) return source;
-    const bool is_apart = storage_ == ExpertStorage::kApart;
-    const int64_t rows = info.rows() / moe.num_experts;
-    source.slice = Slice::Rows(info, expert * rows, expert * rows + rows);
-    source.transposed = storage_ == ExpertStorage::kTransposed || is_bias;
-    if (is_down || is_apart) return source;
-    // Gate and up are in one tensor.
-    source.order = moe.interleaved ? Steps(is_gate ? 0 : 1, 2, count)
-                                   : Steps(is_gate ? 0 : count, 1, count);
-    return source;
-  }
-
-  // The tensor of a folder that has the rows of kApart's `row`: gate and up
-  // have one each, or share one.
-  std::string NameInFolder(const TensorRow& row, int32_t layer,
-                           int64_t expert) const {
-    for (const WeightRows& weight : WeightsOf(config_, layer, storage_)) {
-      if (weight.place != row.place) continue;
-      const bool is_second =
-          weight.rows.size() > 1 && row.gguf.starts_with("ffn_up");
-      return NameOf(*weight.rows[is_second ? 1 : 0], layer,
-                    static_cast<int32_t>(expert));
-    }
-    SLUICE_CHECK(false);
-  }
-
-  const ModelConfig& config_;
-  const ModelFile& model_;
-  const ExpertStorage storage_;
-  const bool permuted_;
-};
-
 class FolderToGguf {
  public:
   FolderToGguf(const ConvertOptions& options, const ModelFile& model,
@@ -153,6 +45,7 @@ class FolderToGguf {
         config_(config),
         progress_(progress),
         finder_(config, model),
+        rows_(model),
         quantizer_(options) {}
 
   StatusOr<ConvertReport> Run() {
@@ -169,7 +62,7 @@ class FolderToGguf {
       SLUICE_RETURN_IF_ERROR(Write(output, *writer));
     }
     SLUICE_RETURN_IF_ERROR(writer->Close());
-    SLUICE_RETURN_IF_ERROR(FinishGguf(partial, options_.out, report_));
+    SLUICE_RETURN_IF_ERROR(FinishFile(partial, options_.out, report_));
     return std::move(report_);
   }
 
@@ -275,12 +168,12 @@ class FolderToGguf {
     for (int64_t i = 0; i < count; ++i) {
       const RowSource source = finder_.Find(*output.row, output.layer, i);
       const DType type = output.tensor.dtype;
-      if (IsStoredAs(source, type) && !adds_one) {
-        SLUICE_RETURN_IF_ERROR(Copy(source, type, to));
+      if (rows_.IsStoredAs(source, type) && !adds_one) {
+        SLUICE_ASSIGN_OR_RETURN(const Buffer rows, rows_.ReadStored(source));
+        SLUICE_RETURN_IF_ERROR(Append(rows.data(), rows.size(), to));
         continue;
       }
-      Buffer wide;
-      SLUICE_RETURN_IF_ERROR(ReadWide(source, wide));
+      SLUICE_ASSIGN_OR_RETURN(Buffer wide, rows_.ReadWide(source));
       const auto elements = static_cast<int64_t>(wide.size() / sizeof(float));
       if (adds_one) {
         float* const weights = wide.as<float>();
@@ -302,59 +195,6 @@ class FolderToGguf {
     return OkStatus();
   }
 
-  // Whether rows of `type` can be copied.
-  bool IsStoredAs(const RowSource& source, DType type) const {
-    const TensorInfo& info = *model_.Find(source.name);
-    return info.dtype == type && !source.transposed &&
-           (weights::BlocksOf(type).has_value() ||
-            model_.FindStored(source.name) == &info);
-  }
-
-  // Writes rows as they are stored.
-  Status Copy(const RowSource& source, DType type, weights::GgufWriter& to) {
-    const Slice& slice = source.slice;
-    const int64_t cols = slice.col_end - slice.col_begin;
-    const weights::BlockSize block = weights::BlockSizeOf(type);
-    const auto row = static_cast<size_t>(cols / block.elements * block.bytes);
-    Buffer stored(row * static_cast<size_t>(slice.row_end - slice.row_begin));
-    SLUICE_RETURN_IF_ERROR(
-        model_.ReadStoredRows(source.name, slice, stored.data()));
-    if (source.is_whole()) return Append(stored.data(), stored.size(), to);
-    for (const int64_t at : source.order) {
-      SLUICE_RETURN_IF_ERROR(
-          Append(stored.data() + static_cast<size_t>(at) * row, row, to));
-    }
-    return OkStatus();
-  }
-
-  // Reads rows as F32, in the GGUF's order.
-  Status ReadWide(const RowSource& source, Buffer& wide) const {
-    const Slice& slice = source.slice;
-    Buffer read(sizeof(float) * static_cast<size_t>(slice.elements()));
-    SLUICE_RETURN_IF_ERROR(
-        model_.ReadF32(source.name, slice, read.as<float>()));
-    if (source.is_whole()) {
-      wide = std::move(read);
-      return OkStatus();
-    }
-    const auto rows = static_cast<size_t>(slice.row_end - slice.row_begin);
-    const auto cols = static_cast<size_t>(slice.col_end - slice.col_begin);
-    const size_t length = source.transposed ? rows : cols;
-    wide = Buffer(sizeof(float) * source.order.size() * length);
-    float* out = wide.as<float>();
-    for (const int64_t from : source.order) {
-      const auto at = static_cast<size_t>(from);
-      if (source.transposed) {
-        for (size_t i = 0; i < rows; ++i) {
-          *out++ = read.as<float>()[i * cols + at];
-        }
-      } else {
-        out = std::copy_n(read.as<float>() + at * cols, cols, out);
-      }
-    }
-    return OkStatus();
-  }
-
   Status Append(const void* bytes, size_t size, weights::GgufWriter& to) {
     SLUICE_RETURN_IF_ERROR(to.Append(bytes, size));
     done_ += size;
@@ -367,6 +207,7 @@ class FolderToGguf {
   const ModelConfig& config_;
   const ConvertProgress& progress_;
   const RowFinder finder_;
+  const RowReader rows_;
   MatrixQuantizer quantizer_;
   std::vector<FolderOutput> outputs_;
   uint64_t done_ = 0;

@@ -27,9 +27,16 @@ using weights::TensorInfo;
 constexpr std::string_view kWeightSuffix = ".weight";
 
 // How the elements of a tensor lie in its file.
-enum class Layout { kPlain, kPacked, kStackedMxfp4, kBlocks };
+enum class Layout { kPlain, kPacked, kStackedMxfp4, kBlocks, kCoded };
 
-Layout LayoutOf(const TensorInfo& info) {
+// Whether bytes that are appended are written as they are.
+bool IsWrittenAsItIs(Layout layout) {
+  return layout != Layout::kPacked && layout != Layout::kStackedMxfp4;
+}
+
+Layout LayoutOf(const FolderTensor& tensor) {
+  const TensorInfo& info = tensor.info;
+  if (tensor.is_coded()) return Layout::kCoded;
   if (!weights::BlocksOf(info.dtype).has_value()) return Layout::kPlain;
   const bool is_linear =
       info.shape.size() == 2 && info.name.ends_with(kWeightSuffix);
@@ -103,7 +110,7 @@ Json CompressedTensors(const std::map<DType, Json>& modules,
 }  // namespace
 
 std::vector<TensorInfo> FolderTensor::stored() const {
-  switch (LayoutOf(info)) {
+  switch (LayoutOf(*this)) {
     case Layout::kPlain:
       return {info};
     case Layout::kBlocks:
@@ -117,6 +124,8 @@ std::vector<TensorInfo> FolderTensor::stored() const {
                {info.rows(), info.cols() / kShortBlock}},
               {info.name + "_shape", DType::kI64, {2}}};
     }
+    case Layout::kCoded:
+      return weights::TensorsOf(info, coding);
     case Layout::kStackedMxfp4:
       break;
   }
@@ -145,6 +154,7 @@ FolderWriter::FolderWriter(const ConvertOptions& options,
 Status FolderWriter::Start(std::vector<FolderTensor> tensors,
                            uint64_t bytes_before) {
   tensors_ = std::move(tensors);
+  SLUICE_RETURN_IF_ERROR(ChooseCodings(options_, tensors_));
   report_.bytes_before = bytes_before;
   uint64_t of_shard = 0;
   for (size_t i = 0; i < tensors_.size(); ++i) {
@@ -203,11 +213,11 @@ Status FolderWriter::WriteTensor(size_t index, const Fill& fill) {
   const TensorInfo& info = filled_->info;
   SLUICE_ASSIGN_OR_RETURN(const double error, fill(*filled_, index));
   if (filled_->is_matrix) {
-    report_.matrices.push_back(
-        {info.name, info.dtype, filled_->bytes(), error});
+    report_.matrices.push_back({info.name, info.dtype, filled_->bytes(), error,
+                                filled_->coding.coding});
   }
-  const Layout layout = LayoutOf(info);
-  if (layout == Layout::kPlain || layout == Layout::kBlocks) return OkStatus();
+  const Layout layout = LayoutOf(*filled_);
+  if (IsWrittenAsItIs(layout)) return OkStatus();
   SLUICE_RETURN_IF_ERROR(Put(scales_.data(), scales_.size()));
   scales_.clear();
   if (layout != Layout::kPacked) return OkStatus();
@@ -216,10 +226,7 @@ Status FolderWriter::WriteTensor(size_t index, const Fill& fill) {
 }
 
 Status FolderWriter::Append(const void* bytes, size_t size) {
-  const Layout layout = LayoutOf(filled_->info);
-  if (layout == Layout::kPlain || layout == Layout::kBlocks) {
-    return Put(bytes, size);
-  }
+  if (IsWrittenAsItIs(LayoutOf(*filled_))) return Put(bytes, size);
   const size_t block = PartsOf(filled_->info.dtype).bytes;
   SLUICE_CHECK(size % block == 0);
   return AppendBlocks(static_cast<const uint8_t*>(bytes),
@@ -258,6 +265,9 @@ Status FolderWriter::WriteConfig(Json config) const {
 // Says compressed-tensors or MXFP4 where other engines know all matrices, else
 // the types of the modules.
 Json FolderWriter::Quantisation() const {
+  if (options_.coding != weights::Coding::kNone) {
+    return CodedQuantisation(options_, tensors_);
+  }
   std::map<DType, Json> modules;
   Json plain = Json::array();
   bool has_head = false;
@@ -267,7 +277,7 @@ Json FolderWriter::Quantisation() const {
   for (const FolderTensor& tensor : tensors_) {
     if (!tensor.is_matrix) continue;
     const TensorInfo& info = tensor.info;
-    const Layout layout = LayoutOf(info);
+    const Layout layout = LayoutOf(tensor);
     has_head = has_head || info.name == "lm_head.weight";
     is_mxfp4 = is_mxfp4 || layout == Layout::kStackedMxfp4;
     is_packed = is_packed || layout == Layout::kPacked;

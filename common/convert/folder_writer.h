@@ -10,6 +10,7 @@
 
 #include "common/base/json.h"
 #include "common/convert/convert_model.h"
+#include "common/weights/encode_matrix.h"
 #include "common/weights/model_file.h"
 #include "common/weights/safetensors_writer.h"
 
@@ -19,13 +20,29 @@ namespace sluice {
 struct FolderTensor {
   weights::TensorInfo info;  // the model's name and shape, the written type
   bool is_matrix = false;    // is named in the report
+  // Of a matrix that is appended as its coding has it. The type of `info` is
+  // that of its elements before.
+  weights::MatrixCoding coding = {};
 
+  bool is_coded() const { return coding.coding != weights::Coding::kNone; }
   // The file's tensors. A matrix of Q4_0 or Q8_0 is compressed-tensors' words,
   // scales and shape; stacked MXFP4 is gpt-oss' blocks and scales; other blocks
   // are bytes (common/weights/block_tensor.h).
   std::vector<weights::TensorInfo> stored() const;
   uint64_t bytes() const;
 };
+
+// Gives the tensors that shall be coded their group: the options', or the most
+// columns that all of them have whole groups of. Others become BF16.
+// INVALID_ARGUMENT for the options' group that does not fit, and where nothing
+// is coded; UNIMPLEMENTED for a tensor of several matrices.
+Status ChooseCodings(const ConvertOptions& options,
+                     std::vector<FolderTensor>& tensors);
+
+// Returns what config.json's quantization_config says of a folder whose
+// matrices have the options' coding.
+Json CodedQuantisation(const ConvertOptions& options,
+                       const std::vector<FolderTensor>& tensors);
 
 // Writes a folder of sharded safetensors to OUT.partial, tensor by tensor, and
 // gives it its name at the end. Used by one thread.
@@ -37,14 +54,17 @@ class FolderWriter {
   // Where the other files go.
   const std::string& folder() const { return folder_; }
 
-  // Makes the folder. RESOURCE_EXHAUSTED if the disk lacks the room.
+  // Makes the folder. Tensors that shall be coded get the group that fits all,
+  // and those without whole groups become BF16 (ChooseCodings).
+  // RESOURCE_EXHAUSTED if the disk lacks the room.
   Status Start(std::vector<FolderTensor> tensors, uint64_t bytes_before);
   // Appends all elements of a tensor and returns its relative error.
   using Fill =
       std::function<StatusOr<double>(const FolderTensor& tensor, size_t index)>;
   // Calls `fill` for each tensor in its place.
   Status Write(const Fill& fill);
-  // The next elements of the tensor that is filled, or whole blocks.
+  // The next elements of the tensor that is filled, whole blocks, or bytes of
+  // EncodeMatrix.
   Status Append(const void* bytes, size_t size);
   // Writes config.json with what its quantization_config says.
   Status WriteConfig(Json config) const;

@@ -278,8 +278,6 @@ TokenKind KindOfAdded(std::string_view token) {
 // a text is split: the numbers of other tokens tell Llama 3's and Qwen's.
 // Others are merged without splits, as dllama does with all.
 Status AddByteLevel(const DllamaTokenizer& from, VocabularySpec& to) {
-  constexpr int32_t kLlama3Tokens = 128000;
-  constexpr int32_t kQwenTokens = 151643;
   to.byte_level = true;
   const size_t first =
       from.bos < 0 ? from.tokens.size() : static_cast<size_t>(from.bos);

@@ -35,6 +35,10 @@ StatusOr<TextSource> FromVocabJson(std::string_view vocab,
 StatusOr<TextSource> FromDllama(std::string_view bytes);
 StatusOr<std::string> ChatTemplateOfDllama(std::string_view bytes);
 
+// A .t's tokens before bos tell how a text is split.
+inline constexpr TokenId kLlama3Tokens = 128000;
+inline constexpr TokenId kQwenTokens = 151643;
+
 // The metadata of the GGUF file at `path`: vocabularies "gpt2", "gemma4" and
 // "llama".
 StatusOr<TextSource> FromGguf(const std::string& path);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/tensor/buffer.h"
+#include "common/weights/awq_order.h"
 #include "common/weights/file.h"
 #include "kernels/block_format.h"
 
@@ -12,14 +13,6 @@ namespace {
 using kernels::kShortBlock;
 
 constexpr int64_t kStripCols = 64;  // decoded together, a line of memory
-// The row of an AWQ word that its code i belongs to.
-constexpr int kAwqOrder[] = {0, 2, 4, 6, 1, 3, 5, 7};
-
-// The place of row `row` in its word.
-int PlaceInAwqWord(int64_t row) {
-  return static_cast<int>(std::find(kAwqOrder, kAwqOrder + 8, row % 8) -
-                          kAwqOrder);
-}
 
 }  // namespace
 

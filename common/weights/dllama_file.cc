@@ -1,5 +1,6 @@
 #include "common/weights/dllama_file.h"
 
+#include <algorithm>
 #include <iterator>
 #include <limits>
 #include <set>
@@ -27,23 +28,26 @@ struct Key {
   int32_t min;
   int32_t max;
   bool needed = false;
+  // Written with the value that stands for an absent key, too.
+  bool always = false;
 };
 
 using Header = DllamaHeader;
 constexpr Key kKeys[] = {
-    {"version", &Header::version, 0, kMaxInt},
+    {"version", &Header::version, 0, kMaxInt, false, true},
     {"arch_type", &Header::architecture, 0xABCD00, 0xABCD02, true},
     {"dim", &Header::dim, 1, kMaxSize, true},
     {"hidden_dim", &Header::hidden_dim, 1, kMaxSize, true},
     {"n_layers", &Header::num_layers, 1, kMaxCount, true},
     {"n_heads", &Header::num_heads, 1, kMaxCount, true},
     {"n_kv_heads", &Header::num_kv_heads, 1, kMaxCount, true},
-    {"n_experts", &Header::num_experts, 0, kMaxExperts},
-    {"n_active_experts", &Header::num_active_experts, 0, kMaxExperts},
+    {"n_experts", &Header::num_experts, 0, kMaxExperts, false, true},
+    {"n_active_experts", &Header::num_active_experts, 0, kMaxExperts, false,
+     true},
     {"vocab_size", &Header::vocab_size, 1, kMaxSize, true},
     {"max_seq_len", &Header::max_seq_len, 1, kMaxInt, true},
-    {"hidden_act", &Header::hidden_act, 0, 1},
-    {"rope_theta", &Header::rope_theta, 1, kMaxInt},
+    {"hidden_act", &Header::hidden_act, 0, 1, false, true},
+    {"rope_theta", &Header::rope_theta, 1, kMaxInt, false, true},
     {"weights_float_type", &Header::weights, 0, 3, true},
     {"rope_scaling_factor", &Header::rope_factor, 1, kMaxCount},
     {"rope_scaling_low_freq_factor", &Header::rope_low_freq_factor, 1,
@@ -54,7 +58,7 @@ constexpr Key kKeys[] = {
      kMaxInt},
     {"rope_type", &Header::rope_type, 0, 2},
     {"head_dim", &Header::head_dim, 1, kMaxCount},
-    {"norm_epsilon", &Header::norm_epsilon, 5, 6},
+    {"norm_epsilon", &Header::norm_epsilon, 5, 6, false, true},
     {"moe_hidden_dim", &Header::moe_hidden_dim, 0, kMaxSize},
 };
 constexpr auto kNumKeys = static_cast<int32_t>(std::size(kKeys));
@@ -153,6 +157,33 @@ StatusOr<uint32_t> ReadMagic(const RandomAccessFile& file) {
 }  // namespace
 
 DType DllamaHeader::weights_type() const { return kTypes[weights]; }
+
+std::optional<int32_t> DllamaTypeOf(DType dtype) {
+  const auto* found = std::find(std::begin(kTypes), std::end(kTypes), dtype);
+  if (found == std::end(kTypes)) return std::nullopt;
+  return static_cast<int32_t>(found - std::begin(kTypes));
+}
+
+StatusOr<std::string> DllamaHeaderBytes(const DllamaHeader& header) {
+  std::vector<int32_t> pairs;
+  for (int32_t number = 0; number < kNumKeys; ++number) {
+    const Key& key = kKeys[number];
+    const int32_t value = header.*key.field;
+    if (!key.needed && !key.always && value == DllamaHeader().*key.field) {
+      continue;
+    }
+    pairs.insert(pairs.end(), {number, value});
+  }
+  DllamaHeader read;
+  SLUICE_RETURN_IF_ERROR(ReadPairs(pairs, read));
+  const auto size = static_cast<int32_t>(8 + pairs.size() * sizeof(int32_t));
+  std::string bytes(reinterpret_cast<const char*>(&kDllamaMagic),
+                    sizeof(kDllamaMagic));
+  bytes.append(reinterpret_cast<const char*>(&size), sizeof(size));
+  bytes.append(reinterpret_cast<const char*>(pairs.data()),
+               pairs.size() * sizeof(int32_t));
+  return bytes;
+}
 
 bool IsDllamaFile(const RandomAccessFile& file) {
   const auto magic = ReadMagic(file);

@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_WEIGHTS_DLLAMA_FILE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "common/base/status.h"
@@ -51,8 +52,18 @@ struct DllamaHeader {
   DType weights_type() const;
 };
 
+// rope_type of Llama 3's scaling; 0: none.
+inline constexpr int32_t kDllamaRopeLlama3 = 2;
+
 // Whether a file begins as a model of distributed-llama, of the old format too.
 bool IsDllamaFile(const RandomAccessFile& file);
+
+// Returns the bytes of the header. INVALID_ARGUMENT as ReadDllamaHeader, of
+// which `bytes` is set by the reader alone.
+StatusOr<std::string> DllamaHeaderBytes(const DllamaHeader& header);
+
+// Returns dllama's number of a type of weights; nothing for another.
+std::optional<int32_t> DllamaTypeOf(DType dtype);
 
 // Reads and checks the header: magic, size, every key and its limits, what
 // contradicts another key. INVALID_ARGUMENT names key, limit and value.

@@ -1,7 +1,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -13,16 +12,15 @@
 
 #include "common/base/text_file.h"
 #include "common/convert/convert_model.h"
+#include "common/convert/weight_names.h"
 #include "common/importance/measure_importance.h"
 #include "common/text/tokenizer.h"
-#include "common/weights/quantize.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
+#include "services/cli/hub_path.h"
 
 namespace sluice::cli {
 namespace {
-
-constexpr char kStored[] = "stored";
 
 double Megabytes(uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 
@@ -31,8 +29,7 @@ void PrintReport(const ConvertOptions& options, const ConvertReport& report) {
   double sum = 0;
   int quantised = 0;
   for (const ConvertedMatrix& matrix : report.matrices) {
-    const bool is_quantised = BlocksOf(matrix.type).has_value();
-    if (!is_quantised) continue;
+    if (!matrix.is_quantised()) continue;
     ++quantised;
     sum += matrix.relative_error;
     worst = std::max(worst, matrix.relative_error);
@@ -58,37 +55,22 @@ struct CommandOptions {
   double shard_gb = 4.0;
 };
 
-// The type of this name, in small letters as for --weights.
-StatusOr<weights::DType> TypeOf(const std::string& name) {
-  std::string known;
-  for (int i = 0; i <= static_cast<int>(weights::DType::kIq4Xs); ++i) {
-    const auto type = static_cast<weights::DType>(i);
-    if (!weights::CanQuantize(type)) continue;
-    std::string small(ToString(type));
-    std::transform(small.begin(), small.end(), small.begin(), [](char c) {
-      return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    });
-    if (small == name) return type;
-    known += Cat(known.empty() ? "" : ", ", small);
-  }
-  return InvalidArgument("type '", name, "' is not known; known are ", known);
-}
-
-// Returns the type of the layers' matrices; nothing: as they are stored.
-StatusOr<std::optional<weights::DType>> ChosenType(
-    const CommandOptions& options) {
+// Sets what the layers' matrices become.
+Status ChooseWeights(CommandOptions& options) {
   std::string name = options.weights;
   if (name.empty()) {
     const auto config =
         std::filesystem::path(options.convert.model) / "config.json";
     std::error_code ignored;
-    const bool keeps = !options.convert.out.ends_with(".gguf") &&
+    const std::string& out = options.convert.out;
+    const bool keeps = !out.ends_with(".gguf") && !out.ends_with(".m") &&
                        !std::filesystem::exists(config, ignored);
-    name = keeps ? kStored : "q4_0";
+    name = keeps ? "stored" : "q4_0";
   }
-  if (name == kStored) return std::optional<weights::DType>();
-  SLUICE_ASSIGN_OR_RETURN(const weights::DType type, TypeOf(name));
-  return std::optional<weights::DType>(type);
+  SLUICE_ASSIGN_OR_RETURN(const NamedWeights weights, WeightsByName(name));
+  options.convert.type = weights.type;
+  options.convert.coding = weights.coding;
+  return OkStatus();
 }
 
 Status ReadRules(CommandOptions& options) {
@@ -101,7 +83,7 @@ Status ReadRules(CommandOptions& options) {
       return InvalidArgument("--weights-for ", rule, ": expected REGEX=TYPE");
     }
     SLUICE_ASSIGN_OR_RETURN(const weights::DType type,
-                            TypeOf(rule.substr(at + 1)));
+                            WeightTypeByName(rule.substr(at + 1)));
     options.convert.rules.push_back({rule.substr(0, at), type});
   }
   return OkStatus();
@@ -148,7 +130,9 @@ Status MeasureColumns(CommandOptions& options) {
 }
 
 Status RunConvert(CommandOptions options) {
-  SLUICE_ASSIGN_OR_RETURN(options.convert.type, ChosenType(options));
+  SLUICE_ASSIGN_OR_RETURN(options.convert.model,
+                          PathOfModel(options.convert.model));
+  SLUICE_RETURN_IF_ERROR(ChooseWeights(options));
   SLUICE_RETURN_IF_ERROR(ReadRules(options));
   options.convert.shard_bytes = static_cast<uint64_t>(options.shard_gb * 1e9);
   SLUICE_RETURN_IF_ERROR(MeasureColumns(options));
@@ -162,25 +146,44 @@ Status RunConvert(CommandOptions options) {
   return OkStatus();
 }
 
+// "NAME:{stored,f32,...}", which help shows and completions offer.
+std::string WeightsChoices() {
+  std::string all;
+  for (const std::string& name : WeightsNames()) {
+    all += Cat(all.empty() ? "" : ",", name);
+  }
+  return Cat("NAME:{", all, "}");
+}
+
 }  // namespace
 
 void AddConvert(CommandLine& sluice) {
   const auto options = std::make_shared<CommandOptions>();
   CLI::App& convert = sluice.Add(
-      "convert", "writes a model with other weights: a folder, or a GGUF",
+      "convert", "writes a model with other weights: a folder, a GGUF, or a .m",
       [options] { return RunConvert(*options); });
   convert
       .add_option("MODEL", options->convert.model,
-                  "folder of safetensors, GGUF, or .m of distributed-llama")
+                  "folder of safetensors, GGUF, .m of distributed-llama, or "
+                  "a hub's ORG/NAME[@REVISION][:QUANT]")
       ->required();
   convert
-      .add_option("OUT", options->convert.out, "folder to make, or NAME.gguf")
+      .add_option("OUT", options->convert.out,
+                  "folder to make, NAME.gguf, or NAME.m of distributed-llama")
       ->required();
-  convert.add_option(
-      "--weights", options->weights,
-      "the layers' matrices: stored (as they are in MODEL), bf16, q8_0, q4_0, "
-      "q4_1, q5_0, q5_1, iq4_nl, mxfp4, q2_k to q6_k or iq4_xs; in a GGUF "
-      "also f32. Default: stored for a file that becomes a folder, else q4_0");
+  convert
+      .add_option(
+          "--weights", options->weights,
+          "the layers' matrices: stored (as they are in MODEL) or a type; in a "
+          "folder also fp8, gptq or awq, rounded to the nearest; f32 in a GGUF "
+          "or a .m alone, which has f32, q40 or q80. Default: stored for a "
+          "file that becomes a folder, else q4_0")
+      ->type_name(WeightsChoices());
+  convert
+      .add_option("--group-size", options->convert.group,
+                  "columns with one scale, of gptq and awq: 32, 64 or 128 "
+                  "(the most that fits all matrices)")
+      ->check(CLI::IsMember({32, 64, 128}));
   convert.add_option("--weights-for", options->rules,
                      "REGEX=TYPE, several times: matrices whose name in "
                      "safetensors it finds, embedding and head too; the "

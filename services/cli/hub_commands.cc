@@ -24,55 +24,12 @@
 #include "common/weights/packed_store.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
+#include "services/cli/hub_path.h"
 
 namespace sluice::cli {
 namespace {
 
-constexpr int kBarWidth = 30;
-
 double InMegabytes(uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
-
-// A bar on a terminal, elsewhere a line for every tenth. On stderr.
-class PullBar : public PullObserver {
- public:
-  void OnNote(const std::string& note) override {
-    EndLine();
-    std::fprintf(stderr, "%s\n", note.c_str());
-  }
-  void OnFile(const std::string& path, uint64_t bytes) override {
-    file_ = path.substr(path.rfind('/') + 1);
-  }
-  void OnBytes(uint64_t done, uint64_t total) override {
-    if (total == 0) return;
-    const auto steps = static_cast<uint64_t>(terminal_ ? 200 : 10);
-    const uint64_t step = total < steps ? done : done / (total / steps);
-    if (step == told_) return;
-    told_ = step;
-    const double share = static_cast<double>(done) / static_cast<double>(total);
-    if (!terminal_) {
-      std::fprintf(stderr, "%3.0f %% of %.1f MB\n", share * 100,
-                   InMegabytes(total));
-      return;
-    }
-    const int full = static_cast<int>(share * kBarWidth);
-    std::fprintf(
-        stderr, "\r[%s%s] %3.0f %% of %.1f MB  %-40.40s",
-        std::string(static_cast<size_t>(full), '#').c_str(),
-        std::string(static_cast<size_t>(kBarWidth - full), ' ').c_str(),
-        share * 100, InMegabytes(total), file_.c_str());
-    open_line_ = true;
-  }
-  void EndLine() {
-    if (open_line_) std::fprintf(stderr, "\n");
-    open_line_ = false;
-  }
-
- private:
-  const bool terminal_ = isatty(STDERR_FILENO) == 1;
-  std::string file_;
-  uint64_t told_ = UINT64_MAX;
-  bool open_line_ = false;
-};
 
 struct HubOptions {
   std::string model;
@@ -163,17 +120,11 @@ Status RunPull(const HubOptions& options) {
       return ShardsFor(options, folder);
     };
   }
-  PullBar bar;
-  auto pulled = PullModel(HubSettingsOfEnvironment(), model, bar, choose);
-  bar.EndLine();
-  if (!pulled.ok()) return pulled.status();
+  SLUICE_ASSIGN_OR_RETURN(const PulledModel pulled, PullWithBar(model, choose));
   if (!options.link.empty()) {
-    SLUICE_RETURN_IF_ERROR(LinkTo(pulled->path, options.link));
+    SLUICE_RETURN_IF_ERROR(LinkTo(pulled.path, options.link));
   }
-  std::fprintf(stderr, "%s at %.10s: %.1f MB, %.1f MB of them fetched now\n",
-               model.repository.c_str(), pulled->commit.c_str(),
-               InMegabytes(pulled->bytes), InMegabytes(pulled->fetched));
-  std::printf("%s\n", pulled->path.c_str());
+  std::printf("%s\n", pulled.path.c_str());
   return OkStatus();
 }
 

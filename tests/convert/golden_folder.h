@@ -34,6 +34,9 @@ class GoldenFolder {
   Json config_;
 };
 
+// Writes a GGUF of a llama whose rows are whole blocks, without a tokenizer.
+std::string WideLlama(const TempDir& dir);
+
 StatusOr<ConvertReport> Convert(const std::string& model,
                                 const std::string& out,
                                 std::optional<weights::DType> type,

@@ -106,9 +106,13 @@ class PullFailuresTest(FailuresCase):
 
 
 class ConvertFailuresTest(FailuresCase):
+    """A folder; other forms below."""
+    form = []
+    name = "out"
+
     def setUp(self):
         super().setUp()
-        self.out = self.home / "out"
+        self.out = self.home / self.name
         self.source = harness.golden("stories")
         self.reset()
         self.run_sluice(*self.words())
@@ -119,7 +123,7 @@ class ConvertFailuresTest(FailuresCase):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def words(self):
-        return "convert", str(self.source), str(self.out)
+        return "convert", str(self.source), str(self.out), *self.form
 
     def files(self):
         if not self.out.exists():
@@ -134,10 +138,35 @@ class ConvertFailuresTest(FailuresCase):
             self.assertEqual(self.files(), self.expected, said)
 
     def test_writes(self):
-        self.try_each("converting, writes", writes(), 30)
+        self.try_each(f"converting to {self.name} {self.form}, writes",
+                      writes(), 30)
 
     def test_large_allocations(self):
-        self.try_each("converting, large allocations", large_allocations(), 15)
+        self.try_each(
+            f"converting to {self.name} {self.form}, large allocations",
+            large_allocations(), 15)
+
+
+class ConvertToFp8FailuresTest(ConvertFailuresTest):
+    form = ["--weights", "fp8"]
+
+
+class ConvertToDllamaFailuresTest(ConvertFailuresTest):
+    """A .m and its .t; what describes them comes behind them."""
+    form = ["--weights", "f32"]
+    name = "out.m"
+
+    def files(self):
+        found = {name: hashlib.sha256((self.home / name).read_bytes())
+                       .hexdigest()
+                 for name in ("out.m", "out.t") if (self.home / name).exists()}
+        return found or None
+
+    def check(self, outcome, said):
+        found = self.files()
+        if outcome != 0 and found is not None and "out.m" not in found:
+            self.fail(f"a tokenizer without its model: {said}")
+        super().check(outcome, said)
 
 
 if __name__ == "__main__":

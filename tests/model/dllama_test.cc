@@ -165,47 +165,6 @@ INSTANTIATE_TEST_SUITE_P(Goldens, DllamaTest,
                            return name;
                          });
 
-// A llama whose rows are whole blocks, as a GGUF.
-std::string WideLlama(const TempDir& dir) {
-  GgufBuilder gguf;
-  gguf.Text("general.architecture", "llama")
-      .U32("llama.embedding_length", 64)
-      .U32("llama.block_count", 2)
-      .U32("llama.attention.head_count", 4)
-      .U32("llama.attention.head_count_kv", 2)
-      .U32("llama.attention.key_length", 16)
-      .U32("llama.feed_forward_length", 96)
-      .U32("llama.context_length", 64)
-      .U32("tokenizer.ggml.bos_token_id", 1)
-      .U32("tokenizer.ggml.eos_token_id", 2)
-      .F32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
-  uint32_t seed = 1;
-  const auto add = [&](const std::string& name, std::vector<uint64_t> dims) {
-    uint64_t count = 1;
-    for (const uint64_t dim : dims) count *= dim;
-    std::vector<float> values(count);
-    for (float& value : values) {
-      seed = seed * 1664525u + 1013904223u;
-      value = static_cast<float>(seed >> 8) * 0x1p-24f - 0.5f;
-    }
-    gguf.Tensor(name, std::move(dims), 0, BytesOf(values));
-  };
-  add("token_embd.weight", {64, 100});
-  for (const char* prefix : {"blk.0.", "blk.1."}) {
-    add(Cat(prefix, "attn_norm.weight"), {64});
-    add(Cat(prefix, "attn_q.weight"), {64, 64});
-    add(Cat(prefix, "attn_k.weight"), {64, 32});
-    add(Cat(prefix, "attn_v.weight"), {64, 32});
-    add(Cat(prefix, "attn_output.weight"), {64, 64});
-    add(Cat(prefix, "ffn_norm.weight"), {64});
-    add(Cat(prefix, "ffn_gate.weight"), {64, 96});
-    add(Cat(prefix, "ffn_up.weight"), {64, 96});
-    add(Cat(prefix, "ffn_down.weight"), {96, 64});
-  }
-  add("output_norm.weight", {64});
-  return dir.Write("wide.gguf", gguf.Build());
-}
-
 // A folder with a tokenizer.
 std::string WideFolder(const TempDir& dir) {
   const std::string out = dir.path() + "/wide";

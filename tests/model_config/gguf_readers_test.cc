@@ -24,7 +24,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(GgufReadersTest, TheNumberOfLayersIsBounded) {
-  EXPECT_THAT(Header("gemma3").Layers(4294967295u).Refusal(),
+  EXPECT_THAT(GgufHeader("gemma3").Layers(4294967295u).Refusal(),
               HasSubstr("gemma3.block_count is 4294967295"));
 }
 

@@ -5,14 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/text/dllama_tokenizer.h"
 #include "common/text/text_source.h"
 #include "common/text/vocabulary_formats.h"
 #include "common/weights/gguf_file.h"
+#include "tests/testing/golden_model.h"
 #include "tests/testing/test_data.h"
 #include "tests/text/text_fixtures.h"
 #include "tests/weights/model_files.h"
@@ -146,6 +149,42 @@ TEST(DllamaVocabularyTest, SentencePieceGivesTheIdsOfItsModel) {
     EXPECT_THAT(to->eos_ids(), ElementsAre(2));
     ExpectSameIds(*to, **from, {"<s>", "</s>"});
   }
+}
+
+// Our own writer's files give the ids of their sources.
+void ExpectWritten(const std::string& path, std::optional<TokenId> bos,
+                   int vocab_size, const std::vector<std::string>& specials) {
+  VocabularyOptions options;
+  options.vocab_size = vocab_size;
+  options.bos = bos;
+  const auto from = Tokenizer::Load(path);
+  ASSERT_TRUE(from.ok()) << from.status();
+  const auto bytes = DllamaTokenizerOf(path, options);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  const auto to = Load(*bytes);
+  ASSERT_NE(to, nullptr);
+  EXPECT_EQ(to->eos_token(), (*from)->eos_token());
+  EXPECT_EQ(to->vocab_size(), (*from)->vocab_size());
+  ExpectSameIds(*to, **from, specials);
+}
+
+TEST(DllamaTokenizerTest, Llama3sIsWritten) {
+  SLUICE_REQUIRE_TEST_DATA(path, "tokenizers/llama3_2");
+  ExpectWritten(path, std::nullopt, 128256,
+                {"<|eot_id|>", "<|start_header_id|>", "<|eot_id"});
+}
+
+// Its config, not its tokenizer, names bos; the embedding has more rows.
+TEST(DllamaTokenizerTest, Qwen3sIsWritten) {
+  SLUICE_REQUIRE_TEST_DATA(path, "tokenizers/qwen3");
+  ExpectWritten(path, 151643, 151936,
+                {"<|im_end|>", "<think>", "</tool_call>", "<|im_"});
+}
+
+TEST(DllamaTokenizerTest, SentencePiecesIsWritten) {
+  ExpectWritten(GoldenModel("stories"), std::nullopt, 512, {"<s>", "</s>"});
+  SLUICE_REQUIRE_TEST_DATA(path, "vocab/ggml-vocab-llama-spm.gguf");
+  ExpectWritten(path, std::nullopt, 32000, {"<s>", "</s>"});
 }
 
 // A vocabulary of letters and two merges, of no known family.
