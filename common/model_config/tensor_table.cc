@@ -98,6 +98,7 @@ void AddRows(std::span<const TensorRow> rows, const ModelConfig& config,
 }  // namespace
 
 bool IsNormWeight(WeightPlace place) {
+  using enum WeightPlace;
   constexpr WeightPlace kNorms[] = {
       kFinalNorm, kAttentionNorm,     kQNorm,      kKNorm,
       kMlpNorm,   kPostAttentionNorm, kPostMlpNorm};

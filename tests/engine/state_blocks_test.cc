@@ -43,7 +43,7 @@ TEST(StateBlocksTest, ALongChunkHoldsItsLastBlocksAndSomeOnTheWay) {
   EXPECT_EQ(tables[1].blocks[0], tables[1].blocks[15]);
   EXPECT_EQ(tables[1].blocks[32], tables[1].blocks[38]);
   EXPECT_NE(tables[1].blocks[38], tables[1].blocks[39]);
-  EXPECT_EQ(manager.num_free(), 280);  // of keys and values
+  EXPECT_EQ(manager.num_free(), 280);      // of keys and values
   EXPECT_EQ(manager.NumHeld(tables), 40);  // of these alone
   ExpectSound(manager, {&tables});
   manager.CacheFullBlocks(tables, Count(40 * 16));
