@@ -159,8 +159,10 @@ TEST_P(GgufStatesTest, BlocksOfAGgufHaveTheirElements) {
   EXPECT_EQ(StateLogits(golden, gguf, 2), wide);
   const auto blocks = StateLogits(golden, gguf, 1, WeightsMode::kAuto);
   EXPECT_EQ(StateLogits(golden, gguf, 2, WeightsMode::kAuto), blocks);
-  if (IsFalcon()) return;
-  // The model's matrices become the same blocks at a load.
+  // The model's matrices become the same blocks at a load, but for stacked
+  // experts whose gate and up have no rows of whole blocks together.
+  const bool is_stacked = std::string_view(golden) == "qwen3_5_moe";
+  if (IsFalcon() || is_stacked) return;
   EXPECT_EQ(StateLogits(golden, GoldenModel(golden), 1, WeightsMode::kQ8_0),
             blocks);
 }

@@ -95,8 +95,9 @@ std::string NameOfLayer(const std::string& rest) {
 bool StaysF32(std::string_view name) {
   return name.find("norm") != std::string_view::npos ||
          name.find("ffn_gate_inp") != std::string_view::npos ||
-         name.find("conv") != std::string_view::npos ||
-         name.ends_with("ssm_a") || name.ends_with("ssm_d");
+         name.find("conv1d") != std::string_view::npos ||
+         name.ends_with("shortconv.conv.weight") || name.ends_with("ssm_a") ||
+         name.ends_with("ssm_d");
 }
 
 }  // namespace
