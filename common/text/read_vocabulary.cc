@@ -50,8 +50,7 @@ std::vector<SortedJson> PartsOf(const SortedJson& part, const char* key) {
 }
 
 Status CannotTell(std::string_view what, const SortedJson& part) {
-  return Unimplemented(what, " ", part.dump().substr(0, 200),
-                       " has no key");
+  return Unimplemented(what, " ", part.dump().substr(0, 200), " has no key");
 }
 
 StatusOr<SortedJson> ParseTokenizer(const std::string& text) {
