@@ -137,8 +137,9 @@ class Converter {
         type = types.Of(source, info.cols(), matrix->second);
         is_coded = types.IsCoded(source, matrix->second);
       }
-      FolderTensor& tensor =
-          tensors.emplace_back(info, type.has_value() || is_coded);
+      FolderTensor& tensor = tensors.emplace_back();
+      tensor.info = info;
+      tensor.is_matrix = type.has_value() || is_coded;
       tensor.info.dtype = is_coded ? DType::kF32 : TypeOf(info, type);
       if (is_coded) tensor.coding.coding = options_.coding;
     }

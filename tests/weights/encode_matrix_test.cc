@@ -112,7 +112,10 @@ class EncodeMatrixShapesTest : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(EncodeMatrixShapesTest, TheReaderFindsTheNearestElements) {
-  const auto& [name, kind, group, rows, cols] = GetParam();
+  const Coding kind = GetParam().coding;
+  const int64_t group = GetParam().group;
+  const int64_t rows = GetParam().rows;
+  const int64_t cols = GetParam().cols;
   auto elements = RandomElements(rows * cols, 5);
   // A group of zeros, of one sign, of one large number, of tiny ones.
   const auto cell = [&](int64_t r, int64_t c) -> float& {
