@@ -8,6 +8,7 @@
 
 #include "common/base/json.h"
 #include "common/model_config/gguf_read_parts.h"
+#include "common/model_config/model_families.h"
 #include "common/model_config/open_model.h"
 #include "common/model_config/portable_math.h"
 
