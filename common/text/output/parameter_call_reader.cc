@@ -129,7 +129,8 @@ class ParameterCallReader : public CallReader {
     if (input.text().empty()) return Progress::kOn;
     input.Consume(1);
     const bool is_text = tags_.tells_strings && key_.find(kIsText) != key_.npos;
-    arguments_.BeginValue(Unquoted(key_), out, is_text);
+    arguments_.BeginValue(Unquoted(key_), out,
+                          is_text ? ValueForm::kText : ValueForm::kBare);
     state_ = State::kValueStart;
     return Progress::kOn;
   }
