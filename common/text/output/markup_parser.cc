@@ -131,6 +131,7 @@ class MarkupParser : public OutputParser {
   }
 
   void Write(std::string_view text) {
+    behind_call_ = behind_call_ && IsBlank(text);
     if (mode_ == Mode::kReasoning) {
       out_.Reasoning(reasoning_.Push(text));
       return;
@@ -263,7 +264,9 @@ class MarkupParser : public OutputParser {
     opening_ = opening;
     behind_ = mode_;
     mode_ = Mode::kCall;
-    reader_->Begin(bare_json_ || behind_ == Mode::kReasoning);
+    // A name's tag may be prose where no call's own tag stands before it.
+    const bool may_be_text = opening.is_head && !behind_call_;
+    reader_->Begin(bare_json_ || behind_ == Mode::kReasoning || may_be_text);
     return true;
   }
 
@@ -302,7 +305,7 @@ class MarkupParser : public OutputParser {
   Mode behind_ = Mode::kContent;  // how it goes on behind the call
   Opening opening_;               // of the call
   bool at_start_ = true;          // no text since the start or the last call
-  bool behind_call_ = false;
+  bool behind_call_ = false;      // no text since the last call
   bool has_content_ = false;  // more than blanks
   PendingText input_;
   EventWriter out_;

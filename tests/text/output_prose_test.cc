@@ -1,0 +1,42 @@
+// What an answer spells beside its text: marks around it, tags of names.
+#include <gtest/gtest.h>
+
+#include "tests/text/output_fixtures.h"
+
+namespace sluice::testing {
+namespace {
+
+std::string Prose(std::string_view text, OutputEnd end = OutputEnd::kStopped) {
+  return Told(kIntellect, WithTools(), AsText(text), end);
+}
+
+TEST(OutputProseTest, ABareTagOfANameInProseIsContent) {
+  for (const std::string text :
+       {"Write <function=foo> and then more.",
+        "Write <function=foo>\n<parameter=a>1</parameter>\n</function>"}) {
+    EXPECT_EQ(Prose(text), "text[" + text + "]");
+  }
+  // Where a call's own tag or a call stands before it, any name will do.
+  EXPECT_EQ(Prose("<tool_call>\n<function=foo>\n</function>\n"
+                  "<function=bar></function>\n</tool_call> <function=x> y"),
+            "foo[{}] bar[{}] x[{}]");
+  EXPECT_EQ(Prose("<tool_call><function=foo></function></tool_call>\nSo "
+                  "<function=bar> it is."),
+            "foo[{}] text[So <function=bar> it is.]");
+}
+
+TEST(OutputProseTest, ArgumentsMayBeJson) {
+  EXPECT_EQ(Prose("<function=get_weather>{\"city\": \"Paris </function>\"}"
+                  "</function><function=get_current_time> {} </function>So."),
+            "get_weather[{\"city\": \"Paris </function>\"}] "
+            "get_current_time[{}] text[So.]");
+  EXPECT_EQ(Prose("<tool_call>\n<function=get_weather>\n{\"city\": \"Pa\n"),
+            "get_weather[{\"city\": \"Pa\\n\"}]");
+  EXPECT_EQ(
+      Told(kIntellect, WithTools(), AsText("<function=get_weather>{\"city\": "),
+           OutputEnd::kCutShort),
+      "get_weather[{\"city\": ...");
+}
+
+}  // namespace
+}  // namespace sluice::testing
