@@ -108,7 +108,7 @@ TEST(OutputBoundsTest, EveryFormatReadsPiecesAsTheWhole) {
   for (int i = 1; i <= static_cast<int>(ToolFormat::kGemma); ++i) {
     const auto tools = static_cast<ToolFormat>(i);
     if (tools == ToolFormat::kHarmony) continue;
-    for (int j = 0; j <= static_cast<int>(ReasoningFormat::kApertus); ++j) {
+    for (int j = 0; j <= static_cast<int>(ReasoningFormat::kMiniMaxM3); ++j) {
       const OutputFormat format = {tools, static_cast<ReasoningFormat>(j)};
       if (format.reasoning == ReasoningFormat::kHarmony) continue;
       SCOPED_TRACE(Cat(ToolFormatName(tools), " ",
@@ -117,6 +117,7 @@ TEST(OutputBoundsTest, EveryFormatReadsPiecesAsTheWhole) {
         const OutputStream whole = AsText(RandomOutput(TagsIn(format), random));
         OutputRequest request = WithTools();
         request.in_reasoning = random() % 4 == 0;
+        request.in_content = !request.in_reasoning && random() % 8 == 0;
         const auto end =
             random() % 2 == 0 ? OutputEnd::kStopped : OutputEnd::kCutShort;
         const auto all = ParseStreams(

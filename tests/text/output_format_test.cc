@@ -32,6 +32,18 @@ TEST(OutputFormatTest, TheTemplateShowsTheFormat) {
   EXPECT_EQ(*ChooseOutputFormat(ReadFileOrDie(path), Harmonies()), kHarmony);
 }
 
+TEST(OutputFormatTest, MarksAroundAnswersTellTheirFormat) {
+  const auto reasoning = [](std::string_view shown) {
+    return ChooseOutputFormat(shown, Harmonies())->reasoning;
+  };
+  EXPECT_EQ(reasoning("<think> <answer>"), ReasoningFormat::kThinkAnswer);
+  EXPECT_EQ(reasoning("<think> <response></response>"),
+            ReasoningFormat::kThinkResponse);
+  // MiniMax M2 has the results of calls between such marks.
+  EXPECT_EQ(reasoning("<think> <response>"), ReasoningFormat::kThink);
+  EXPECT_EQ(reasoning("<answer>"), ReasoningFormat::kNone);
+}
+
 TEST(OutputFormatTest, NothingShownIsNoFormat) {
   EXPECT_EQ(*ChooseOutputFormat("", Harmonies()), OutputFormat{});
 }
@@ -63,7 +75,8 @@ TEST(OutputFormatTest, BadNamesAreRefusedByName) {
             "hunyuan, nemotron, gemma4");
   EXPECT_EQ(message(ChooseOutputFormat("", Harmonies(), "auto", "r1")),
             "reasoning format 'r1': none of auto, none, think, harmony, "
-            "mistral, seed-oss, command, gemma4, apertus");
+            "mistral, seed-oss, command, gemma4, apertus, think-answer, "
+            "think-response, minimax-m3");
   EXPECT_EQ(message(ChooseOutputFormat("", Harmonies(), "harmony", "think")),
             "tool format 'harmony' with reasoning format 'think': harmony is "
             "both or neither");

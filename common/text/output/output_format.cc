@@ -22,8 +22,9 @@ constexpr std::string_view kToolNames[] = {
     "granite",      "phi4",        "command",       "lfm2",
     "hunyuan",      "nemotron",    "gemma4"};
 constexpr std::string_view kReasoningNames[] = {
-    "none",     "think",   "harmony", "mistral",
-    "seed-oss", "command", "gemma4",  "apertus"};
+    "none",         "think",          "harmony",   "mistral",
+    "seed-oss",     "command",        "gemma4",    "apertus",
+    "think-answer", "think-response", "minimax-m3"};
 
 // Tokens of the formats in text that a vocabulary may call special.
 constexpr std::string_view kMarkup[] = {kThink,       kThinkEnd,    kToolCall,
@@ -89,7 +90,7 @@ ReasoningFormat ReasoningByTemplate(std::string_view chat_template) {
   for (size_t i = std::size(kReasoningNames); i-- > 0;) {
     const auto format = static_cast<ReasoningFormat>(i);
     const ReasoningTags& tags = TagsOf(format);
-    if (tags.open.empty()) continue;
+    if (tags.open.empty() || !Mentions(chat_template, tags.shown_by)) continue;
     if (Mentions(chat_template, tags.open) ||
         Mentions(chat_template, tags.close)) {
       return format;
