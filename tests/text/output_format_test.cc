@@ -21,6 +21,14 @@ TEST(OutputFormatTest, TheTemplateShowsTheFormat) {
       {"meta-llama-Llama-3.1-8B-Instruct.jinja", kLlama},
       {"meta-llama-Llama-3.2-3B-Instruct.jinja", kLlama},
       {"meta-llama-Llama-3.3-70B-Instruct.jinja", kLlama},
+      {"NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use.jinja",
+       {ToolFormat::kHermes, ReasoningFormat::kNone}},
+      {"ibm-granite-granite-3.3-2B-Instruct.jinja",
+       {ToolFormat::kGranite, ReasoningFormat::kThinkResponse}},
+      // Their answers are in forms of their own.
+      {"CohereForAI-c4ai-command-r-plus-tool_use.jinja", {}},
+      {"muse-glimmer.jinja", {}},
+      {"MiniMax-M3.jinja", {ToolFormat::kNone, ReasoningFormat::kMiniMaxM3}},
   };
   for (const auto& [file, format] : kTemplates) {
     SLUICE_REQUIRE_TEST_DATA(path, "templates/" + file);

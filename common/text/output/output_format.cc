@@ -71,8 +71,32 @@ constexpr Shown kShown[] = {
     {kArgKey, ToolFormat::kGlm},
     {kFunction, ToolFormat::kQwenCoder},
     {"<tool_calls>[", ToolFormat::kHunyuan},
-    {kToolCall, ToolFormat::kHermes},
 };
+
+// Returns whether a template shows a call as JSON right behind <tool_call>,
+// which other formats have in marks of their own.
+bool ShowsTaggedJson(std::string_view chat_template) {
+  constexpr size_t kNear = 256;
+  for (size_t at = chat_template.find(kToolCall); at != chat_template.npos;
+       at = chat_template.find(kToolCall, at + 1)) {
+    const auto behind = chat_template.substr(at, kNear);
+    for (const std::string_view sign :
+         {R"("name")", R"(\"name\")", "'name'", "tojson"}) {
+      if (Mentions(behind, sign)) return true;
+    }
+  }
+  return false;
+}
+
+// Returns whether a template shows a call as {"name": .., "parameters": ..}, or
+// the tag before one.
+bool ShowsBareJson(std::string_view chat_template) {
+  if (Mentions(chat_template, kPythonTag)) return true;
+  return Mentions(chat_template, "\"parameters\": ") &&
+         Mentions(chat_template, "\"name\": ") &&
+         !Mentions(chat_template, "\"tool_name\"") &&
+         !Mentions(chat_template, "invoke name=");
+}
 
 ToolFormat ToolsByTemplate(std::string_view chat_template) {
   for (const Shown& shown : kShown) {
@@ -81,9 +105,9 @@ ToolFormat ToolsByTemplate(std::string_view chat_template) {
       return shown.format;
     }
   }
-  const bool json = Mentions(chat_template, "\"parameters\": ") ||
-                    Mentions(chat_template, kPythonTag);
-  return json ? ToolFormat::kLlamaJson : ToolFormat::kNone;
+  if (ShowsTaggedJson(chat_template)) return ToolFormat::kHermes;
+  return ShowsBareJson(chat_template) ? ToolFormat::kLlamaJson
+                                      : ToolFormat::kNone;
 }
 
 ReasoningFormat ReasoningByTemplate(std::string_view chat_template) {
