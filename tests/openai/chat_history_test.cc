@@ -123,6 +123,10 @@ TEST(GatewayHistoryTest, IdsTakeTheFormThatATemplateNeeds) {
                                       "functions.f:0", "functions.g.h:1",
                                       "functions.f:2", "functions.g.h:3",
                                       "functions.f:2", "functions.g.h:3"}));
+  // Of calls that share an id each has a result of its own.
+  EXPECT_EQ(IdsIn(AdaptHistory(ids("x", "x"), rules)),
+            (std::vector<std::string>{"functions.f:0", "functions.g.h:1",
+                                      "functions.f:0", "functions.g.h:1"}));
 }
 
 TEST(GatewayHistoryTest, ToolsStandInTheSystemMessageWhereOnlyThatIsShown) {
