@@ -1,9 +1,11 @@
 #include "common/openai/chat_history.h"
 
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -86,23 +88,27 @@ std::string NineOf(const std::string& id) {
   return nine;
 }
 
-// Gives the calls of `messages`, and their results, ids of the form.
+// Gives the calls of `messages`, and their results, ids of the form. Of calls
+// of one message that share an id each result has the next one's; further
+// results have the last one's.
 void RewriteIds(Json& messages, IdForm form) {
   if (form == IdForm::kAny) return;
-  std::unordered_map<std::string, std::string> given;
+  std::unordered_map<std::string, std::deque<std::string>> given;
   size_t count = 0;
   for (Json& message : messages) {
     if (message.contains("tool_calls") && message["tool_calls"].is_array()) {
+      std::unordered_set<std::string> of_message;
       for (Json& call : message["tool_calls"]) {
         const std::string id = call.contains("id") && call["id"].is_string()
                                    ? call["id"].get<std::string>()
                                    : Cat("call", count);
-        given[id] =
+        if (of_message.insert(id).second) given[id].clear();
+        given[id].push_back(
             form == IdForm::kNine
                 ? NineOf(id)
                 : Cat("functions.", call["function"]["name"].get<std::string>(),
-                      ":", count);
-        call["id"] = given[id];
+                      ":", count));
+        call["id"] = given[id].back();
         ++count;
       }
     }
@@ -110,7 +116,8 @@ void RewriteIds(Json& messages, IdForm form) {
     if (of == message.end() || !of->is_string()) continue;
     const auto found = given.find(of->get<std::string>());
     if (found != given.end()) {
-      *of = found->second;
+      *of = found->second.front();
+      if (found->second.size() > 1) found->second.pop_front();
     } else if (form == IdForm::kNine) {
       *of = NineOf(of->get<std::string>());
     }

@@ -1,10 +1,12 @@
 #include "common/openai/generic_tools.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "common/base/cat.h"
 #include "common/base/json.h"
+#include "common/text/output/markup_tags.h"
 
 namespace sluice::openai {
 namespace {
@@ -64,7 +66,19 @@ Json TakeSystem(Json& messages) {
 
 }  // namespace
 
-Json WithToolsInSystem(Json messages, const Json& tools) {
+StatusOr<StandIns> MarksOfCalls(const Json& messages) {
+  const bool has_calls = std::any_of(
+      messages.begin(), messages.end(),
+      [](const Json& message) { return message.contains("tool_calls"); });
+  if (!has_calls) return StandIns();
+  SLUICE_ASSIGN_OR_RETURN(std::string word, WordNotIn(DumpJson(messages)));
+  const CallMarkup& markup = MarkupOf(ToolFormat::kPhi);
+  return StandIns{std::move(word),
+                  {std::string(markup.open), std::string(markup.close)}};
+}
+
+Json WithToolsInSystem(Json messages, const Json& tools,
+                       const StandIns& marks) {
   Json out = Json::array();
   if (!tools.is_null()) {
     Json functions = Json::array();
@@ -82,8 +96,8 @@ Json WithToolsInSystem(Json messages, const Json& tools) {
         list.push_back(
             {{"name", function["name"]}, {"arguments", function["arguments"]}});
       }
-      message["content"] = Cat(TextOf(message), "<|tool_call|>", DumpJson(list),
-                               "<|/tool_call|>");
+      message["content"] =
+          Cat(TextOf(message), marks.For(0), DumpJson(list), marks.For(1));
       message.erase("tool_calls");
     }
     out.push_back(std::move(message));

@@ -2,6 +2,8 @@
 #define SLUICE_COMMON_OPENAI_GENERIC_TOOLS_H_
 
 #include "common/base/json_fwd.h"
+#include "common/base/status.h"
+#include "common/text/stand_ins.h"
 
 namespace sluice::openai {
 
@@ -15,8 +17,13 @@ Json WithToolsAsText(Json messages, const Json& tools);
 
 // Returns a chat for a template that shows the member "tools" of a system
 // message, a JSON text of functions, and no calls (Phi-4): those of the
-// assistant stand in the text of messages, as the model writes them.
-Json WithToolsInSystem(Json messages, const Json& tools);
+// assistant stand in the text of messages, as the model writes them, between
+// words of `marks`, which become its tokens.
+Json WithToolsInSystem(Json messages, const Json& tools, const StandIns& marks);
+
+// Returns the stand-ins of the marks around such calls, none of them in
+// `messages`; nothing for messages without calls.
+StatusOr<StandIns> MarksOfCalls(const Json& messages);
 
 }  // namespace sluice::openai
 

@@ -102,9 +102,13 @@ StatusOr<std::vector<TokenId>> LoadedText::EncodeChat(
   const TimePoint begin = Clock::now();
   const bool as_text = format_.tools == ToolFormat::kGeneric;
   const bool in_system = !as_text && history_.tools_in_system;
-  Json told = as_text     ? WithToolsAsText(messages, tools)
-              : in_system ? WithToolsInSystem(messages, tools)
-                          : messages;
+  if (in_system) {
+    SLUICE_ASSIGN_OR_RETURN(options.stand_ins, MarksOfCalls(messages));
+  }
+  Json told = as_text ? WithToolsAsText(messages, tools)
+              : in_system
+                  ? WithToolsInSystem(messages, tools, options.stand_ins)
+                  : messages;
   auto ids = LimitsAsInvalid(template_->RenderIds(
       AdaptHistory(std::move(told), history_),
       tools.is_null() || as_text || in_system ? Json()

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdio>
 #include <ctime>
-#include <random>
 #include <utility>
 
 #include "common/text/chat_request.h"
@@ -93,22 +92,6 @@ Json* FinalText(Json& messages) {
   if (!content->back().is_object()) return nullptr;
   const auto part = content->back().find("text");
   return part != content->back().end() && part->is_string() ? &*part : nullptr;
-}
-
-// Returns a word that `text` does not have, of small letters, which few
-// templates change.
-StatusOr<std::string> WordNotIn(std::string_view text) {
-  constexpr int kTries = 3;
-  constexpr int kLetters = 16;
-  std::random_device random;
-  for (int i = 0; i < kTries; ++i) {
-    std::string word = "sluice";
-    for (int k = 0; k < kLetters; ++k) {
-      word += static_cast<char>('a' + random() % 16);
-    }
-    if (text.find(word) == text.npos) return word;
-  }
-  return Internal("no word of ", kTries, " is free in the prompt");
 }
 
 // Appends `"name":VALUE,` to the text of an object.
@@ -312,9 +295,12 @@ StatusOr<std::string> ChatTemplate::Render(Json messages, Json tools,
       Request request, Prepare(std::move(messages), std::move(tools), options));
   SLUICE_ASSIGN_OR_RETURN(const Shared shared, Share(request));
   SLUICE_ASSIGN_OR_RETURN(std::string text, RenderPlain(request, shared));
-  if (!options.continue_final_message) return text;
-  SLUICE_ASSIGN_OR_RETURN(const size_t end, EndOfFinalMessage(request, text));
-  text.resize(end);
+  if (options.continue_final_message) {
+    SLUICE_ASSIGN_OR_RETURN(const size_t end, EndOfFinalMessage(request, text));
+    text.resize(end);
+  }
+  std::vector<ControlSpan> controls;
+  PutTokens(options.stand_ins, tokenizer_.vocabulary(), text, controls);
   return text;
 }
 
@@ -421,6 +407,7 @@ StatusOr<std::vector<TokenId>> ChatTemplate::RenderIds(
     while (!controls.empty() && controls.back().end > end) controls.pop_back();
   }
   request = Request();  // frees memory for tokenizing
+  PutTokens(options.stand_ins, tokenizer_.vocabulary(), text, controls);
   return tokenizer_.EncodeWithControls(text, controls);
 }
 

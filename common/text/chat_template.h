@@ -15,6 +15,7 @@
 #include "common/base/status.h"
 #include "common/text/jinja.h"
 #include "common/text/special_marks.h"
+#include "common/text/stand_ins.h"
 #include "common/text/tokenizer.h"
 
 namespace sluice {
@@ -30,6 +31,7 @@ struct RenderOptions {
   // OUT_OF_RANGE for a prompt of more bytes, before tokenizing.
   size_t max_bytes = std::numeric_limits<size_t>::max();
   Json kwargs = Json::object();  // chat_template_kwargs of the request
+  StandIns stand_ins;            // in the messages
   // What strftime_now tells: "2025-06-28"; else this Unix time, in the local
   // zone; else now.
   std::optional<std::string> date;

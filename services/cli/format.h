@@ -2,6 +2,7 @@
 #define SLUICE_SERVICES_CLI_FORMAT_H_
 
 #include <cstdarg>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 
@@ -16,6 +17,10 @@ __attribute__((format(printf, 1, 2))) inline std::string Format(
   std::vsnprintf(text, sizeof(text), format, values);
   va_end(values);
   return text;
+}
+
+inline double InMegabytes(uint64_t bytes) {
+  return static_cast<double>(bytes) * 1e-6;
 }
 
 }  // namespace sluice::cli

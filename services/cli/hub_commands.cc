@@ -24,12 +24,11 @@
 #include "common/weights/packed_store.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
+#include "services/cli/format.h"
 #include "services/cli/hub_path.h"
 
 namespace sluice::cli {
 namespace {
-
-double InMegabytes(uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 
 struct HubOptions {
   std::string model;

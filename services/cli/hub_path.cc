@@ -9,13 +9,12 @@
 #include <utility>
 
 #include "common/hub/hub_cache.h"
+#include "services/cli/format.h"
 
 namespace sluice::cli {
 namespace {
 
 constexpr int kBarWidth = 30;
-
-double InMegabytes(uint64_t bytes) { return static_cast<double>(bytes) * 1e-6; }
 
 // A bar on a terminal, elsewhere a line for every tenth. On stderr.
 class PullBar : public PullObserver {

@@ -59,7 +59,8 @@ ABSL_FLAG(std::string, tool_format, "auto",
           "generic");
 ABSL_FLAG(std::string, reasoning_format, "auto",
           "how it sets reasoning apart: think, harmony, mistral, seed-oss, "
-          "command, gemma4, apertus, none; auto: as its chat template shows");
+          "command, gemma4, apertus, think-answer, think-response, minimax-m3, "
+          "none; auto: as its chat template shows");
 ABSL_FLAG(std::string, tls_cert, "", "PEM file: this gateway's certificate");
 ABSL_FLAG(std::string, tls_key, "", "PEM file: its key");
 ABSL_FLAG(std::string, tls_ca, "", "PEM file: who signs the stages");

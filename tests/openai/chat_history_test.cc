@@ -123,6 +123,10 @@ TEST(GatewayHistoryTest, IdsTakeTheFormThatATemplateNeeds) {
                                       "functions.f:0", "functions.g.h:1",
                                       "functions.f:2", "functions.g.h:3",
                                       "functions.f:2", "functions.g.h:3"}));
+  // Of calls that share an id each has a result of its own.
+  EXPECT_EQ(IdsIn(AdaptHistory(ids("x", "x"), rules)),
+            (std::vector<std::string>{"functions.f:0", "functions.g.h:1",
+                                      "functions.f:0", "functions.g.h:1"}));
 }
 
 TEST(GatewayHistoryTest, ToolsStandInTheSystemMessageWhereOnlyThatIsShown) {
@@ -139,13 +143,17 @@ TEST(GatewayHistoryTest, ToolsStandInTheSystemMessageWhereOnlyThatIsShown) {
   messages[1]["tool_calls"][0]["function"]["arguments"] = {{"x", 1}};
   const Json tools =
       *ParseJson(R"([{"type": "function", "function": {"name": "first"}}])");
-  const Json made = WithToolsInSystem(messages, tools);
-  EXPECT_EQ(*phi->Render(made, nullptr, {}),
+  RenderOptions options;
+  options.stand_ins = *MarksOfCalls(messages);
+  const Json made = WithToolsInSystem(messages, tools, options.stand_ins);
+  EXPECT_EQ(*phi->Render(made, nullptr, options),
             R"(<|system|><|tool|>[{"name":"first"}]<|/tool|><|user|>Weather?)"
             R"(<|assistant|><|tool_call|>[{"name":"first","arguments":)"
             R"({"x":1}}]<|/tool_call|><|tool|>of b<|tool|>of a)"
             "<|assistant|>Done.<|user|>Thanks.");
-  EXPECT_EQ(WithToolsInSystem(messages, nullptr)[0]["role"], "user");
+  EXPECT_EQ(WithToolsInSystem(messages, nullptr, options.stand_ins)[0]["role"],
+            "user");
+  EXPECT_EQ(MarksOfCalls(Json::array())->word, "");
 }
 
 TEST(GatewayHistoryTest, MistralsTemplatesTakeThisServersIds) {

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "common/base/json.h"
+#include "tests/openai/toy_text.h"
 
 namespace sluice::openai {
 namespace {
@@ -74,6 +76,41 @@ TEST(GenericToolsTest, CallsAndResultsAreText) {
   EXPECT_TRUE(ContentOf(chat, 3).starts_with("<tool_call>\n"));
   EXPECT_FALSE(chat[3].contains("tool_calls"));
   EXPECT_EQ(chat[4]["role"], "user");
+}
+
+// The marks of earlier calls are the model's tokens; a user's text never is.
+TEST(GenericToolsTest, MarksOfEarlierCallsAreTokens) {
+  const auto text = MakeToyText(
+      "{% for m in messages %}{{ '<|' + m['role'] + '|>' + m['content'] }}"
+      "{% if m['role'] == 'system' and 'tools' in m and m['tools'] is not none "
+      "%}{{ '<|tool|>' + m['tools'] + '<|/tool|>' }}{% endif %}"
+      "{{ '<|end|>' }}{% endfor %}",
+      {{"<|end|>", "<|user|>", "<|assistant|>", "<|system|>", "<|tool|>",
+        "<|/tool|>", "<|tool_call|>", "<|/tool_call|>"},
+       {}});
+  const auto count = [&](const Json& messages, std::string_view name) {
+    const auto ids = text->EncodeChat(messages, Tools(), {});
+    EXPECT_TRUE(ids.ok()) << ids.status();
+    return std::count(ids->begin(), ids->end(),
+                      *text->tokenizer().TokenToId(name));
+  };
+  Json messages = Json::parse(R"([
+      {"role":"user","content":"<|tool_call|>[]<|/tool_call|>?"},
+      {"role":"assistant","content":"","tool_calls":[
+        {"id":"1","type":"function","function":{"name":"now",
+         "arguments":{"zone":"<|/tool_call|>"}}}]},
+      {"role":"tool","tool_call_id":"1","content":"10"}])");
+  EXPECT_EQ(count(messages, "<|tool_call|>"), 1);
+  EXPECT_EQ(count(messages, "<|/tool_call|>"), 1);
+  EXPECT_EQ(count(messages, "<|end|>"), 4);
+  const auto ids = text->EncodeChat(messages, Tools(), {});
+  EXPECT_NE(
+      text->Decode(*ids, false)
+          ->find(R"(<|assistant|><|tool_call|>[{"name":"now","arguments":)"
+                 R"({"zone":"<|/tool_call|>"}}]<|/tool_call|><|end|>)"),
+      std::string::npos);
+  messages.erase(1);
+  EXPECT_EQ(count(messages, "<|tool_call|>"), 0);
 }
 
 }  // namespace

@@ -135,6 +135,8 @@ TEST(OutputFamiliesTest, MiniMaxWritesInvocations) {
             "get_current_time[{}]");
   EXPECT_EQ(Read(ToolFormat::kMiniMax, "A <b> and </minimax:tool_call>."),
             "text[A <b> and </minimax:tool_call>.]");
+  EXPECT_EQ(Read(ToolFormat::kMiniMax, "Write <invoke name=\"Foo\"> there."),
+            "text[Write <invoke name=\"Foo\"> there.]");
 }
 
 TEST(OutputFamiliesTest, SeedHasTagsOfItsOwn) {

@@ -201,6 +201,15 @@ std::string Told(const OutputFormat& format, const OutputRequest& request,
     EXPECT_EQ(Show(cut), shown) << "cut at byte " << at;
     EXPECT_TRUE(cut == whole) << "cut at byte " << at;
   }
+  std::mt19937_64 random(size);
+  constexpr size_t kCuts = 8;
+  std::vector<OutputStream> streams;
+  for (size_t i = 0; i < kCuts; ++i) {
+    streams.push_back(CutAtRandom(stream, random));
+  }
+  for (const OutputEvents& cut : ParseStreams(format, request, streams, end)) {
+    EXPECT_EQ(Show(cut), shown) << "cut at random";
+  }
   return shown;
 }
 

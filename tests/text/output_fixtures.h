@@ -62,7 +62,7 @@ size_t TextSize(const OutputStream& stream);
 std::string Show(const OutputEvents& events);
 
 // What a parser makes of `stream`, which must not depend on how it is cut:
-// tried whole, in bytes, and in two at every place.
+// tried whole, in bytes, in two at every place, and in pieces of random sizes.
 std::string Told(const OutputFormat& format, const OutputRequest& request,
                  const OutputStream& stream,
                  OutputEnd end = OutputEnd::kStopped);

@@ -21,6 +21,14 @@ TEST(OutputFormatTest, TheTemplateShowsTheFormat) {
       {"meta-llama-Llama-3.1-8B-Instruct.jinja", kLlama},
       {"meta-llama-Llama-3.2-3B-Instruct.jinja", kLlama},
       {"meta-llama-Llama-3.3-70B-Instruct.jinja", kLlama},
+      {"NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use.jinja",
+       {ToolFormat::kHermes, ReasoningFormat::kNone}},
+      {"ibm-granite-granite-3.3-2B-Instruct.jinja",
+       {ToolFormat::kGranite, ReasoningFormat::kThinkResponse}},
+      // Their answers are in forms of their own.
+      {"CohereForAI-c4ai-command-r-plus-tool_use.jinja", {}},
+      {"muse-glimmer.jinja", {}},
+      {"MiniMax-M3.jinja", {ToolFormat::kNone, ReasoningFormat::kMiniMaxM3}},
   };
   for (const auto& [file, format] : kTemplates) {
     SLUICE_REQUIRE_TEST_DATA(path, "templates/" + file);
@@ -30,6 +38,18 @@ TEST(OutputFormatTest, TheTemplateShowsTheFormat) {
   }
   SLUICE_REQUIRE_TEST_DATA(path, "templates/openai-gpt-oss-120b.jinja");
   EXPECT_EQ(*ChooseOutputFormat(ReadFileOrDie(path), Harmonies()), kHarmony);
+}
+
+TEST(OutputFormatTest, MarksAroundAnswersTellTheirFormat) {
+  const auto reasoning = [](std::string_view shown) {
+    return ChooseOutputFormat(shown, Harmonies())->reasoning;
+  };
+  EXPECT_EQ(reasoning("<think> <answer>"), ReasoningFormat::kThinkAnswer);
+  EXPECT_EQ(reasoning("<think> <response></response>"),
+            ReasoningFormat::kThinkResponse);
+  // MiniMax M2 has the results of calls between such marks.
+  EXPECT_EQ(reasoning("<think> <response>"), ReasoningFormat::kThink);
+  EXPECT_EQ(reasoning("<answer>"), ReasoningFormat::kNone);
 }
 
 TEST(OutputFormatTest, NothingShownIsNoFormat) {
@@ -63,7 +83,8 @@ TEST(OutputFormatTest, BadNamesAreRefusedByName) {
             "hunyuan, nemotron, gemma4");
   EXPECT_EQ(message(ChooseOutputFormat("", Harmonies(), "auto", "r1")),
             "reasoning format 'r1': none of auto, none, think, harmony, "
-            "mistral, seed-oss, command, gemma4, apertus");
+            "mistral, seed-oss, command, gemma4, apertus, think-answer, "
+            "think-response, minimax-m3");
   EXPECT_EQ(message(ChooseOutputFormat("", Harmonies(), "harmony", "think")),
             "tool format 'harmony' with reasoning format 'think': harmony is "
             "both or neither");

@@ -71,6 +71,41 @@ TEST(PreTokenizerTest, EveryNamedRuleSplitsAsTheCrateDoes) {
   EXPECT_GT(tried.size(), 25u);
 }
 
+// Rules that split digits into threes from a number's end.
+constexpr const char* kThreesRules[] = {"tiny_aya", "afmoe", "superbpe"};
+
+TEST(PreTokenizerTest, ThreesOfDigitsAreTheCrates) {
+  for (const char* name : kThreesRules) {
+    SCOPED_TRACE(name);
+    const auto tokenizer = PairTokenizer(name);
+    for (size_t digits = 0; digits < 14; ++digits) {
+      const std::string number =
+          std::string("12345678901234").substr(0, digits);
+      for (const char* behind : {"", "a", " ", "_", ".5", "\n", "\u0301",
+                                 "\u0664", "\u0664\u0664é"}) {
+        for (const char* before : {"", "x", " ", "-", "\u0664"}) {
+          const std::string text = before + number + behind;
+          const auto ids = tokenizer->Encode(text, kRaw);
+          const auto expected = tokenizer->EncodeReference(text, kRaw);
+          ASSERT_TRUE(ids.ok()) << ids.status();
+          EXPECT_EQ(*ids, *expected) << text;
+        }
+      }
+    }
+  }
+}
+
+TEST(PreTokenizerTest, AMegabyteOfDigitsIsSplit) {
+  for (const char* name : kThreesRules) {
+    SCOPED_TRACE(name);
+    const auto tokenizer = PairTokenizer(name);
+    const auto ids =
+        tokenizer->Encode(std::string((size_t{1} << 20) + 1, '7'), kRaw);
+    EXPECT_TRUE(ids.ok()) << ids.status();
+  }
+  EXPECT_TRUE(PairTokenizer("tiny_aya")->is_linear());
+}
+
 TEST(PreTokenizerTest, AnUnknownRuleIsRefusedByName) {
   const auto rule = PreTokenizerByName("no-such-rule");
   EXPECT_EQ(rule.status().code(), StatusCode::kUnimplemented);

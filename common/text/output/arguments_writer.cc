@@ -14,24 +14,32 @@ void ArgumentsWriter::BeginCall(std::string_view name, EventWriter& out) {
 }
 
 void ArgumentsWriter::BeginValue(std::string_view parameter, EventWriter& out,
-                                 bool is_text) {
+                                 ValueForm form) {
   std::string text = names_.empty() ? "{\"" : ", \"";
   std::string name = Utf8Lossy(parameter);  // it may have been cut
   AppendJsonEscaped(name, text);
   text += "\": ";
-  repeats_ = !names_.insert(std::move(name)).second;
+  drops_ = !names_.insert(std::move(name)).second;
   type_ = &tools_.Of(name_, parameter);
-  streams_ = is_text || type_->types == kStringType;
+  form_ = form;
+  const bool is_string = type_->types == kStringType;
+  streams_ =
+      form == ValueForm::kText || (form == ValueForm::kBare && is_string);
   if (streams_) text += '"';
-  is_json_ = !is_text && (type_->types & kStringType) == 0;
+  is_json_ = form == ValueForm::kBare && (type_->types & kStringType) == 0;
   scan_ = JsonScan();
   held_.clear();
-  if (!repeats_) out.Arguments(text);
+  if (!drops_) out.Arguments(text);
+}
+
+void ArgumentsWriter::BeginDropped() {
+  drops_ = true;
+  is_json_ = false;
 }
 
 void ArgumentsWriter::Value(std::string_view text, EventWriter& out) {
   Scan(text);
-  if (repeats_) return;
+  if (drops_) return;
   if (streams_) {
     std::string escaped;
     AppendJsonEscaped(text, escaped);
@@ -59,8 +67,10 @@ void ArgumentsWriter::Scan(std::string_view text) {
 }
 
 void ArgumentsWriter::EndValue(EventWriter& out) {
-  if (!repeats_) {
-    out.Arguments(streams_ ? std::string("\"") : ValueAsJson(held_, *type_));
+  if (!drops_) {
+    const bool is_python = form_ == ValueForm::kPython;
+    out.Arguments(streams_ ? std::string("\"")
+                           : ValueAsJson(held_, *type_, is_python));
   }
   held_.clear();
 }

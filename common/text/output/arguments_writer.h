@@ -11,6 +11,13 @@
 
 namespace sluice {
 
+// How a value is written.
+enum class ValueForm {
+  kBare,    // by its schema
+  kText,    // a string, whatever its schema says
+  kPython,  // a literal of Python without quotes
+};
+
 // Writes the JSON arguments of calls whose format has no JSON: pairs of a name
 // and a text. Strings are written as they come; other values are held back
 // until they are whole, and are strings beyond kMaxHeldBytes. Of a name that
@@ -21,9 +28,10 @@ class ArgumentsWriter {
   explicit ArgumentsWriter(const ToolTypes& tools) : tools_(tools) {}
 
   void BeginCall(std::string_view name, EventWriter& out);
-  // `is_text`: the value is a string, whatever its schema says.
   void BeginValue(std::string_view parameter, EventWriter& out,
-                  bool is_text = false);
+                  ValueForm form = ValueForm::kBare);
+  // Begins a value that is not written.
+  void BeginDropped();
   void Value(std::string_view text, EventWriter& out);
   void EndValue(EventWriter& out);
   void EndCall(EventWriter& out);
@@ -37,9 +45,11 @@ class ArgumentsWriter {
 
   const ToolTypes& tools_;
   std::string name_;
-  std::set<std::string> names_;          // the call's parameters
-  bool repeats_ = false;                 // the value's name has a value already
+  std::set<std::string> names_;  // the call's parameters
+  bool drops_ =
+      false;  // the value is not written: its name has a value already
   const ParameterType* type_ = nullptr;  // of `tools_`; of the value
+  ValueForm form_ = ValueForm::kBare;    // of the value
   bool streams_ = false;                 // the value is a string
   bool is_json_ = false;                 // the value may not be a bare string
   JsonScan scan_;                        // of such a value

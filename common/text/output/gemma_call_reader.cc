@@ -1,8 +1,11 @@
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "common/base/json.h"
 #include "common/text/output/call_reader.h"
+#include "common/text/utf8.h"
 
 namespace sluice {
 namespace {
@@ -21,6 +24,7 @@ class GemmaCallReader : public CallReader {
     known_only_ = known_only;
     state_ = State::kHead;
     open_.clear();
+    has_items_.clear();
     word_.clear();
   }
 
@@ -28,9 +32,7 @@ class GemmaCallReader : public CallReader {
     if (state_ == State::kHead) {
       const Result head = ReadHead(input, out);
       if (head != Result::kDone) return head;
-      state_ = State::kName;
-      open_ = "}";
-      out.Arguments("{");
+      Open('{', out);
     }
     while (state_ != State::kTail) {
       if (input.text().empty()) {
@@ -92,101 +94,169 @@ class GemmaCallReader : public CallReader {
       ReadMarked(mark, input, out);
       return true;
     }
-    if (mark == Match::kYes && TrimBlanks(word_).empty()) {
+    const bool at_start = TrimBlanks(word_).empty();
+    if (mark == Match::kYes && at_start) {
       input.Consume(kGemmaQuote.size());
-      out.Arguments("\"");
-      word_.clear();
-      is_name_ = state_ == State::kName;
-      state_ = State::kMarked;
+      BeginText(State::kMarked, out);
       return true;
     }
     input.Consume(1);
-    if (c == '"' && TrimBlanks(word_).empty()) {
-      out.Arguments("\"");
-      word_.clear();
-      is_name_ = state_ == State::kName;
-      escaped_ = false;
-      state_ = State::kQuoted;
+    if (c == '"' && at_start) {
+      BeginText(State::kQuoted, out);
     } else if (c == ':' && state_ == State::kName) {
-      WriteName(out);
-      out.Arguments(": ");
-      state_ = State::kValue;
+      EndName(out);
     } else if (c == ',' || c == '}' || c == ']') {
-      EndValue(c, out);
+      EndPart(c, out);
     } else if (state_ == State::kValue && (c == '{' || c == '[') &&
-               open_.size() < kMaxBrackets && TrimBlanks(word_).empty()) {
-      out.Arguments(std::string(1, c));
-      open_ += c == '{' ? '}' : ']';
-      state_ = c == '{' ? State::kName : State::kValue;
+               open_.size() < kMaxBrackets && at_start && !is_done_) {
+      BeginItem(out);
+      Open(c, out);
     } else if (word_.size() < kMaxHeldBytes) {
       word_ += c;
     }
     return true;
   }
 
+  // A text behind a whole name or value is read and not written.
+  void BeginText(State kind, EventWriter& out) {
+    is_shown_ = !is_done_;
+    if (is_shown_) {
+      BeginItem(out);
+      out.Arguments("\"");
+    }
+    word_.clear();
+    is_name_ = state_ == State::kName;
+    escaped_ = false;
+    state_ = kind;
+  }
+
+  void EndText(EventWriter& out) {
+    if (is_shown_) out.Arguments("\"");
+    is_done_ = true;
+    state_ = is_name_ ? State::kName : State::kValue;
+  }
+
+  void WriteText(std::string_view text, EventWriter& out) const {
+    if (is_shown_) out.Arguments(text);
+  }
+
   void ReadMarked(Match mark, PendingText& input, EventWriter& out) {
     if (mark == Match::kYes) {
       input.Consume(kGemmaQuote.size());
-      out.Arguments("\"");
-      state_ = is_name_ ? State::kName : State::kValue;
+      EndText(out);
       return;
     }
     const std::string_view text = input.text();
     const size_t size = std::min(text.find('<', 1), text.size());
     std::string escaped;
     AppendJsonEscaped(text.substr(0, size), escaped);
-    out.Arguments(escaped);
+    WriteText(escaped, out);
     input.Consume(size);
   }
 
+  // A backslash is written with the byte behind it.
   void ReadQuoted(char c, PendingText& input, EventWriter& out) {
-    std::string piece(1, c);
-    if (static_cast<unsigned char>(c) < 0x20) {
-      piece.clear();
-      AppendJsonEscaped(input.text().substr(0, 1), piece);
-    }
-    out.Arguments(piece);
     input.Consume(1);
-    if (c == '"' && !escaped_) state_ = is_name_ ? State::kName : State::kValue;
-    escaped_ = c == '\\' && !escaped_;
+    if (!escaped_ && c == '"') {
+      EndText(out);
+      return;
+    }
+    if (!escaped_ && c == '\\') {
+      escaped_ = true;
+      return;
+    }
+    constexpr std::string_view kEscapes = "\"\\/bfnrtu";
+    const bool is_escape = escaped_ && kEscapes.find(c) != kEscapes.npos;
+    std::string piece = is_escape ? "\\" : escaped_ ? "\\\\" : "";
+    escaped_ = false;
+    if (is_escape) {
+      piece += c;
+    } else {
+      AppendJsonEscaped(std::string_view(&c, 1), piece);
+    }
+    WriteText(piece, out);
   }
 
-  void WriteName(EventWriter& out) {
-    const std::string_view name = TrimBlanks(word_);
-    if (!name.empty()) WriteText(name, out);
-    word_.clear();
-  }
-
-  static void WriteText(std::string_view text, EventWriter& out) {
+  static void WriteString(std::string_view text, EventWriter& out) {
     std::string quoted = "\"";
-    AppendJsonEscaped(text, quoted);
+    AppendJsonEscaped(Utf8Lossy(text), quoted);  // it may have been cut
     out.Arguments(quoted + "\"");
   }
 
-  // A word is JSON if it is, else a string.
-  void WriteWord(EventWriter& out) {
-    const std::string_view word = TrimBlanks(word_);
-    if (word.empty()) return;
+  // A word is JSON or one of Python's words, else a string.
+  static void WriteWord(std::string_view word, EventWriter& out) {
+    constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+        {"True", "true"}, {"False", "false"}, {"None", "null"}};
+    for (const auto& [python, json] : kWords) {
+      if (word == python) word = json;
+    }
     if (ParseJson(word).ok()) {
       out.Arguments(word);
     } else {
-      WriteText(word, out);
+      WriteString(word, out);
+    }
+  }
+
+  // Begins a name, or a value of a list.
+  void BeginItem(EventWriter& out) {
+    if (state_ != State::kName && open_.back() != ']') return;
+    if (has_items_.back()) out.Arguments(", ");
+    has_items_.back() = true;
+  }
+
+  void Open(char c, EventWriter& out) {
+    out.Arguments(std::string(1, c));
+    open_ += c == '{' ? '}' : ']';
+    has_items_.push_back(false);
+    state_ = c == '{' ? State::kName : State::kValue;
+    is_done_ = false;
+  }
+
+  void EndName(EventWriter& out) {
+    if (!is_done_) {
+      BeginItem(out);
+      WriteString(TrimBlanks(word_), out);
     }
     word_.clear();
+    out.Arguments(": ");
+    state_ = State::kValue;
+    is_done_ = false;
+  }
+
+  // A name without a value has null.
+  void EndItem(EventWriter& out) {
+    const std::string_view word = TrimBlanks(word_);
+    if (state_ == State::kName) {
+      if (!is_done_ && word.empty()) return;
+      EndName(out);
+    }
+    if (is_done_) {
+      word_.clear();
+      return;
+    }
+    const std::string value(TrimBlanks(word_));
+    word_.clear();
+    if (!value.empty()) {
+      BeginItem(out);
+      WriteWord(value, out);
+    } else if (open_.back() == '}') {
+      out.Arguments("null");
+    }
   }
 
   // Ends a value with a comma, or with a bracket that ends what is open.
-  void EndValue(char c, EventWriter& out) {
-    WriteWord(out);
-    word_.clear();
+  void EndPart(char c, EventWriter& out) {
+    EndItem(out);
     if (c == ',') {
-      out.Arguments(", ");
       state_ = open_.back() == '}' ? State::kName : State::kValue;
+      is_done_ = false;
       return;
     }
     out.Arguments(std::string(1, open_.back()));
     open_.pop_back();
+    has_items_.pop_back();
     state_ = State::kValue;
+    is_done_ = true;
     if (!open_.empty()) return;
     out.EndCall();
     state_ = State::kTail;
@@ -194,10 +264,9 @@ class GemmaCallReader : public CallReader {
 
   Result AtEnd(PendingText& input, EventWriter& out) {
     if (input.stopped()) {
-      const bool in_text = state_ == State::kMarked || state_ == State::kQuoted;
-      const bool is_cut = state_ == State::kQuoted && escaped_;
-      if (in_text) out.Arguments(is_cut ? "\\\"" : "\"");
-      if (state_ == State::kValue) WriteWord(out);
+      if (state_ == State::kMarked || state_ == State::kQuoted) EndText(out);
+      if (state_ == State::kName && !is_done_) word_.clear();
+      EndItem(out);
       std::string closers(open_.rbegin(), open_.rend());
       out.Arguments(closers);
       out.EndCall();
@@ -210,9 +279,12 @@ class GemmaCallReader : public CallReader {
   const CallMarkup& markup_;
   bool known_only_ = false;
   State state_ = State::kHead;
-  std::string open_;  // the brackets that close what is open
-  std::string word_;  // of a name or of a value without marks
-  bool is_name_ = false;
+  std::string open_;             // the brackets that close what is open
+  std::vector<bool> has_items_;  // of each of them
+  std::string word_;             // of a name or of a value without marks
+  bool is_done_ = false;         // the name, or the value, is written
+  bool is_name_ = false;         // the text is a name
+  bool is_shown_ = false;        // the text is written
   bool escaped_ = false;
 };
 

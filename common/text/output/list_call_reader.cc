@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "common/text/output/call_reader.h"
 
 namespace sluice {
@@ -58,12 +60,13 @@ class ListCallReader : public CallReader {
   Result ReadElement(PendingText& input, EventWriter& out) {
     if (element_ == nullptr) {
       const std::string_view text = input.text();
-      const size_t at = text.find_first_not_of(
-          state_ == State::kFirst ? " \t\r\n[" : " \t\r\n");
-      if (at == text.npos && !input.ended() && text.size() < kMaxCallHead) {
-        return Result::kMore;
-      }
-      const bool is_json = at == text.npos || text[at] == '{';
+      const size_t at =
+          std::min(text.find_first_not_of(state_ == State::kFirst ? " \t\r\n["
+                                                                  : " \t\r\n"),
+                   text.size());
+      const bool is_far = at > kMaxCallHead;
+      if (at == text.size() && !is_far && !input.ended()) return Result::kMore;
+      const bool is_json = is_far || at == text.size() || text[at] == '{';
       element_ = is_json || python_ == nullptr ? json_.get() : python_.get();
       element_->Begin(known_only_);
     }

@@ -31,8 +31,12 @@ class MarkupParser : public OutputParser {
         calls_in_reasoning_(request.calls_in_reasoning),
         calls_or_content_(request.calls_or_content),
         bare_json_(format.tools == ToolFormat::kLlamaJson && !tools_->empty()),
-        content_(/*trim_start=*/thinks_) {
+        content_(/*trim_start=*/thinks_ && !request.in_content) {
     mode_ = thinks_ ? Mode::kStart : Mode::kContent;
+    if (request.in_content) {
+      mode_ = Mode::kContent;
+      place_ = Place::kWithin;
+    }
     if (thinks_ && request.in_reasoning) mode_ = Mode::kReasoning;
     for (const std::string_view tag : tags_.around_content) {
       if (!tag.empty()) dropped_.push_back(tag);
@@ -54,13 +58,15 @@ class MarkupParser : public OutputParser {
   OutputEvents Finish(OutputEnd end) override {
     input_.End(end);
     Run();
-    if (out_.calls() == 0) out_.Content(content_.TakeHeld());
+    const bool is_over = out_.calls() > 0 || place_ == Place::kBehind;
+    if (!is_over) out_.Content(content_.TakeHeld());
     return out_.Take();
   }
 
  private:
   using Match = PendingText::Match;
   enum class Mode { kStart, kReasoning, kContent, kCall };
+  enum class Place { kBefore, kWithin, kBehind };  // of marks around content
 
   void AddCalls(ToolFormat format) {
     if (tools_->empty() || format == ToolFormat::kNone) return;
@@ -131,14 +137,16 @@ class MarkupParser : public OutputParser {
   }
 
   void Write(std::string_view text) {
+    behind_call_ = behind_call_ && IsBlank(text);
     if (mode_ == Mode::kReasoning) {
       out_.Reasoning(reasoning_.Push(text));
       return;
     }
     has_content_ = has_content_ || !IsBlank(text);
     out_.Content(content_.Push(text));
-    // Without possible calls, holding back would only delay.
-    if (openings_.empty()) out_.Content(content_.TakeHeld());
+    // Without a possible call or mark, holding back would only delay.
+    const bool may_end = tags_.has_text_marks && place_ != Place::kBefore;
+    if (openings_.empty() && !may_end) out_.Content(content_.TakeHeld());
   }
 
   void WriteAndConsume(size_t size) {
@@ -196,7 +204,8 @@ class MarkupParser : public OutputParser {
       }
     }
     if (mode_ == Mode::kContent) {
-      const Match dropped = Drop(dropped_);
+      const Match dropped =
+          tags_.has_text_marks ? DropTextMark() : Drop(dropped_);
       if (dropped == Match::kYes) return true;
       best = std::max(best, dropped);
     }
@@ -232,6 +241,30 @@ class MarkupParser : public OutputParser {
     return best;
   }
 
+  // Consumes the mark before the content, or the mark behind it, which a call
+  // or nothing follows.
+  Match DropTextMark() {
+    const auto& [open, close] = tags_.around_content;
+    if (place_ == Place::kBefore && !has_content_) {
+      const Match match = input_.Find(open);
+      if (match != Match::kYes) return match;
+      input_.Consume(open.size());
+      place_ = Place::kWithin;
+      return match;
+    }
+    if (place_ != Place::kWithin) return Match::kNo;
+    const Match match = input_.Find(close);
+    if (match != Match::kYes) return match;
+    const std::string_view next =
+        openings_.empty() ? tags_.open : openings_.front().tag;
+    const Match end = input_.FindNext({next}, close.size());
+    if (end != Match::kYes) return end;
+    input_.Consume(close.size());
+    content_.TakeHeld();
+    place_ = Place::kBehind;
+    return end;
+  }
+
   bool EndReasoning() {
     input_.Consume(tags_.close.size());
     reasoning_.TakeHeld();
@@ -263,7 +296,9 @@ class MarkupParser : public OutputParser {
     opening_ = opening;
     behind_ = mode_;
     mode_ = Mode::kCall;
-    reader_->Begin(bare_json_ || behind_ == Mode::kReasoning);
+    // A name's tag may be prose where no call's own tag stands before it.
+    const bool may_be_text = opening.is_head && !behind_call_;
+    reader_->Begin(bare_json_ || behind_ == Mode::kReasoning || may_be_text);
     return true;
   }
 
@@ -302,7 +337,8 @@ class MarkupParser : public OutputParser {
   Mode behind_ = Mode::kContent;  // how it goes on behind the call
   Opening opening_;               // of the call
   bool at_start_ = true;          // no text since the start or the last call
-  bool behind_call_ = false;
+  bool behind_call_ = false;      // no text since the last call
+  Place place_ = Place::kBefore;
   bool has_content_ = false;  // more than blanks
   PendingText input_;
   EventWriter out_;
@@ -327,7 +363,10 @@ std::unique_ptr<OutputParser> NewMarkupParser(
     std::shared_ptr<const ToolTypes> tools) {
   const bool calls =
       format.tools != ToolFormat::kNone && !request.tools.empty();
-  if (!calls && format.reasoning == ReasoningFormat::kNone) {
+  const ReasoningTags& tags = TagsOf(format.reasoning);
+  const bool has_marks =
+      request.in_content ? !tags.around_content[0].empty() : !tags.open.empty();
+  if (!calls && !has_marks) {
     return std::make_unique<PlainParser>();
   }
   return std::make_unique<MarkupParser>(format, request, std::move(tools));

@@ -20,6 +20,19 @@ constexpr ReasoningTags kReasoning[] = {
      {"<|START_RESPONSE|>", "<|END_RESPONSE|>"}},           // kCommand
     {"<|channel>thought", "<channel|>", "<|channel>", {}},  // kGemma
     {"<|inner_prefix|>", "<|inner_suffix|>", "", {}},       // kApertus
+    {kThink,                                                // kThinkAnswer
+     kThinkEnd,
+     "",
+     {"<answer>", "</answer>"},
+     "<answer>",
+     /*has_text_marks=*/true},
+    {kThink,  // kThinkResponse
+     kThinkEnd,
+     "",
+     {"<response>", "</response>"},
+     "<response></response>",
+     /*has_text_marks=*/true},
+    {"<mm:think>", "</mm:think>", "", {}},  // kMiniMaxM3
 };
 
 constexpr CallMarkup kCalls[] = {

@@ -33,6 +33,11 @@ struct ReasoningTags {
   std::string_view open_token;
   // Marks around the content, which are no content.
   std::array<std::string_view, 2> around_content;
+  // A text of the templates of these tags, where others have the same tags.
+  std::string_view shown_by = "";
+  // The marks around the content are text that an answer may spell: they count
+  // at its beginning and at its end.
+  bool has_text_marks = false;
 };
 const ReasoningTags& TagsOf(ReasoningFormat format);
 

@@ -26,7 +26,11 @@ class NamedCallReader : public CallReader {
     if (state_ == State::kHead) {
       const Result head = ReadHead(input, out);
       if (head != Result::kDone) return head;
-      state_ = State::kBefore;
+      state_ = markup_.is_fenced ? State::kFenceStart : State::kBefore;
+    }
+    if (state_ == State::kFenceStart && !ReadFence(input)) {
+      if (input.stopped()) EndWithout(out);
+      return input.ended() ? Result::kDone : Result::kMore;
     }
     if (state_ == State::kBefore && !ReadBefore(input, out)) {
       return input.ended() ? Result::kDone : Result::kMore;
@@ -49,7 +53,14 @@ class NamedCallReader : public CallReader {
 
  private:
   using Match = PendingText::Match;
-  enum class State { kHead, kBefore, kArguments, kFenceEnd, kTail };
+  enum class State {
+    kHead,
+    kFenceStart,
+    kBefore,
+    kArguments,
+    kFenceEnd,
+    kTail
+  };
 
   // The name's place and the end of the head, its separator included.
   struct Head {
@@ -60,7 +71,9 @@ class NamedCallReader : public CallReader {
   Result ReadHead(PendingText& input, EventWriter& out) {
     const std::string_view text = input.text();
     const size_t at = text.find(markup_.separator);
-    const std::string_view before = text.substr(0, std::min(at, text.size()));
+    // What may be the separator's beginning is no part of the head.
+    const size_t size = at == text.npos ? text.size() - BegunAtEnd(text) : at;
+    const std::string_view before = text.substr(0, size);
     // A head has no braces or quotes: other text is waited for no
     // longer.
     const bool is_head = before.size() <= kMaxCallHead &&
@@ -82,20 +95,26 @@ class NamedCallReader : public CallReader {
     return Result::kDone;
   }
 
+  // Returns the length of the separator's beginning at the end of `text`.
+  size_t BegunAtEnd(std::string_view text) const {
+    const std::string_view whole = markup_.separator;
+    size_t size = std::min(text.size(), whole.size() - 1);
+    while (size > 0 && !text.ends_with(whole.substr(0, size))) --size;
+    return size;
+  }
+
   // The name stands behind the separator, on a line of its own; a name before
   // it stays where no type stands there.
   Result ReadTyped(const PendingText& input, Head& head) const {
     if (head.name != markup_.type) return Result::kDone;
     const std::string_view text = input.text();
     const size_t end = text.find_first_of("\n`{", head.end);
-    if (end == text.npos && !input.ended()) {
-      return text.size() - head.end > kMaxCallHead ? Result::kNoCall
-                                                   : Result::kMore;
-    }
     const size_t stop = std::min(end, text.size());
+    if (stop - head.end > kMaxCallHead) return Result::kNoCall;
+    if (end == text.npos && !input.ended()) return Result::kMore;
     head.name = TrimBlanks(text.substr(head.end, stop - head.end));
     head.end = stop;
-    return head.name.size() > kMaxCallHead ? Result::kNoCall : Result::kDone;
+    return Result::kDone;
   }
 
   std::string_view NameIn(std::string_view name) const {
@@ -115,20 +134,25 @@ class NamedCallReader : public CallReader {
     return name;
   }
 
-  // Reads to the arguments. False: needs more text, or the output ended.
+  // Each returns false if it needs more text, or the output ended.
+
+  bool ReadFence(PendingText& input) {
+    input.ConsumeBlanks();
+    if (input.text().empty()) return false;
+    const Match json = input.Find(kJsonFence);
+    if (json == Match::kMaybe) return false;
+    if (json == Match::kYes) {
+      input.Consume(kJsonFence.size());
+    } else if (input.Find(kFence) == Match::kYes) {
+      input.Consume(kFence.size());
+    }
+    state_ = State::kBefore;
+    return true;
+  }
+
+  // Reads to the arguments.
   bool ReadBefore(PendingText& input, EventWriter& out) {
     input.ConsumeBlanks();
-    if (markup_.is_fenced) {
-      const Match json = input.Find(kJsonFence);
-      if (json == Match::kMaybe) return false;
-      const Match fence = input.Find(kFence);
-      if (json == Match::kYes) {
-        input.Consume(kJsonFence.size());
-      } else if (fence == Match::kYes) {
-        input.Consume(kFence.size());
-      }
-      input.ConsumeBlanks();
-    }
     if (input.text().empty()) {
       if (input.stopped()) EndWithout(out);
       return false;

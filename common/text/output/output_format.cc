@@ -22,8 +22,9 @@ constexpr std::string_view kToolNames[] = {
     "granite",      "phi4",        "command",       "lfm2",
     "hunyuan",      "nemotron",    "gemma4"};
 constexpr std::string_view kReasoningNames[] = {
-    "none",     "think",   "harmony", "mistral",
-    "seed-oss", "command", "gemma4",  "apertus"};
+    "none",         "think",          "harmony",   "mistral",
+    "seed-oss",     "command",        "gemma4",    "apertus",
+    "think-answer", "think-response", "minimax-m3"};
 
 // Tokens of the formats in text that a vocabulary may call special.
 constexpr std::string_view kMarkup[] = {kThink,       kThinkEnd,    kToolCall,
@@ -70,8 +71,32 @@ constexpr Shown kShown[] = {
     {kArgKey, ToolFormat::kGlm},
     {kFunction, ToolFormat::kQwenCoder},
     {"<tool_calls>[", ToolFormat::kHunyuan},
-    {kToolCall, ToolFormat::kHermes},
 };
+
+// Returns whether a template shows a call as JSON right behind <tool_call>,
+// which other formats have in marks of their own.
+bool ShowsTaggedJson(std::string_view chat_template) {
+  constexpr size_t kNear = 256;
+  for (size_t at = chat_template.find(kToolCall); at != chat_template.npos;
+       at = chat_template.find(kToolCall, at + 1)) {
+    const auto behind = chat_template.substr(at, kNear);
+    for (const std::string_view sign :
+         {R"("name")", R"(\"name\")", "'name'", "tojson"}) {
+      if (Mentions(behind, sign)) return true;
+    }
+  }
+  return false;
+}
+
+// Returns whether a template shows a call as {"name": .., "parameters": ..}, or
+// the tag before one.
+bool ShowsBareJson(std::string_view chat_template) {
+  if (Mentions(chat_template, kPythonTag)) return true;
+  return Mentions(chat_template, "\"parameters\": ") &&
+         Mentions(chat_template, "\"name\": ") &&
+         !Mentions(chat_template, "\"tool_name\"") &&
+         !Mentions(chat_template, "invoke name=");
+}
 
 ToolFormat ToolsByTemplate(std::string_view chat_template) {
   for (const Shown& shown : kShown) {
@@ -80,16 +105,16 @@ ToolFormat ToolsByTemplate(std::string_view chat_template) {
       return shown.format;
     }
   }
-  const bool json = Mentions(chat_template, "\"parameters\": ") ||
-                    Mentions(chat_template, kPythonTag);
-  return json ? ToolFormat::kLlamaJson : ToolFormat::kNone;
+  if (ShowsTaggedJson(chat_template)) return ToolFormat::kHermes;
+  return ShowsBareJson(chat_template) ? ToolFormat::kLlamaJson
+                                      : ToolFormat::kNone;
 }
 
 ReasoningFormat ReasoningByTemplate(std::string_view chat_template) {
   for (size_t i = std::size(kReasoningNames); i-- > 0;) {
     const auto format = static_cast<ReasoningFormat>(i);
     const ReasoningTags& tags = TagsOf(format);
-    if (tags.open.empty()) continue;
+    if (tags.open.empty() || !Mentions(chat_template, tags.shown_by)) continue;
     if (Mentions(chat_template, tags.open) ||
         Mentions(chat_template, tags.close)) {
       return format;

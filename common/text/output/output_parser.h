@@ -42,13 +42,16 @@ enum class ToolFormat {
 };
 enum class ReasoningFormat {
   kNone,
-  kThink,    // <think>..</think>
-  kHarmony,  // the channel `analysis`
-  kMistral,  // [THINK]..[/THINK]
-  kSeed,     // <seed:think>..</seed:think>
-  kCommand,  // <|START_THINKING|>..<|END_THINKING|>
-  kGemma,    // the channel `thought`
-  kApertus,  // <|inner_prefix|>..<|inner_suffix|>
+  kThink,          // <think>..</think>
+  kHarmony,        // the channel `analysis`
+  kMistral,        // [THINK]..[/THINK]
+  kSeed,           // <seed:think>..</seed:think>
+  kCommand,        // <|START_THINKING|>..<|END_THINKING|>
+  kGemma,          // the channel `thought`
+  kApertus,        // <|inner_prefix|>..<|inner_suffix|>
+  kThinkAnswer,    // as kThink, then <answer>..</answer>
+  kThinkResponse,  // as kThink, then <response>..</response>
+  kMiniMaxM3,      // <mm:think>..</mm:think>
 };
 
 struct OutputFormat {
@@ -105,6 +108,9 @@ struct OutputRequest {
   // True: an answer is calls or content. Content that has begun has no calls,
   // whatever it spells.
   bool calls_or_content = false;
+  // The prompt ends within content, from the next space on: the output goes on
+  // with it, and has no reasoning.
+  bool in_content = false;
 };
 
 // How an output ended.

@@ -3,6 +3,7 @@
 
 #include "common/text/output/arguments_writer.h"
 #include "common/text/output/call_reader.h"
+#include "common/text/output/json_arguments.h"
 #include "common/text/output/markup_tags.h"
 
 namespace sluice {
@@ -18,6 +19,7 @@ std::string_view Unquoted(std::string_view name) {
   return end == name.npos ? name : name.substr(1, end - 1);
 }
 
+// The parameters, or JSON with all of them, stand between the tags of the name.
 // As in the GLM format, a closing tag within a value counts only if the text
 // behind it ends the value, and none within a string of JSON. Where the format
 // has them, a line feed on either side of a value is markup.
@@ -37,11 +39,24 @@ class ParameterCallReader : public CallReader {
       if (head != Result::kDone) return head;
     }
     while (true) {
+      if (state_ == State::kJson) {
+        if (!json_.Read(input, out)) {
+          return input.ended() ? Result::kDone : Result::kMore;
+        }
+        state_ = State::kEnd;
+      }
       if (input.text().empty() && input.ended()) return AtEnd(input, out);
       if (input.text().empty()) return Result::kMore;
       Progress progress = Progress::kOn;
       switch (state_) {
         case State::kHead:
+        case State::kFirst:
+        case State::kJson:
+          progress = ReadFirst(input);
+          break;
+        case State::kEnd:
+          progress = ReadEnd(input);
+          break;
         case State::kBody:
           progress = ReadBody(input, out);
           break;
@@ -68,7 +83,17 @@ class ParameterCallReader : public CallReader {
 
  private:
   using Match = PendingText::Match;
-  enum class State { kHead, kBody, kKey, kValueStart, kValue, kTail };
+  enum class State {
+    kHead,
+    kFirst,  // behind the head
+    kJson,
+    kEnd,  // behind JSON
+    kBody,
+    kKey,
+    kValueStart,
+    kValue,
+    kTail,
+  };
   enum class Progress { kOn, kWait, kDone };
 
   // kDone: the call has begun.
@@ -91,8 +116,25 @@ class ParameterCallReader : public CallReader {
     if (known_only_ && !tools_.Has(name)) return Result::kNoCall;
     arguments_.BeginCall(name, out);
     input.Consume(end + 1);
-    state_ = State::kBody;
+    state_ = State::kFirst;
     return Result::kDone;
+  }
+
+  Progress ReadFirst(PendingText& input) {
+    input.ConsumeBlanks();
+    if (input.text().empty()) return Progress::kOn;
+    const bool is_json = input.text().front() == '{';
+    if (is_json) json_.Begin(input);
+    state_ = is_json ? State::kJson : State::kBody;
+    return Progress::kOn;
+  }
+
+  Progress ReadEnd(PendingText& input) {
+    if (input.ConsumeTag(tags_.function_end) == Match::kMaybe) {
+      return Progress::kWait;
+    }
+    state_ = State::kTail;
+    return Progress::kOn;
   }
 
   // Reads between the parameters, and drops stray text.
@@ -129,7 +171,8 @@ class ParameterCallReader : public CallReader {
     if (input.text().empty()) return Progress::kOn;
     input.Consume(1);
     const bool is_text = tags_.tells_strings && key_.find(kIsText) != key_.npos;
-    arguments_.BeginValue(Unquoted(key_), out, is_text);
+    arguments_.BeginValue(Unquoted(key_), out,
+                          is_text ? ValueForm::kText : ValueForm::kBare);
     state_ = State::kValueStart;
     return Progress::kOn;
   }
@@ -203,7 +246,7 @@ class ParameterCallReader : public CallReader {
   }
 
   Result AtEnd(const PendingText& input, EventWriter& out) {
-    if (state_ == State::kTail) return Result::kDone;
+    if (state_ == State::kEnd || state_ == State::kTail) return Result::kDone;
     if (input.cut_short()) {
       arguments_.Abandon();
       return Result::kDone;
@@ -218,6 +261,7 @@ class ParameterCallReader : public CallReader {
   const ToolTypes& tools_;
   const CallMarkup& tags_;
   ArgumentsWriter arguments_;
+  JsonArguments json_;
   bool known_only_ = false;
   State state_ = State::kHead;
   std::string key_;

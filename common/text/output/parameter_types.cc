@@ -194,14 +194,20 @@ std::string PythonAsJson(std::string_view text) {
       continue;
     }
     json += '"';
-    for (++i; i < text.size() && text[i] != quote; ++i) {
+    const auto ends = [&](size_t at) {
+      return text[at] == quote && EndsListedText(text.substr(at + 1));
+    };
+    constexpr std::string_view kEscapes = "\"\\bfnrtu";
+    for (++i; i < text.size() && !ends(i); ++i) {
       if (text[i] == '\\' && i + 1 < text.size()) {
         ++i;
-        if (text[i] == '\'') {
-          json += '\'';
-        } else {
+        const bool is_escape = kEscapes.find(text[i]) != kEscapes.npos;
+        if (is_escape) {
           json += '\\';
           json += text[i];
+        } else {
+          if (text[i] != '\'') json += "\\\\";  // Python keeps it
+          AppendJsonEscaped(text.substr(i, 1), json);
         }
       } else {
         AppendJsonEscaped(text.substr(i, 1), json);
@@ -229,14 +235,15 @@ std::optional<std::string> AllowedJson(std::string_view text, unsigned types) {
 
 ToolTypes::ToolTypes(const std::vector<OutputTool>& tools) {
   for (const OutputTool& tool : tools) {
-    Parameters& parameters = tools_[tool.name];
+    Tool& known = tools_[tool.name];
     const auto schema = ParseJson(tool.parameters);
     if (!schema.ok()) continue;
     const Json* properties = Member(RootOf(*schema), "properties");
     if (properties == nullptr || !properties->is_object()) continue;
     SchemaReader reader(*schema);
     for (const auto& [name, property] : properties->items()) {
-      parameters[name] = reader.ReadParameter(property);
+      known.parameters[name] = reader.ReadParameter(property);
+      known.names.push_back(name);
     }
   }
 }
@@ -250,16 +257,35 @@ const ParameterType& ToolTypes::Of(std::string_view name,
   static const ParameterType kAny;
   const auto tool = tools_.find(std::string(name));
   if (tool == tools_.end()) return kAny;
-  const auto found = tool->second.find(std::string(parameter));
-  return found == tool->second.end() ? kAny : found->second;
+  const auto& parameters = tool->second.parameters;
+  const auto found = parameters.find(std::string(parameter));
+  return found == parameters.end() ? kAny : found->second;
 }
 
-std::string ValueAsJson(std::string_view text, const ParameterType& type) {
+std::string_view ToolTypes::NameAt(std::string_view name, size_t index) const {
+  const auto tool = tools_.find(std::string(name));
+  if (tool == tools_.end() || index >= tool->second.names.size()) return "";
+  return tool->second.names[index];
+}
+
+bool EndsListedText(std::string_view behind) {
+  constexpr std::string_view kEnds = ",:]})";
+  behind = TrimBlanks(behind);
+  return behind.empty() || kEnds.find(behind.front()) != kEnds.npos;
+}
+
+std::string ValueAsJson(std::string_view text, const ParameterType& type,
+                        bool is_python) {
   const unsigned types = type.types;
-  if (types != kStringType && !type.strings.contains(text)) {
-    const std::string_view trimmed = TrimBlanks(text);
-    if (auto json = AllowedJson(trimmed, types)) return *std::move(json);
-    if ((types & kStringType) == 0) {
+  const std::string_view trimmed = TrimBlanks(text);
+  const bool may_be_null = is_python || (types & kNullType) != 0;
+  if (!type.strings.contains(text)) {
+    if (may_be_null && trimmed == "None") return "null";
+    if (types != kStringType) {
+      if (auto json = AllowedJson(trimmed, types)) return *std::move(json);
+    }
+    const bool has_strings = (types & kStringType) != 0;
+    if (!has_strings || (is_python && types != kStringType)) {
       auto json = AllowedJson(PythonAsJson(trimmed), types);
       if (json) return *std::move(json);
     }

@@ -42,16 +42,28 @@ class ToolTypes {
   // Returns the type; of any type for an unknown parameter or function.
   const ParameterType& Of(std::string_view name,
                           std::string_view parameter) const;
+  // Returns the name of the parameter at place `index` of its schema; empty
+  // beyond the last.
+  std::string_view NameAt(std::string_view name, size_t index) const;
 
  private:
-  using Parameters = std::unordered_map<std::string, ParameterType>;
-  std::unordered_map<std::string, Parameters> tools_;
+  struct Tool {
+    std::unordered_map<std::string, ParameterType> parameters;
+    std::vector<std::string> names;  // of the parameters, in order
+  };
+  std::unordered_map<std::string, Tool> tools_;
 };
 
 // Returns an unquoted value of a model as JSON text. JSON and Python's True,
 // False, None, dicts and lists keep their type if `type` allows it; other
-// values, and the texts that `type` names, are strings.
-std::string ValueAsJson(std::string_view text, const ParameterType& type);
+// values, and the texts that `type` names, are strings. Beside strings None is
+// the only word of Python's that counts, unless the value `is_python`.
+std::string ValueAsJson(std::string_view text, const ParameterType& type,
+                        bool is_python = false);
+
+// Returns whether a quote within a list or dict of Python's ends its string, by
+// the text behind it: models write apostrophes without a backslash.
+bool EndsListedText(std::string_view behind);
 
 }  // namespace sluice
 

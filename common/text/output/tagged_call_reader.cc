@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "common/text/output/call_reader.h"
 #include "common/text/output/markup_tags.h"
 
@@ -56,10 +58,11 @@ class MistralCallReader : public CallReader {
   Result Read(PendingText& input, EventWriter& out) override {
     if (chosen_ == nullptr) {
       const std::string_view text = input.text();
-      const size_t at = text.find_first_not_of(" \t\r\n");
-      if (at == text.npos) {
-        const bool waits = !input.ended() && text.size() < kMaxCallHead;
-        return waits ? Result::kMore : Result::kNoCall;
+      const size_t at =
+          std::min(text.find_first_not_of(" \t\r\n"), text.size());
+      if (at > kMaxCallHead) return Result::kNoCall;
+      if (at == text.size()) {
+        return input.ended() ? Result::kNoCall : Result::kMore;
       }
       const bool is_list = text[at] == '[' || text[at] == '{';
       chosen_ = is_list ? list_.get() : named_.get();

@@ -4,6 +4,7 @@
 #include "common/base/json.h"
 #include "common/openai/error.h"
 #include "common/openai/parse.h"
+#include "common/text/output/markup_tags.h"
 #include "services/gateway/handlers/handlers.h"
 #include "services/gateway/handlers/prepare.h"
 #include "services/gateway/served_model.h"
@@ -57,16 +58,23 @@ Status CheckTools(const ServedModel& model, const openai::ToolFields& fields) {
       "unsupported_parameter");
 }
 
-// Returns whether the answer to `prompt` may have more than content. A
-// continued message is content, from its first space on, unless the model
+// A continued message is content, from its first space on, unless the model
 // reasons.
+bool IsInContent(const openai::ModelText& text,
+                 const openai::ChatRequest& request,
+                 const std::vector<TokenId>& prompt) {
+  return request.chat_template.continue_final_message &&
+         !text.EndsInReasoning(prompt);
+}
+
+// Returns whether the answer to `prompt` may have more than content, or marks
+// around it.
 bool IsParsed(const openai::ModelText& text, const openai::ChatRequest& request,
               const std::vector<TokenId>& prompt) {
-  if (request.chat_template.continue_final_message &&
-      !text.EndsInReasoning(prompt)) {
-    return false;
-  }
   const OutputFormat format = text.output_format();
+  if (IsInContent(text, request, prompt)) {
+    return !TagsOf(format.reasoning).around_content[1].empty();
+  }
   return format.reasoning != ReasoningFormat::kNone ||
          (format.tools != ToolFormat::kNone && !request.tools.tools.is_null());
 }
@@ -77,13 +85,15 @@ void AddParsers(const ServedModel& model, const openai::ChatRequest& chat,
                 const std::string& call_ids, PreparedRequest& prepared) {
   const openai::ToolFields& fields = chat.tools;
   OutputRequest request;
-  request.in_reasoning = model.text->EndsInReasoning(
-      prepared.choices.front().generate.prompt_tokens);
+  const std::vector<TokenId>& prompt =
+      prepared.choices.front().generate.prompt_tokens;
+  request.in_reasoning = model.text->EndsInReasoning(prompt);
+  request.in_content = IsInContent(*model.text, chat, prompt);
   if (prepared.grammar && !prepared.grammar->rules.tools.empty()) {
     request.calls_in_reasoning = false;
     request.calls_or_content = prepared.grammar->rules.content.has_value();
   }
-  if (!fields.tools.is_null()) {
+  if (!fields.tools.is_null() && !request.in_content) {
     for (const Json& tool : fields.tools) {
       const Json& function = tool["function"];
       const bool known = function.contains("parameters");

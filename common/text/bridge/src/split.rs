@@ -5,13 +5,15 @@
 //! `HEAD|\s+(?!\S)|\s+` with a HEAD that needs no backtracking. HEAD and
 //! `\s+` run in one automaton of regex-automata (linear in the text), and the
 //! lookahead is what it amounts to: a run of white space before a visible
-//! character leaves its last character to the next match. Any other pattern
+//! character leaves its last character to the next match. Patterns that split
+//! digits into threes from a number's end look to that end for every piece:
+//! arithmetic does the same in linear time. Any other pattern
 //! runs in the crate's backtracking engine, whose errors are passed on here
 //! (the crate's own splitter ends silently at them), within a length cap and
 //! a time limit that is looked at between matches.
 
 use crate::failure::Failure;
-use regex_automata::{meta, Input, PatternID};
+use regex_automata::{meta, Anchored, Input, PatternID};
 use std::time::{Duration, Instant};
 use tokenizers::pattern::Pattern;
 use tokenizers::Offsets;
@@ -62,6 +64,24 @@ const LINEAR_WHOLE: &[&str] = &[
     "[一-龥ࠀ-一가-\u{d7ff}]+",
 ];
 
+/// Patterns of threes of digits from a number's end.
+const THREES: &[(&str, Threes)] = &[
+    (r"\d{1,3}(?=(?:\d{3})*\b)", Threes { cuts: false, needs_bound: true }),
+    (
+        r"\p{Nd}{1,3}(?=(?:\p{Nd}{3})*(?:\P{Nd}|$))",
+        Threes { cuts: false, needs_bound: false },
+    ),
+    (r"(?=(\d{3})+(?!\d))", Threes { cuts: true, needs_bound: false }),
+];
+
+#[derive(Clone, Copy)]
+struct Threes {
+    /// The matches are the empty places before threes, not the pieces.
+    cuts: bool,
+    /// Digits before a letter do not match.
+    needs_bound: bool,
+}
+
 /// Limits of patterns that are not known to be linear.
 const MAX_UNKNOWN_BYTES: usize = 1 << 20;
 const MAX_UNKNOWN_TIME: Duration = Duration::from_secs(5);
@@ -71,6 +91,12 @@ enum Engine {
     Automaton {
         regex: Box<meta::Regex>,
         has_tail: bool,
+    },
+    /// `digits` finds a number, `word` a character of a word.
+    FromEnd {
+        threes: Threes,
+        digits: Box<meta::Regex>,
+        word: Box<meta::Regex>,
     },
     Backtracking(Box<fancy_regex::Regex>),
 }
@@ -85,6 +111,14 @@ impl Splitter {
     pub fn new(pattern: &str) -> Result<Self, Failure> {
         // Files have line breaks as escapes or as they are.
         let pattern = &pattern.replace('\r', r"\r").replace('\n', r"\n");
+        if let Some((_, threes)) = THREES.iter().find(|(known, _)| *known == pattern.as_str()) {
+            let engine = Engine::FromEnd {
+                threes: *threes,
+                digits: compiled(r"\d+")?,
+                word: compiled(r"\w")?,
+            };
+            return Ok(Self { engine, known: true, literal: false });
+        }
         let head = pattern.strip_suffix(TAIL);
         let known = LINEAR_WHOLE.contains(&pattern.as_str())
             || head.is_some_and(|head| LINEAR_HEADS.contains(&head));
@@ -135,6 +169,7 @@ impl Splitter {
                     (m.start(), if spaces { space_end(text, m.start(), m.end()) } else { m.end() })
                 }))
             }
+            Engine::FromEnd { .. } => Ok(None), // see threes_from_end
             Engine::Backtracking(regex) => match regex.find_from_pos(text, from) {
                 Ok(found) => Ok(found.map(|m| (m.start(), m.end()))),
                 Err(e) => Err(Failure::exhausted(format!(
@@ -144,6 +179,42 @@ impl Splitter {
             },
         }
     }
+}
+
+fn compiled(pattern: &str) -> Result<Box<meta::Regex>, Failure> {
+    let regex = meta::Regex::new(pattern)
+        .map_err(|e| Failure::invalid(format!("pre-tokenizer pattern: {e}")))?;
+    Ok(Box::new(regex))
+}
+
+/// The matches of a pattern of THREES in `text`, in order.
+fn threes_from_end(
+    text: &str,
+    threes: Threes,
+    digits: &meta::Regex,
+    word: &meta::Regex,
+) -> Vec<(usize, usize)> {
+    let mut matches = Vec::new();
+    for number in digits.find_iter(text) {
+        let behind = Input::new(text).span(number.end()..text.len()).anchored(Anchored::Yes);
+        if threes.needs_bound && word.is_match(behind) {
+            continue;
+        }
+        let starts: Vec<usize> =
+            text[number.range()].char_indices().map(|(at, _)| number.start() + at).collect();
+        let first = (starts.len() - 1) % 3 + 1;
+        if threes.cuts {
+            matches.extend(starts.iter().skip(first % 3).step_by(3).map(|at| (*at, *at)));
+            continue;
+        }
+        let ends = starts.iter().copied().skip(first).step_by(3).chain([number.end()]);
+        let mut start = number.start();
+        for end in ends {
+            matches.push((start, end));
+            start = end;
+        }
+    }
+    matches
 }
 
 /// Where `\s+(?!\S)|\s+` ends for the white space [start, end).
@@ -159,6 +230,23 @@ fn space_end(text: &str, start: usize, end: usize) -> usize {
     }
 }
 
+/// The matches in a text of `size` bytes, and what lies between them.
+fn with_gaps(matches: &[(usize, usize)], size: usize) -> Vec<(Offsets, bool)> {
+    let mut pieces = Vec::with_capacity(matches.len() * 2 + 1);
+    let mut covered = 0;
+    for &(start, end) in matches {
+        if covered != start {
+            pieces.push(((covered, start), false));
+        }
+        pieces.push(((start, end), true));
+        covered = end;
+    }
+    if covered != size {
+        pieces.push(((covered, size), false));
+    }
+    pieces
+}
+
 impl Pattern for &Splitter {
     fn find_matches(&self, inside: &str) -> tokenizers::Result<Vec<(Offsets, bool)>> {
         if inside.is_empty() {
@@ -170,6 +258,10 @@ impl Pattern for &Splitter {
                 inside.len(),
                 MAX_UNKNOWN_BYTES
             ))));
+        }
+        if let Engine::FromEnd { threes, digits, word } = &self.engine {
+            let matches = threes_from_end(inside, *threes, digits, word);
+            return Ok(with_gaps(&matches, inside.len()));
         }
         let started = Instant::now();
         let mut pieces = Vec::with_capacity(inside.len() / 4 + 1);
