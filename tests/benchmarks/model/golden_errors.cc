@@ -99,7 +99,7 @@ Status ParseFlag(std::string_view flag, const std::string& value,
   } else if (flag == "--activations") {
     SLUICE_ASSIGN_OR_RETURN(stage.activations, ParseActivations(value));
   } else if (flag == "--kv-type") {
-    SLUICE_ASSIGN_OR_RETURN(stage.kv_type, ParseKvType(value));
+    SLUICE_ASSIGN_OR_RETURN(stage.kv_type, ParseKvChoice(value));
   } else if (flag == "--only") {
     flags.only = value;
   } else {
@@ -119,7 +119,7 @@ int Main(int argc, char** argv) {
   if (!is_parsed) {
     std::fprintf(stderr,
                  "usage: golden_errors [--weights auto|f32|q8_0|..] "
-                 "[--activations stored|f32] [--kv-type f32|bf16|q8_0] "
+                 "[--activations stored|f32] [--kv-type f32|bf16|q8_0|auto] "
                  "[--only MODEL]\n");
     return 2;
   }
