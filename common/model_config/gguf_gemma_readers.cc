@@ -81,13 +81,13 @@ Status SetProportionalRope(const GgufView& gguf, Json& config) {
 // no tensor of values where their keys are the values.
 Status SetGemma4Keys(const GgufView& gguf, Json& config) {
   constexpr std::string_view kKey = ".attention.head_count_kv";
-  const Json& types = config["layer_types"];
+  const Json types = config["layer_types"];
   const auto layers = static_cast<int64_t>(types.size());
   const int64_t own = layers - config["num_kv_shared_layers"].get<int64_t>();
   SLUICE_ASSIGN_OR_RETURN(const std::vector<int64_t> heads,
                           gguf::IntsOfLayers(gguf, kKey, layers));
-  Json& windowed = config["num_key_value_heads"] = nullptr;
-  Json& full = config["num_global_key_value_heads"] = nullptr;
+  Json windowed;
+  Json full;
   bool k_is_v = false;
   for (int64_t i = 0; i < layers; ++i) {
     const auto at = static_cast<size_t>(i);
@@ -107,6 +107,8 @@ Status SetGemma4Keys(const GgufView& gguf, Json& config) {
     }
   }
   if (windowed.is_null()) windowed = full;
+  config["num_key_value_heads"] = windowed;
+  config["num_global_key_value_heads"] = full;
   config["attention_k_eq_v"] = k_is_v;
   if (k_is_v || full.is_null() || full == windowed) return OkStatus();
   return InvalidArgument(gguf.Key(kKey), " is ", full.get<int64_t>(),
