@@ -93,8 +93,9 @@ Status ReadDeltaMoeGguf(const GgufView& gguf, Json& config) {
   SLUICE_RETURN_IF_ERROR(ReadDeltaGguf(gguf, config));
   gguf::SetExpertSizes(gguf, config);
   // All layers are sparse.
+  const Json size = config["moe_intermediate_size"];
   Json& dense = config["intermediate_size"];
-  if (dense.is_null()) dense = config["moe_intermediate_size"];
+  if (dense.is_null()) dense = size;
   return OkStatus();
 }
 
@@ -162,10 +163,10 @@ Status ReadGraniteHybridGguf(const GgufView& gguf, Json& config) {
   }
   config["position_embedding_type"] = turns ? "rope" : "nope";
   SLUICE_RETURN_IF_ERROR(gguf::CheckPlainMixture(gguf));
+  const Json size = config["intermediate_size"];
+  const bool is_dense = config["num_local_experts"] == 0;
   Json& shared = config["shared_intermediate_size"];
-  if (config["num_local_experts"] == 0 || shared.is_null()) {
-    shared = config["intermediate_size"];
-  }
+  if (is_dense || shared.is_null()) shared = size;
   Json& scale = config["attention_multiplier"];
   if (scale.is_null() || scale == 0.0) {
     scale = 1.0 / std::sqrt(config["head_dim"].get<double>());
