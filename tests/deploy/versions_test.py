@@ -106,7 +106,7 @@ class UpgradingTest(unittest.TestCase):
             "`its numerics is f32-canonical-2, that of STAGE is "
             "f32-canonical-3`":
                 ("common/pipeline/gateway/handshake.cc",
-                 ('"its "', '" is "', '", that of "', '"numerics"')),
+                 ('"its "', '" is "', '", that of "', "NumericsKey(")),
             "`the hosts have different versions: ":
                 ("deploy/local/cluster/fleet.py",
                  ('"the hosts have different "', '"versions: "')),

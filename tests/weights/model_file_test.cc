@@ -352,7 +352,7 @@ TEST(ModelFileTest, FoldersWithoutAModelSayWhatIsMissing) {
   dir.Write("config.json", "{}");
   EXPECT_THAT(Message(sluice::OpenModel(dir.path()).status()),
               HasSubstr("model.safetensors"));
-  for (const char* config : {"", "[]", "{\"a\":", "{\"a\":NaN}"}) {
+  for (const char* config : {"", "[]", "{\"a\":", "{\"a\":nan}"}) {
     dir.Write("config.json", config);
     EXPECT_EQ(sluice::OpenModel(dir.path()).status().code(),
               StatusCode::kInvalidArgument)
