@@ -133,12 +133,12 @@ class StageLoader {
     info.product_numerics =
         formats.numerics(info.numerics, options_.activations);
     info.numerics = info.product_numerics;
-    if (kv_type_ == ElementType::kBf16) info.numerics += Cat("+", kKvBf16);
-    if (kv_type_ == ElementType::kQ8_0) info.numerics += Cat("+", kKvQ8);
     // The asked context chooses between two sets of frequencies.
     for (const RopeConfig& rope : config_.ropes) {
       if (IsLongRope(rope, AskedContext())) info.numerics += "+long-rope-1";
     }
+    if (kv_type_ == ElementType::kBf16) info.numerics += Cat("+", kKvBf16);
+    if (kv_type_ == ElementType::kQ8_0) info.numerics += Cat("+", kKvQ8);
     return std::make_unique<RankGroup>(
         std::move(ranks_), options_.total_ranks(), SpinOf(options_, info));
   }
