@@ -73,8 +73,8 @@ constexpr Shown kShown[] = {
     {"<tool_calls>[", ToolFormat::kHunyuan},
 };
 
-// Returns whether a template shows a call as JSON right behind <tool_call>,
-// which other formats have in marks of their own.
+// Returns whether a template shows a call as JSON right behind <tool_call>, or
+// nothing that tells what stands there: other formats have marks of their own.
 bool ShowsTaggedJson(std::string_view chat_template) {
   constexpr size_t kNear = 256;
   for (size_t at = chat_template.find(kToolCall); at != chat_template.npos;
@@ -85,7 +85,8 @@ bool ShowsTaggedJson(std::string_view chat_template) {
       if (Mentions(behind, sign)) return true;
     }
   }
-  return false;
+  return Mentions(chat_template, kToolCall) &&
+         !Mentions(chat_template, "invoke name=");
 }
 
 // Returns whether a template shows a call as {"name": .., "parameters": ..}, or
