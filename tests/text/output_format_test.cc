@@ -39,9 +39,9 @@ TEST(OutputFormatTest, TheTemplateShowsTheFormat) {
   SLUICE_REQUIRE_TEST_DATA(path, "templates/openai-gpt-oss-120b.jinja");
   EXPECT_EQ(*ChooseOutputFormat(ReadFileOrDie(path), Harmonies()), kHarmony);
   // A tag alone tells of no other format.
-  EXPECT_EQ(ChooseOutputFormat("{{ tools|tojson }}<tool_call>", Harmonies())
-                ->tools,
-            ToolFormat::kHermes);
+  EXPECT_EQ(
+      ChooseOutputFormat("{{ tools|tojson }}<tool_call>", Harmonies())->tools,
+      ToolFormat::kHermes);
 }
 
 TEST(OutputFormatTest, MarksAroundAnswersTellTheirFormat) {
