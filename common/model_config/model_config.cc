@@ -104,9 +104,11 @@ void CountLayers(Json& config) {
   for (const char* key : {"layers_block_type", "hybrid_override_pattern"}) {
     const auto found = config.find(key);
     if (config.contains(kLayers) || found == config.end()) continue;
-    if (found->is_array()) config[kLayers] = found->size();
-    if (found->is_string()) {
-      config[kLayers] = found->get_ref<const std::string&>().size();
+    // A new key moves the others.
+    const Json list = *found;
+    if (list.is_array()) config[kLayers] = list.size();
+    if (list.is_string()) {
+      config[kLayers] = list.get_ref<const std::string&>().size();
     }
   }
 }
@@ -116,7 +118,8 @@ void CountLayers(Json& config) {
 Status Complete(const Family& family, Json& config) {
   for (const auto& [own, usual, yields] : family.renamed) {
     if (config.contains(own) && !(yields && config.contains(usual))) {
-      config[std::string(usual)] = config[std::string(own)];
+      const Json value = config[std::string(own)];
+      config[std::string(usual)] = value;
     }
   }
   CountLayers(config);
