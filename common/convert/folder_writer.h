@@ -20,8 +20,8 @@ namespace sluice {
 struct FolderTensor {
   weights::TensorInfo info;  // the model's name and shape, the written type
   bool is_matrix = false;    // is named in the report
-  // Of a matrix that is appended as its coding has it. The type of `info` is
-  // that of its elements before.
+  // Of a matrix that is appended in a coding; `info` has the type that its
+  // elements have before they are coded.
   weights::MatrixCoding coding = {};
 
   bool is_coded() const { return coding.coding != weights::Coding::kNone; }

@@ -44,7 +44,7 @@ std::vector<TensorInfo> TensorsOf(const TensorInfo& matrix,
 // has, and returns the bytes of its tensors, one behind the other. Requires
 // CanEncode. GPTQ and AWQ have the smallest scale of F16 with which each
 // element of the group is within half a step. INVALID_ARGUMENT for an element
-// that is no number, or too large for a scale.
+// that is no number, or for which no scale is large enough.
 StatusOr<QuantizedElements> EncodeMatrix(const MatrixCoding& coding,
                                          int64_t rows, int64_t cols,
                                          const float* elements,

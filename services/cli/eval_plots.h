@@ -11,9 +11,9 @@
 namespace sluice::cli {
 
 // Writes plots as files of `folder`, which is made if it is not there. Returns
-// Markdown that shows them in a report at `report`, by relative paths; a report
-// that is empty has no place: as `folder` is written. Without a folder nothing
-// is written, and the text is empty.
+// Markdown that shows the plots in a report at `report`, by paths relative to
+// the report, or by `folder` as it is given where `report` is empty. An empty
+// `folder` writes nothing and gives an empty text.
 StatusOr<std::string> WritePlots(
     const std::string& folder, const std::string& report,
     const std::vector<std::pair<std::string, eval::Plot>>& plots);

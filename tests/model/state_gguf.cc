@@ -1,4 +1,4 @@
-// Size: one converter of nine architectures.
+// Size: the converter knows nine architectures.
 #include "tests/model/state_gguf.h"
 
 #include <gtest/gtest.h>
