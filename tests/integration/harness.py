@@ -193,6 +193,16 @@ class Cluster:
     def kill(self, role, index=0, number=signal.SIGKILL):
         os.kill(self.process(role, index)["pid"], number)
 
+    @contextlib.contextmanager
+    def stopped(self, role, index=0):
+        """A process that stands still meanwhile."""
+        pid = self.process(role, index)["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
     def restart(self, role, index=0, *options):
         """Starts a process again from what cluster.json tells alone, with
         `options` besides."""

@@ -13,7 +13,7 @@ from streams import Streams, body_of, ids_of
 
 OFF_WITHIN = 3.0
 PAUSE = OFF_WITHIN + 1  # seconds a stage is stopped
-DRAINED = 150  # tokens of a stream that outlasts a few calls
+TOKENS = 150  # of a stream: it outlasts a signal sent behind its first token
 
 
 def readiness(url):
@@ -25,18 +25,17 @@ class StallTest(unittest.TestCase):
     def model(self):
         return harness.default_model()
 
-    def check_pause(self, cluster, index, tokens):
-        bodies = [body_of(i, tokens) for i in range(3)]
+    def check_pause(self, cluster, index):
+        bodies = [body_of(i, TOKENS) for i in range(3)]
         calm = Streams(cluster.url, bodies)
         self.assertTrue(calm.join(120))
         want = [ids_of(outcome) for outcome in calm.outcomes]
 
         streams = Streams(cluster.url, bodies)
         streams.wait_for_tokens()
-        pid = cluster.process("stage", index)["pid"]
-        os.kill(pid, signal.SIGSTOP)
         begin = time.monotonic()
-        try:
+        with cluster.stopped("stage", index):
+            self.assertTrue(streams.alive(), "streams were over before")
             harness.wait_for(lambda: not readiness(cluster.url)[0],
                              OFF_WITHIN, f"off with stage {index} stopped")
             seconds = time.monotonic() - begin
@@ -44,9 +43,7 @@ class StallTest(unittest.TestCase):
             self.assertEqual(api.get(cluster.url, "/livez")[0], 200)
             harness.wait_for(lambda: time.monotonic() - begin > PAUSE,
                              PAUSE + 1, "the pause is over")
-        finally:
-            os.kill(pid, signal.SIGCONT)
-        self.assertTrue(streams.alive(), "streams were over before the stop")
+            self.assertTrue(streams.alive(), "a stream ended meanwhile")
         with harness.measured(f"stage {index} stopped: off after "
                               f"{seconds:.2f} s; from SIGCONT to ready"):
             harness.wait_for(lambda: readiness(cluster.url)[0], 10,
@@ -59,7 +56,7 @@ class StallTest(unittest.TestCase):
         with harness.Cluster(self.model(), "--stages", "2") as cluster:
             for index in (0, 1) if harness.LONG else (1,):
                 with self.subTest(stage=index):
-                    self.check_pause(cluster, index, 80)
+                    self.check_pause(cluster, index)
             epoch = api.metrics(cluster.url)["sluice_gateway_epoch"]
             self.assertGreater(epoch, 0)
 
@@ -95,24 +92,28 @@ class StallTest(unittest.TestCase):
             self.assertEqual(off, [])
             self.assertEqual(set(answers), {200})
 
+    def check_draining(self, cluster):
+        harness.wait_for(lambda: not readiness(cluster.url)[0], 3,
+                         "off at once")
+        self.assertIn("draining", readiness(cluster.url)[1])
+        self.assertEqual(api.get(cluster.url, "/livez")[0], 200)
+        self.assertEqual(api.get(cluster.url, "/metrics")[0], 200)
+        status, answer = api.post(cluster.url, "/v1/completions",
+                                  body_of(1, 1))
+        self.assertEqual(status, 503, answer)
+
     def test_sigterm_refuses_new_work_and_still_answers_probes(self):
         with harness.Cluster(self.model(), "--stages", "2") as cluster:
             gateway = cluster.process("gateway")["pid"]
-            streams = Streams(cluster.url, [body_of(0, DRAINED)])
+            streams = Streams(cluster.url, [body_of(0, TOKENS)])
             streams.wait_for_tokens()
-            os.kill(gateway, signal.SIGTERM)
-            harness.wait_for(lambda: not readiness(cluster.url)[0], 3,
-                             "off at once")
-            self.assertIn("draining", readiness(cluster.url)[1])
-            self.assertEqual(api.get(cluster.url, "/livez")[0], 200)
-            self.assertEqual(api.get(cluster.url, "/metrics")[0], 200)
-            status, answer = api.post(cluster.url, "/v1/completions",
-                                      body_of(1, 1))
-            self.assertEqual(status, 503, answer)
-            self.assertTrue(streams.alive(), "the stream was over before")
+            # The stream cannot end while the calls are made.
+            with cluster.stopped("stage", 1):
+                os.kill(gateway, signal.SIGTERM)
+                self.check_draining(cluster)
+                self.assertTrue(streams.alive(), "the stream was over before")
             self.assertTrue(streams.join(60))
-            self.assertEqual(len(ids_of(streams.outcomes[0])),
-                             DRAINED)
+            self.assertEqual(len(ids_of(streams.outcomes[0])), TOKENS)
             harness.wait_for(
                 lambda: api.try_get(cluster.url, "/livez")[0] == 0, 10,
                 "the gateway is gone")
