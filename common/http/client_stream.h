@@ -3,9 +3,7 @@
 
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/ssl/stream.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/stream_traits.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <memory>
@@ -13,11 +11,6 @@
 #include <utility>
 
 namespace sluice::http {
-
-// Returns a completion token that stores an error in `error` and throws none.
-inline auto Redirect(boost::system::error_code& error) {
-  return boost::asio::redirect_error(boost::asio::use_awaitable, error);
-}
 
 // A client's byte stream: its socket, plain or with TLS. Used on the
 // connection's loop, with at most one read and one write at a time. Deadlines

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/write.hpp>
 #include <utility>
 
@@ -100,12 +99,11 @@ Connection::~Connection() { --context_.stats.connections; }
 void Connection::Start(std::function<void()> ended) {
   ended_ = std::move(ended);
   SetSocketOptions(stream_.socket());
-  auto executor = stream_.get_executor();
   auto on_end = [](std::exception_ptr thrown) {
     if (thrown) LogError("a connection was dropped: ", Message(Caught(thrown)));
   };
   try {
-    net::co_spawn(executor, Run(), std::move(on_end));
+    Spawn(stream_.get_executor(), Run(), std::move(on_end));
   } catch (...) {
     End();
     throw;
@@ -140,14 +138,14 @@ void Connection::Abort(Gone why) {
 
 void Connection::Signal() { signal_.cancel(); }
 
-Connection::Nothing Connection::WaitForSignal() {
+Task<void> Connection::WaitForSignal() {
   error_code error;
   signal_.expires_at(net::steady_timer::time_point::max());
   auto token = Redirect(error);
   co_await signal_.async_wait(token);
 }
 
-Connection::Nothing Connection::Run() {
+Task<void> Connection::Run() {
   const Ending ending(shared_from_this());
   std::exception_ptr thrown;
   auto serving = Serve();
@@ -169,7 +167,7 @@ Connection::Nothing Connection::Run() {
   co_await std::move(lingering);
 }
 
-Connection::Nothing Connection::Serve() {
+Task<void> Connection::Serve() {
   bool more = true;
   while (more && !aborted_) {
     auto reading = reader_.Read();
@@ -181,12 +179,11 @@ Connection::Nothing Connection::Serve() {
     Dispatch(exchange);
     if (!exchange->finished() && !exchange->gone()) {
       watching_ = true;
-      auto executor = stream_.get_executor();
       auto watch = Watch(exchange);
       auto on_end = [exchange](std::exception_ptr thrown) {
         if (thrown) exchange->Fail(Caught(thrown));
       };
-      net::co_spawn(executor, std::move(watch), std::move(on_end));
+      Spawn(stream_.get_executor(), std::move(watch), std::move(on_end));
     }
     auto writing = WriteAnswer(exchange);
     co_await std::move(writing);
@@ -250,8 +247,7 @@ void Connection::Dispatch(const std::shared_ptr<ConnectionExchange>& exchange) {
 // Reads ahead while an answer is made: the only way to see that the client
 // went away. The bytes belong to the next request. A client that closed its
 // half may still read: it counts as gone once the connection is broken.
-Connection::Nothing Connection::Watch(
-    std::shared_ptr<ConnectionExchange> exchange) {
+Task<void> Connection::Watch(std::shared_ptr<ConnectionExchange> exchange) {
   const auto self = shared_from_this();
   // Watch has ended, with or without an error.
   const auto over = [](Connection* connection) {
@@ -297,7 +293,7 @@ void Connection::AskIfStillThere(std::shared_ptr<ConnectionExchange> exchange) {
       });
 }
 
-Connection::Nothing Connection::StopWatch() {
+Task<void> Connection::StopWatch() {
   half_closed_timer_.cancel();
   while (watching_) {
     error_code ignored;
@@ -307,7 +303,7 @@ Connection::Nothing Connection::StopWatch() {
   }
 }
 
-Connection::Nothing Connection::WriteAnswer(
+Task<void> Connection::WriteAnswer(
     std::shared_ptr<ConnectionExchange> exchange) {
   while (!aborted_) {
     if (exchange->gone() && !exchange->finished()) break;
@@ -346,8 +342,7 @@ size_t Connection::WriteNow(std::string_view block) {
   return sent > 0 ? static_cast<size_t>(sent) : 0;
 }
 
-boost::asio::awaitable<error_code> Connection::WriteBlock(
-    std::string_view block) {
+Task<error_code> Connection::WriteBlock(std::string_view block) {
   error_code error;
   while (!error && !block.empty()) {
     const size_t size = std::min(block.size(), kWriteBytes);
@@ -361,7 +356,7 @@ boost::asio::awaitable<error_code> Connection::WriteBlock(
   co_return error;
 }
 
-Connection::Nothing Connection::WriteRefusal() {
+Task<void> Connection::WriteRefusal() {
   if (aborted_) co_return;
   const HttpRequest& request = reader_.incoming().request;
   HttpResponse response =
@@ -387,7 +382,7 @@ Connection::Nothing Connection::WriteRefusal() {
 // A socket that is closed with unread bytes resets its connection, and the
 // reset may overtake the answer. So Linger reads and drops the client's other
 // bytes, within bounds.
-Connection::Nothing Connection::Linger() {
+Task<void> Connection::Linger() {
   if (aborted_) co_return;
   error_code error;
   if (stream_.tls() != nullptr) {

@@ -1,7 +1,6 @@
 #ifndef SLUICE_COMMON_HTTP_CONNECTION_H_
 #define SLUICE_COMMON_HTTP_CONNECTION_H_
 
-#include <boost/asio/awaitable.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <exception>
@@ -13,6 +12,7 @@
 #include "common/http/connection_context.h"
 #include "common/http/connection_table.h"
 #include "common/http/request_reader.h"
+#include "common/http/task.h"
 
 namespace sluice::http {
 
@@ -44,13 +44,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
  private:
   friend class ConnectionExchange;
-  using Nothing = boost::asio::awaitable<void>;
-
   class Ending;
 
-  Nothing Run();
+  Task<void> Run();
   // Reads requests and answers them, until the connection is to be closed.
-  Nothing Serve();
+  Task<void> Serve();
   // Handles an exception of Serve: answers the current request with an error if
   // no byte of its answer is sent.
   void OnException(std::exception_ptr thrown) noexcept;
@@ -58,20 +56,19 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void End() noexcept;
 
   void Dispatch(const std::shared_ptr<ConnectionExchange>& exchange);
-  Nothing Watch(std::shared_ptr<ConnectionExchange> exchange);
-  Nothing WriteAnswer(std::shared_ptr<ConnectionExchange> exchange);
+  Task<void> Watch(std::shared_ptr<ConnectionExchange> exchange);
+  Task<void> WriteAnswer(std::shared_ptr<ConnectionExchange> exchange);
   // Writes `block`, which outlives the call. A client that takes less than
   // kWriteBytes within the write time gets a timeout.
-  boost::asio::awaitable<boost::system::error_code> WriteBlock(
-      std::string_view block);
+  Task<boost::system::error_code> WriteBlock(std::string_view block);
   // Writes the part of `block` that the socket takes at once, unless another
   // write comes first. Returns the bytes written.
   size_t WriteNow(std::string_view block);
-  Nothing StopWatch();
+  Task<void> StopWatch();
   void AskIfStillThere(std::shared_ptr<ConnectionExchange> exchange);
-  Nothing WriteRefusal();
-  Nothing Linger();
-  Nothing WaitForSignal();
+  Task<void> WriteRefusal();
+  Task<void> Linger();
+  Task<void> WaitForSignal();
   void Signal();
 
   const ConnectionContext context_;

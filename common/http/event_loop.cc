@@ -6,6 +6,7 @@
 #include "common/base/exception_counts.h"
 #include "common/base/log.h"
 #include "common/concurrency/short_slices.h"
+#include "common/http/loop_executor.h"
 
 namespace sluice::http {
 namespace {
@@ -44,11 +45,13 @@ void CountHold(long long held_ns, HttpServerStats& stats) {
 void RunEventLoop(boost::asio::io_context& io, HttpServerStats& stats,
                   const std::function<bool()>& repair) {
   AskForShortSlices();
+  LoopReserve& reserve = LoopReserve::Of(io);
   long long begin_ns = ThreadCpuNanos();
   bool more = true;
   while (more) {
     try {
       const Status ran = CatchExceptions("http_loop", [&] {
+        reserve.Run();
         if (repair()) {
           more = io.run_one() > 0;
         } else {

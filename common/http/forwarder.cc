@@ -2,7 +2,6 @@
 #include "common/http/forwarder.h"
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -26,6 +25,7 @@
 #include "common/http/peer_feed.h"
 #include "common/http/repeat_order.h"
 #include "common/http/sse.h"
+#include "common/http/task.h"
 #include "common/http/upstream.h"
 #include "common/http/watched_exchange.h"
 
@@ -38,8 +38,6 @@ using Job = ForwardedJob;
 using boost::system::error_code;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-template <typename T>
-using Task = net::awaitable<T>;
 
 constexpr auto kConnectTime = seconds(2);
 constexpr auto kSendTime = seconds(60);
@@ -208,26 +206,32 @@ class Forwarder::Impl {
     ++stats_.waiting;
     net::post(*io_, [this, job] {
       jobs_.insert(job);
-      net::co_spawn(*io_, Handle(job), [this, job](std::exception_ptr thrown) {
-        jobs_.erase(job);
-        --stats_.waiting;
-        if (order_.OnEnded(job.get())) WakeAll();
-        if (thrown) OnThrown(*job, thrown);
-      });
+      Spawn(io_->get_executor(), Handle(job),
+            [this, job](std::exception_ptr thrown) {
+              jobs_.erase(job);
+              --stats_.waiting;
+              if (order_.OnEnded(job.get())) WakeAll();
+              if (thrown) OnThrown(*job, thrown);
+            });
     });
     return true;
   }
 
   void Run() {
+    LoopReserve& reserve = LoopReserve::Of(*io_);
     while (true) {
-      const Status ran = CatchAndCount("forward", [this] { io_->run(); });
+      const Status ran = CatchAndCount("forward", [&] {
+        do {
+          reserve.Run();
+        } while (io_->run_one() > 0);
+      });
       if (ran.ok()) return;
       LogError("forwarding: ", Message(ran));
     }
   }
 
   void StartWatch() {
-    net::co_spawn(*io_, watch_.Run(), [this](std::exception_ptr thrown) {
+    Spawn(io_->get_executor(), watch_.Run(), [this](std::exception_ptr thrown) {
       if (!thrown) return;
       Tell(thrown);
       StartWatch();
@@ -235,7 +239,7 @@ class Forwarder::Impl {
   }
 
   void StartFeed() {
-    net::co_spawn(*io_, feed_.Run(), [this](std::exception_ptr thrown) {
+    Spawn(io_->get_executor(), feed_.Run(), [this](std::exception_ptr thrown) {
       if (!thrown) return;
       Tell(thrown);
       StartFeed();

@@ -87,7 +87,7 @@ void LeaderWatch::TellTroubles() {
   told_ = std::move(told);
 }
 
-net::awaitable<void> LeaderWatch::Pause(Duration time) {
+Task<void> LeaderWatch::Pause(Duration time) {
   const TimePoint end = Clock::now() + time;
   do {
     boost::system::error_code error;
@@ -98,7 +98,7 @@ net::awaitable<void> LeaderWatch::Pause(Duration time) {
   } while (!stopping_ && Clock::now() < end);
 }
 
-net::awaitable<void> LeaderWatch::Run() {
+Task<void> LeaderWatch::Run() {
   TimePoint led_at = Clock::now();
   while (!stopping_) {
     NoteOwnLead();
@@ -123,7 +123,7 @@ net::awaitable<void> LeaderWatch::Run() {
   }
 }
 
-net::awaitable<LeaderWatch::Round> LeaderWatch::AskAll() {
+Task<LeaderWatch::Round> LeaderWatch::AskAll() {
   uint64_t highest = 0;
   Round round;
   for (size_t i = 0; i < peers_.size(); ++i) {
@@ -142,7 +142,7 @@ net::awaitable<LeaderWatch::Round> LeaderWatch::AskAll() {
   co_return round;
 }
 
-net::awaitable<std::optional<std::string>> LeaderWatch::Ask(size_t index) {
+Task<std::optional<std::string>> LeaderWatch::Ask(size_t index) {
   auto tls = connections_.trust.For(peers_[index].host);
   if (!tls.ok()) {
     Note(index, Annotate(tls.status(), options_.peers[index]));

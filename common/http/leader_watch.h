@@ -15,6 +15,7 @@
 #include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/http/forwarder.h"
+#include "common/http/task.h"
 #include "common/http/upstream.h"
 
 namespace sluice::http {
@@ -31,7 +32,7 @@ class LeaderWatch {
               std::function<void(int kept)> forsake);
 
   // Goes on until Stop.
-  boost::asio::awaitable<void> Run();
+  Task<void> Run();
   void Stop();
   // The index of the peer that leads; -1: none is known. Any thread.
   int leader() const { return leader_; }
@@ -51,14 +52,14 @@ class LeaderWatch {
     bool before_answers = false;        // the leader before still answers
   };
   // Asks all peers.
-  boost::asio::awaitable<Round> AskAll();
+  Task<Round> AskAll();
   bool asks() const {
     return options_.asks ? options_.asks() : !options_.leads();
   }
   // Returns the body of the peer's /readyz; nothing: it does not answer.
-  boost::asio::awaitable<std::optional<std::string>> Ask(size_t index);
+  Task<std::optional<std::string>> Ask(size_t index);
   // Waits between two rounds, or until this server's own lead changes.
-  boost::asio::awaitable<void> Pause(Duration time);
+  Task<void> Pause(Duration time);
   void NoteOwnLead();
   // OK: the peer is well.
   void Note(size_t index, const Status& why);

@@ -5,8 +5,6 @@
 #include <sys/socket.h>
 
 #include <boost/asio/post.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -89,8 +87,9 @@ void NameLookup::End(Name& name, StatusOr<std::vector<std::string>> found) {
   for (net::steady_timer* timer : name.waiting) timer->cancel();
 }
 
-net::awaitable<StatusOr<NameLookup::Addresses>> NameLookup::Find(
-    std::string host, net::steady_timer& timer, Duration limit) {
+Task<StatusOr<NameLookup::Addresses>> NameLookup::Find(std::string host,
+                                                       net::steady_timer& timer,
+                                                       Duration limit) {
   error_code error;
   const auto address = net::ip::make_address(host, error);
   if (!error) co_return Addresses{address};
@@ -102,7 +101,7 @@ net::awaitable<StatusOr<NameLookup::Addresses>> NameLookup::Find(
   if (name->is_under_way && !hangs) {
     name->waiting.push_back(&timer);
     timer.expires_after(limit);
-    auto token = net::redirect_error(net::use_awaitable, error);
+    auto token = Redirect(error);
     co_await timer.async_wait(token);
     std::erase(name->waiting, &timer);
   }

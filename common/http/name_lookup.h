@@ -1,7 +1,6 @@
 #ifndef SLUICE_COMMON_HTTP_NAME_LOOKUP_H_
 #define SLUICE_COMMON_HTTP_NAME_LOOKUP_H_
 
-#include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -13,6 +12,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/http/task.h"
 
 namespace sluice::http {
 
@@ -35,8 +35,9 @@ class NameLookup {
   // there was none, or if the lookup fails. Waits for no lookup that has taken
   // so long already. `timer` has no other use meanwhile;
   // its cancel() ends the wait.
-  boost::asio::awaitable<StatusOr<Addresses>> Find(
-      std::string host, boost::asio::steady_timer& timer, Duration limit);
+  Task<StatusOr<Addresses>> Find(std::string host,
+                                 boost::asio::steady_timer& timer,
+                                 Duration limit);
 
  private:
   struct Name {

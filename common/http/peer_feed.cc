@@ -43,7 +43,7 @@ void PeerFeed::Forsake(int kept) {
   if (upstream_ && peer_ != kept) upstream_->Close();
 }
 
-net::awaitable<void> PeerFeed::Run() {
+Task<void> PeerFeed::Run() {
   std::string told;  // the latest failure that the log has
   while (!stopping_) {
     const int leader = watch_.leader();
@@ -64,7 +64,7 @@ net::awaitable<void> PeerFeed::Run() {
   }
 }
 
-net::awaitable<Status> PeerFeed::Follow(int peer) {
+Task<Status> PeerFeed::Follow(int peer) {
   const ServerAddress& address = peers_[static_cast<size_t>(peer)];
   auto tls = connections_.trust.For(address.host);
   if (!tls.ok()) co_return tls.status();
@@ -96,7 +96,7 @@ net::awaitable<Status> PeerFeed::Follow(int peer) {
   co_return status;
 }
 
-net::awaitable<Status> PeerFeed::Read(Upstream& upstream) {
+Task<Status> PeerFeed::Read(Upstream& upstream) {
   const int status = upstream.answer().status();
   if (status == 503) co_return Unavailable("not now");
   if (status != 200) {

@@ -1,7 +1,6 @@
 #ifndef SLUICE_COMMON_HTTP_PEER_FEED_H_
 #define SLUICE_COMMON_HTTP_PEER_FEED_H_
 
-#include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
@@ -11,6 +10,7 @@
 #include "common/base/status.h"
 #include "common/http/forwarder.h"
 #include "common/http/leader_watch.h"
+#include "common/http/task.h"
 #include "common/http/upstream.h"
 
 namespace sluice::http {
@@ -25,14 +25,14 @@ class PeerFeed {
            const LeaderWatch& watch);
 
   // Goes on until Stop.
-  boost::asio::awaitable<void> Run();
+  Task<void> Run();
   void Stop();
   // The feed comes from no peer but `kept` (-1: from any) any more.
   void Forsake(int kept);
 
  private:
-  boost::asio::awaitable<Status> Follow(int peer);
-  boost::asio::awaitable<Status> Read(Upstream& upstream);
+  Task<Status> Follow(int peer);
+  Task<Status> Read(Upstream& upstream);
 
   boost::asio::io_context& io_;
   const ForwarderOptions& options_;

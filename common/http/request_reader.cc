@@ -104,7 +104,7 @@ void RequestReader::Refuse(int status, std::string_view reason) {
   incoming_.refusal = context_.options.error_response(status, reason);
 }
 
-boost::asio::awaitable<bool> RequestReader::Read() {
+Task<bool> RequestReader::Read() {
   HttpRequest& request = incoming_.request = HttpRequest();
   auto dropping = DropBody();
   const bool dropped = co_await std::move(dropping);
@@ -144,7 +144,7 @@ bool RequestReader::can_read_ahead() const {
   return !is_half_closed_ && buffer_.size() < kMaxPipelinedBytes;
 }
 
-boost::asio::awaitable<error_code> RequestReader::ReadAhead() {
+Task<error_code> RequestReader::ReadAhead() {
   error_code error;
   auto token = Redirect(error);
   auto space = buffer_.prepare(kIdleReadBytes);
@@ -178,7 +178,7 @@ void RequestReader::ParseBuffered(Parser& parser, error_code& error) {
 
 // Parses here and not in Beast's own operations, which run outside the
 // coroutine: exceptions of the parser must reach the coroutine.
-boost::asio::awaitable<error_code> RequestReader::ReadSome(Parser& parser) {
+Task<error_code> RequestReader::ReadSome(Parser& parser) {
   error_code error;
   ParseBuffered(parser, error);
   if (error != beast::http::error::need_more || is_half_closed_)
@@ -188,7 +188,7 @@ boost::asio::awaitable<error_code> RequestReader::ReadSome(Parser& parser) {
   co_return error;
 }
 
-boost::asio::awaitable<error_code> RequestReader::ReadMore() {
+Task<error_code> RequestReader::ReadMore() {
   error_code error;
   auto token = Redirect(error);
   auto space = buffer_.prepare(kReadBytes);
@@ -197,7 +197,7 @@ boost::asio::awaitable<error_code> RequestReader::ReadMore() {
   co_return error;
 }
 
-boost::asio::awaitable<bool> RequestReader::DropBody() {
+Task<bool> RequestReader::DropBody() {
   const auto drop = [this] {
     const size_t dropped = std::min(unread_body_, buffer_.size());
     buffer_.consume(dropped);
@@ -229,7 +229,7 @@ bool RequestReader::SkipEmptyLines() {
   return buffer_.size() > 0 && !half_a_line;
 }
 
-boost::asio::awaitable<bool> RequestReader::Handshake() {
+Task<bool> RequestReader::Handshake() {
   error_code error;
   auto token = Redirect(error);
   const auto as_server = net::ssl::stream_base::server;
@@ -237,7 +237,7 @@ boost::asio::awaitable<bool> RequestReader::Handshake() {
   co_return !error;
 }
 
-boost::asio::awaitable<bool> RequestReader::AwaitFirstByte() {
+Task<bool> RequestReader::AwaitFirstByte() {
   const HttpLimits& limits = context_.options.limits;
   empty_lines_ = 0;
   if (SkipEmptyLines()) co_return true;
@@ -266,7 +266,7 @@ boost::asio::awaitable<bool> RequestReader::AwaitFirstByte() {
   co_return is_there;
 }
 
-boost::asio::awaitable<bool> RequestReader::ReadHeader(Parser& parser) {
+Task<bool> RequestReader::ReadHeader(Parser& parser) {
   const HttpLimits& limits = context_.options.limits;
   parser.header_limit(static_cast<uint32_t>(limits.header_bytes));
   parser.body_limit(boost::none);  // compared here, for a clear answer
@@ -371,8 +371,7 @@ bool RequestReader::BodiesFit(size_t body_bytes, long long all_bytes) {
   return false;
 }
 
-boost::asio::awaitable<bool> RequestReader::AnswerExpectation(
-    std::string_view expect) {
+Task<bool> RequestReader::AnswerExpectation(std::string_view expect) {
   if (expect.empty()) co_return true;
   if (AsciiLower(expect) != "100-continue") {
     Refuse(417, "The only expectation met here is 100-continue");
@@ -386,7 +385,7 @@ boost::asio::awaitable<bool> RequestReader::AnswerExpectation(
   co_return !error;
 }
 
-boost::asio::awaitable<bool> RequestReader::ReadBody(Parser& parser) {
+Task<bool> RequestReader::ReadBody(Parser& parser) {
   const HttpLimits& limits = context_.options.limits;
   parser.body_limit(limits.body_bytes);
   stream_.expires_after(limits.body_time);

@@ -1,7 +1,6 @@
 #ifndef SLUICE_COMMON_HTTP_REQUEST_READER_H_
 #define SLUICE_COMMON_HTTP_REQUEST_READER_H_
 
-#include <boost/asio/awaitable.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/system/error_code.hpp>
 #include <cstddef>
@@ -13,6 +12,7 @@
 #include "common/http/connection_context.h"
 #include "common/http/connection_table.h"
 #include "common/http/message.h"
+#include "common/http/task.h"
 
 namespace sluice::http {
 
@@ -44,10 +44,10 @@ class RequestReader {
 
   // Reads the next request whole into `incoming()`. False when the connection
   // is to be closed; then `incoming().refusal` may hold a last answer.
-  boost::asio::awaitable<bool> Read();
+  Task<bool> Read();
   // Reads once, without a deadline of its own, while an answer is made: bytes
   // of the next request, or the end of the client's half.
-  boost::asio::awaitable<boost::system::error_code> ReadAhead();
+  Task<boost::system::error_code> ReadAhead();
   // Whether ReadAhead has room, and the client may send more.
   bool can_read_ahead() const;
 
@@ -59,23 +59,23 @@ class RequestReader {
  private:
   struct Parser;  // Beast's
 
-  boost::asio::awaitable<bool> AwaitFirstByte();
+  Task<bool> AwaitFirstByte();
   // Drops the empty lines before a request (RFC 9112, section 2.2), within
   // bounds. Returns whether bytes of a request are left in the buffer.
   bool SkipEmptyLines();
   // Reads and drops what is left of the body of a request that was answered
   // without it. False if it does not come.
-  boost::asio::awaitable<bool> DropBody();
-  boost::asio::awaitable<bool> Handshake();
-  boost::asio::awaitable<bool> ReadHeader(Parser& parser);
-  boost::asio::awaitable<bool> ReadBody(Parser& parser);
-  boost::asio::awaitable<bool> AnswerExpectation(std::string_view expect);
+  Task<bool> DropBody();
+  Task<bool> Handshake();
+  Task<bool> ReadHeader(Parser& parser);
+  Task<bool> ReadBody(Parser& parser);
+  Task<bool> AnswerExpectation(std::string_view expect);
   // Parses the part of a message that is in the buffer. Sets need_more if the
   // message goes on.
   void ParseBuffered(Parser& parser, boost::system::error_code& error);
-  boost::asio::awaitable<boost::system::error_code> ReadMore();
+  Task<boost::system::error_code> ReadMore();
   // Parses the bytes in the buffer, or reads more first.
-  boost::asio::awaitable<boost::system::error_code> ReadSome(Parser& parser);
+  Task<boost::system::error_code> ReadSome(Parser& parser);
   // False, with a refusal, for a header that is well-formed and yet refused.
   bool AcceptHeader(const Parser& parser);
   bool AcceptFraming(unsigned version);

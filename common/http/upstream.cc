@@ -135,7 +135,7 @@ Status Upstream::Failed(std::string_view what, std::string_view why) const {
                      closed_ ? "given up" : why);
 }
 
-Upstream::Task<Status> Upstream::Connect(Duration limit) {
+Task<Status> Upstream::Connect(Duration limit) {
   auto finding = names_.Find(address_.host, lookup_timer_, limit);
   const StatusOr<NameLookup::Addresses> found = co_await std::move(finding);
   if (!found.ok() || closed_) {
@@ -164,8 +164,8 @@ Upstream::Task<Status> Upstream::Connect(Duration limit) {
   co_return OkStatus();
 }
 
-Upstream::Task<Status> Upstream::Send(const std::string& head,
-                                      const std::string& body, Duration limit) {
+Task<Status> Upstream::Send(const std::string& head, const std::string& body,
+                            Duration limit) {
   for (std::string_view rest :
        {std::string_view(head), std::string_view(body)}) {
     while (!rest.empty()) {
@@ -182,7 +182,7 @@ Upstream::Task<Status> Upstream::Send(const std::string& head,
   co_return OkStatus();
 }
 
-Upstream::Task<Status> Upstream::ReadSome() {
+Task<Status> Upstream::ReadSome() {
   std::array<char, kReadBytes> space;
   error_code error;
   auto token = Redirect(error);
@@ -196,7 +196,7 @@ Upstream::Task<Status> Upstream::ReadSome() {
   co_return Failed("the answer broke off", error);
 }
 
-Upstream::Task<Status> Upstream::ReadHead(std::optional<Duration> limit) {
+Task<Status> Upstream::ReadHead(std::optional<Duration> limit) {
   if (limit.has_value()) {
     stream_.expires_after(*limit);
   } else {
@@ -210,7 +210,7 @@ Upstream::Task<Status> Upstream::ReadHead(std::optional<Duration> limit) {
   co_return OkStatus();
 }
 
-Upstream::Task<StatusOr<std::string>> Upstream::ReadBody() {
+Task<StatusOr<std::string>> Upstream::ReadBody() {
   while (true) {
     std::string body = parser_.TakeBody();
     if (!body.empty() || parser_.is_done()) co_return body;

@@ -1,7 +1,6 @@
 #ifndef SLUICE_COMMON_HTTP_UPSTREAM_H_
 #define SLUICE_COMMON_HTTP_UPSTREAM_H_
 
-#include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -18,6 +17,7 @@
 #include "common/http/file_watch.h"
 #include "common/http/name_lookup.h"
 #include "common/http/response_parser.h"
+#include "common/http/task.h"
 
 namespace sluice::http {
 
@@ -63,9 +63,6 @@ struct PeerConnections {
 // what failed.
 class Upstream {
  public:
-  template <typename T>
-  using Task = boost::asio::awaitable<T>;
-
   // `tls`: null, plain HTTP. `io` and `names` outlive it.
   Upstream(boost::asio::io_context& io, NameLookup& names,
            const ServerAddress& address,
