@@ -102,6 +102,7 @@ constexpr std::string_view kNoEffect[] = {
     "mtp_num_hidden_layers",
     "mtp_transformer_layers",
     "mtp_use_dedicated_embeddings",
+    "num_nextn_predict_layers",
     "num_mtp_modules",
     "use_mtp",
     // What other programs return or cache.
