@@ -281,9 +281,9 @@ TEST(ConvertToGgufErrorsTest, WhatNoKeyTellsIsRefusedByName) {
   EXPECT_THAT(ErrorOf(GoldenFolder(gemma4)),
               HasSubstr("model_type 'gemma4_text': a GGUF of architecture "
                         "gemma4 is read, and not written yet"));
-  const std::string apertus = GoldenModel("apertus");
-  EXPECT_THAT(ErrorOf(GoldenFolder(apertus)),
-              HasSubstr("model_type 'apertus' has no GGUF"));
+  const std::string helium = GoldenModel("helium");
+  EXPECT_THAT(ErrorOf(GoldenFolder(helium)),
+              HasSubstr("model_type 'helium' has no GGUF"));
   const std::string qwen3 = GoldenModel("qwen3");
   GoldenFolder yarn(qwen3);
   yarn.config()["rope_scaling"] = {{"rope_type", "yarn"},
