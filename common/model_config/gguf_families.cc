@@ -211,11 +211,14 @@ constexpr GgufKey kGemma4[] = {
     ReadAs(".expert_used_count", "top_k_experts", kInt, Zero),
     ReadAs(".expert_feed_forward_length", "moe_intermediate_size", kInt, Null)};
 
-constexpr GgufKey kCommandR[] = {ReadAs(".logit_scale", "logit_scale", kFloat)};
+constexpr GgufKey kCommandR[] = {kCohere2[0]};
 // Some files have both norms' keys, with one value.
 constexpr GgufKey kNemotron[] = {ReadApart(kRmsEpsilon)};
-// The tensors tell whether attention and MLP read the same rows.
-constexpr GgufKey kStableLm[] = {ReadApart(".use_parallel_residual")};
+// The tensors tell whether attention and MLP read the same rows; here they do
+// not.
+constexpr GgufKey kStableLm[] = {
+    {".use_parallel_residual", nullptr, kBool,
+     [](const ModelConfig&) -> Json { return false; }}};
 
 template <const char* const& key>
 bool IsAboveZero(const GgufMetadata& metadata) {
@@ -442,37 +445,32 @@ constexpr GgufFamily kGgufFamilies[] = {
      .model_type = "gemma",
      .hugging_face = "GemmaForCausalLM",
      .activation = kGelu,
-     .read = ReadGemma1Gguf,
-     .is_written = false},
+     .read = ReadGemma1Gguf},
     {.architecture = "arcee",
      .model_type = "arcee",
      .hugging_face = "ArceeForCausalLM",
      .permuted = true,
      .activation = "relu2",
-     .read = ReadArceeGguf,
-     .is_written = false},
+     .read = ReadArceeGguf},
     {.architecture = "command-r",
      .model_type = "cohere",
      .hugging_face = "CohereForCausalLM",
      .keys = kCommandR,
      .layer_norm_epsilon = "layer_norm_eps",
-     .read = ReadWholeHeadsGguf,
-     .is_written = false},
+     .read = ReadWholeHeadsGguf},
     {.architecture = "stablelm",
      .model_type = "stablelm",
      .hugging_face = "StableLmForCausalLM",
      .keys = kStableLm,
      .layer_norm_epsilon = "layer_norm_eps",
-     .read = ReadStableLmGguf,
-     .is_written = false},
+     .read = ReadStableLmGguf},
     {.architecture = "nemotron",
      .model_type = "nemotron",
      .hugging_face = "NemotronForCausalLM",
      .keys = kNemotron,
      .activation = "relu2",
      .layer_norm_epsilon = "norm_eps",
-     .read = ReadNemotronGguf,
-     .is_written = false},
+     .read = ReadNemotronGguf},
     {.architecture = "apertus",
      .model_type = "apertus",
      .hugging_face = "ApertusForCausalLM",

@@ -218,7 +218,8 @@ INSTANTIATE_TEST_SUITE_P(
                       "granite", "granitemoe", "ernie4_5", "ernie4_5_moe",
                       "hunyuan_v1_dense", "hunyuan_v1_moe", "glm", "phi3",
                       "phi3-partial", "phi3-window", "cohere2", "olmo2",
-                      "olmo3", "olmoe", "exaone4", "minimax_m2", "dots1"),
+                      "olmo3", "olmoe", "exaone4", "minimax_m2", "dots1",
+                      "gemma", "arcee", "cohere", "stablelm", "nemotron"),
     [](const auto& tested) {
       std::string name = tested.param;
       std::replace(name.begin(), name.end(), '-', '_');
