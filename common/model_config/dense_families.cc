@@ -285,6 +285,7 @@ Status ReadGlm4(const ConfigReader& reader, ModelConfig& parsed) {
 
 // Queries, keys and values have biases, whatever attention_bias says.
 Status ReadGlm4v(const ConfigReader& reader, ModelConfig& parsed) {
+  reader.Find("attention_bias");
   parsed.ropes[0].interleaved = true;
   for (LayerConfig& layer : parsed.layers) {
     layer.norm.after = true;

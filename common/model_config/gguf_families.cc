@@ -79,6 +79,18 @@ constexpr GgufKey kLatent[] = {
     DenseLayers("first_k_dense_replace", Zero),
     kRoutedScale};
 
+// A layer's indexer; which layers have one of their own, ReadIndexedGguf reads.
+constexpr GgufKey kIndexer[] = {
+    ReadAs(".attention.indexer.head_count", "index_n_heads", kInt),
+    ReadAs(".attention.indexer.key_length", "index_head_dim", kInt),
+    ReadAs(".attention.indexer.top_k", "index_topk", kInt)};
+constexpr auto kIndexed = Joined(kLatent, kIndexer);
+
+// The loader reads them: tensors of a checkpoint (StoredAs::kLayerNumber).
+constexpr GgufKey kApertus[] = {
+    ReadApart("xielu.alpha_p"), ReadApart("xielu.alpha_n"),
+    ReadApart("xielu.beta"), ReadApart("xielu.eps")};
+
 constexpr GgufKey kErnieMoe[] = {
     NumExperts("moe_num_experts"),
     ExpertsUsed("moe_k"),
@@ -199,11 +211,14 @@ constexpr GgufKey kGemma4[] = {
     ReadAs(".expert_used_count", "top_k_experts", kInt, Zero),
     ReadAs(".expert_feed_forward_length", "moe_intermediate_size", kInt, Null)};
 
-constexpr GgufKey kCommandR[] = {ReadAs(".logit_scale", "logit_scale", kFloat)};
+constexpr GgufKey kCommandR[] = {kCohere2[0]};
 // Some files have both norms' keys, with one value.
 constexpr GgufKey kNemotron[] = {ReadApart(kRmsEpsilon)};
-// The tensors tell whether attention and MLP read the same rows.
-constexpr GgufKey kStableLm[] = {ReadApart(".use_parallel_residual")};
+// The tensors tell whether attention and MLP read the same rows; here they do
+// not.
+constexpr GgufKey kStableLm[] = {
+    {".use_parallel_residual", nullptr, kBool,
+     [](const ModelConfig&) -> Json { return false; }}};
 
 template <const char* const& key>
 bool IsAboveZero(const GgufMetadata& metadata) {
@@ -217,6 +232,10 @@ constexpr const char* kExpertCount = ".expert_count";
 bool HasSigmoid(const GgufMetadata& metadata) {
   const auto gating = metadata.Int("deepseek2.expert_gating_func");
   return gating.ok() && *gating == static_cast<int64_t>(GgufGating::kSigmoid);
+}
+// Tells GLM-4.1V from GLM-4.
+bool HasSections(const GgufMetadata& metadata) {
+  return metadata.Has("glm4.rope.dimension_sections");
 }
 constexpr const char* kSlidingWindow = ".attention.sliding_window";
 
@@ -254,6 +273,11 @@ constexpr GgufFamily kGgufFamilies[] = {
      .model_type = "qwen2",
      .hugging_face = "Qwen2ForCausalLM",
      .read = ReadQwen2Gguf},
+    {.architecture = "qwen2vl",
+     .model_type = "qwen2_vl",
+     .hugging_face = "Qwen2VLForConditionalGeneration",
+     .read = ReadQwen2Gguf,
+     .is_written = false},
     {.architecture = "qwen2moe",
      .model_type = "qwen2_moe",
      .hugging_face = "Qwen2MoeForCausalLM",
@@ -268,6 +292,24 @@ constexpr GgufFamily kGgufFamilies[] = {
      .hugging_face = "Qwen3MoeForCausalLM",
      .keys = kQwen3Moe,
      .gating = GgufGating::kSoftmax},
+    {.architecture = "qwen3vl",
+     .model_type = "qwen3_vl",
+     .hugging_face = "Qwen3VLForConditionalGeneration",
+     .read = ReadWholeHeadsGguf,
+     .is_written = false},
+    {.architecture = "qwen3vlmoe",
+     .model_type = "qwen3_vl_moe",
+     .hugging_face = "Qwen3VLMoeForConditionalGeneration",
+     .keys = kQwen3Moe,
+     .gating = GgufGating::kSoftmax,
+     .read = ReadQwen3VlMoeGguf,
+     .is_written = false},
+    {.architecture = "glm4",
+     .model_type = "glm4v",
+     .hugging_face = "Glm4vForConditionalGeneration",
+     .halved = true,
+     .has = HasSections,
+     .is_written = false},
     {.architecture = "glm4",
      .model_type = "glm4",
      .hugging_face = "Glm4ForCausalLM"},
@@ -291,6 +333,22 @@ constexpr GgufFamily kGgufFamilies[] = {
      .keys = kLatent,
      .gating = GgufGating::kSoftmax,
      .read = ReadLatentGguf,
+     .own_head_sizes = true,
+     .is_written = false},
+    {.architecture = "deepseek32",
+     .model_type = "deepseek_v32",
+     .hugging_face = "DeepseekV32ForCausalLM",
+     .keys = kIndexed,
+     .gating = GgufGating::kSigmoid,
+     .read = ReadIndexedGguf,
+     .own_head_sizes = true,
+     .is_written = false},
+    {.architecture = "glm-dsa",
+     .model_type = "glm_moe_dsa",
+     .hugging_face = "GlmMoeDsaForCausalLM",
+     .keys = kIndexed,
+     .gating = GgufGating::kSigmoid,
+     .read = ReadGlmDsaGguf,
      .own_head_sizes = true,
      .is_written = false},
     {.architecture = "gpt-oss",
@@ -387,36 +445,38 @@ constexpr GgufFamily kGgufFamilies[] = {
      .model_type = "gemma",
      .hugging_face = "GemmaForCausalLM",
      .activation = kGelu,
-     .read = ReadGemma1Gguf,
-     .is_written = false},
+     .read = ReadGemma1Gguf},
     {.architecture = "arcee",
      .model_type = "arcee",
      .hugging_face = "ArceeForCausalLM",
      .permuted = true,
      .activation = "relu2",
-     .read = ReadArceeGguf,
-     .is_written = false},
+     .read = ReadArceeGguf},
     {.architecture = "command-r",
      .model_type = "cohere",
      .hugging_face = "CohereForCausalLM",
      .keys = kCommandR,
      .layer_norm_epsilon = "layer_norm_eps",
-     .read = ReadWholeHeadsGguf,
-     .is_written = false},
+     .read = ReadWholeHeadsGguf},
     {.architecture = "stablelm",
      .model_type = "stablelm",
      .hugging_face = "StableLmForCausalLM",
      .keys = kStableLm,
      .layer_norm_epsilon = "layer_norm_eps",
-     .read = ReadStableLmGguf,
-     .is_written = false},
+     .read = ReadStableLmGguf},
     {.architecture = "nemotron",
      .model_type = "nemotron",
      .hugging_face = "NemotronForCausalLM",
      .keys = kNemotron,
      .activation = "relu2",
      .layer_norm_epsilon = "norm_eps",
-     .read = ReadNemotronGguf,
+     .read = ReadNemotronGguf},
+    {.architecture = "apertus",
+     .model_type = "apertus",
+     .hugging_face = "ApertusForCausalLM",
+     .keys = kApertus,
+     .activation = "xielu",
+     .read = ReadWholeHeadsGguf,
      .is_written = false},
     {.architecture = "gemma2",
      .model_type = "gemma2",

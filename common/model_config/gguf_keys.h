@@ -50,6 +50,8 @@ struct GgufFamily {
   GgufGating gating = GgufGating::kUnset;  // of a mixture
   // llama.cpp's converter interleaves q and k rows within a head.
   bool permuted = false;
+  // llama.cpp's converter parts the q and k rows that turn, even ones first.
+  bool halved = false;
   std::string_view activation = "silu";
   // config.json's key of LayerNorms' epsilon; null: RMS norms.
   const char* layer_norm_epsilon = nullptr;

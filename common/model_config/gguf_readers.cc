@@ -92,6 +92,11 @@ Status ReadQwen2Gguf(const GgufView& gguf, Json& config) {
   return CheckWholeHeads(gguf, config);
 }
 
+Status ReadQwen3VlMoeGguf(const GgufView& gguf, Json& config) {
+  SLUICE_RETURN_IF_ERROR(CheckPlainMixture(gguf));
+  return ReadWholeHeadsGguf(gguf, config);
+}
+
 Status ReadQwen2MoeGguf(const GgufView& gguf, Json& config) {
   SLUICE_RETURN_IF_ERROR(CheckPlainMixture(gguf));
   SetExpertSizes(gguf, config);
@@ -288,6 +293,31 @@ Status ReadLatentGguf(const GgufView& gguf, Json& config) {
   scaling["mscale"] = scaling["mscale_all_dim"] =
       ShortestDouble(multiplier * 10);
   return OkStatus();
+}
+
+Status ReadIndexedGguf(const GgufView& gguf, Json& config) {
+  constexpr std::string_view kTypes = ".attention.indexer.types";
+  SLUICE_RETURN_IF_ERROR(ReadLatentGguf(gguf, config));
+  if (!gguf.Has(kTypes)) return OkStatus();
+  const auto layers = config["num_hidden_layers"].get<int64_t>();
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<int64_t> own,
+                          gguf::IntsOfLayers(gguf, kTypes, layers));
+  Json& types = config["indexer_types"] = Json::array();
+  for (const int64_t is_own : own) {
+    types.push_back(is_own != 0 ? "full" : "shared");
+  }
+  return OkStatus();
+}
+
+Status ReadGlmDsaGguf(const GgufView& gguf, Json& config) {
+  // As llama.cpp tells GLM-5.2, whose first files have no list of the layers
+  // with an indexer of their own, from GLM-5.
+  constexpr int64_t kContextOfSharing = 1 << 20;
+  if (config["max_position_embeddings"].get<int64_t>() >= kContextOfSharing) {
+    config["index_topk_freq"] = 4;
+    config["index_skip_topk_offset"] = 3;
+  }
+  return ReadIndexedGguf(gguf, config);
 }
 
 Status ReadMinimaxM2Gguf(const GgufView& gguf, Json& config) {

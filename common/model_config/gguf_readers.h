@@ -16,13 +16,16 @@ Status ReadWholeHeadsGguf(const GgufView& gguf, Json& config);
 // Llama's tensors with a window in every layer.
 Status ReadWindowsGguf(const GgufView& gguf, Json& config);
 
-// deepseek2, and glm-dsa: latent attention.
+// Latent attention, and with an indexer.
 Status ReadLatentGguf(const GgufView& gguf, Json& config);
+Status ReadIndexedGguf(const GgufView& gguf, Json& config);
+Status ReadGlmDsaGguf(const GgufView& gguf, Json& config);
 
 Status ReadLlamaGguf(const GgufView& gguf, Json& config);
 Status ReadMixtralGguf(const GgufView& gguf, Json& config);
 Status ReadMinistral3Gguf(const GgufView& gguf, Json& config);
 Status ReadQwen2Gguf(const GgufView& gguf, Json& config);
+Status ReadQwen3VlMoeGguf(const GgufView& gguf, Json& config);
 Status ReadQwen2MoeGguf(const GgufView& gguf, Json& config);
 Status ReadSeedOssGguf(const GgufView& gguf, Json& config);
 Status ReadSmolLm3Gguf(const GgufView& gguf, Json& config);

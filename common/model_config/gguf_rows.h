@@ -2,6 +2,8 @@
 #define SLUICE_COMMON_MODEL_CONFIG_GGUF_ROWS_H_
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -38,6 +40,15 @@ constexpr GgufKey ReadAs(std::string_view key, const char* config,
 // A key that the family's `read` reads.
 constexpr GgufKey ReadApart(std::string_view key) {
   return {key, nullptr, kInt, Unwritten};
+}
+// Returns the keys of both, for a table of a family that has them all.
+template <size_t A, size_t B>
+constexpr std::array<GgufKey, A + B> Joined(const GgufKey (&a)[A],
+                                            const GgufKey (&b)[B]) {
+  std::array<GgufKey, A + B> all{};
+  std::copy(a, a + A, all.begin());
+  std::copy(b, b + B, all.begin() + A);
+  return all;
 }
 inline Json Null(const Json&) { return nullptr; }
 inline Json Zero(const Json&) { return 0; }

@@ -4,10 +4,12 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "common/base/json.h"
 #include "common/weights/composed_tensor.h"
+#include "common/weights/gguf_file.h"
 
 namespace sluice {
 namespace {
@@ -16,21 +18,46 @@ using weights::LocatedTensor;
 using weights::ModelContents;
 using weights::Quoted;
 
+// Returns the rows of a matrix, or a vector's elements; 0 of another tensor.
+int64_t RowsOf(const weights::TensorInfo& info) {
+  if (info.shape.size() == 2) return info.rows();
+  const bool is_vector =
+      info.shape.size() == 1 && weights::BlockSizeOf(info.dtype).elements == 1;
+  return is_vector ? info.cols() : 0;
+}
+
 // Marks rows of q and k, or a vector's elements, which the converter
 // interleaves within a head.
 Status MarkPermuted(LocatedTensor& tensor, int64_t heads) {
   const weights::TensorInfo& info = tensor.info;
-  const bool is_vector =
-      info.shape.size() == 1 && weights::BlockSizeOf(info.dtype).elements == 1;
-  const int64_t rows = is_vector ? info.cols() : info.rows();
-  if ((info.shape.size() != 2 && !is_vector) || heads < 1 ||
-      rows % heads != 0 || rows / heads % 2 != 0) {
+  const int64_t rows = RowsOf(info);
+  if (rows < 1 || heads < 1 || rows % heads != 0 || rows / heads % 2 != 0) {
     return InvalidArgument("tensor ", Quoted(info.name), " of shape ",
                            weights::ShapeToString(info.shape),
                            " does not divide into ", heads,
                            " heads of even size");
   }
   tensor.permuted_head_rows = rows / heads;
+  return OkStatus();
+}
+
+// Marks rows of q and k, or a vector's elements, of which those that turn stand
+// by halves within a head.
+Status MarkHalved(const Json& config, LocatedTensor& tensor) {
+  const weights::TensorInfo& info = tensor.info;
+  const auto head_dim = config["head_dim"].get<int64_t>();
+  const double share = config.value("partial_rotary_factor", 1.0);
+  const int64_t rows = RowsOf(info);
+  if (head_dim < 2 || rows < 1 || rows % head_dim != 0 || share < 0.0 ||
+      share > 1.0) {
+    return InvalidArgument("tensor ", Quoted(info.name), " of shape ",
+                           weights::ShapeToString(info.shape),
+                           " has no heads of ", head_dim,
+                           " rows, of which a share of ", share, " turns");
+  }
+  const auto turned =
+      static_cast<int64_t>(static_cast<double>(head_dim) * share) / 2 * 2;
+  tensor.halved = {head_dim, turned};
   return OkStatus();
 }
 
@@ -154,6 +181,37 @@ Status MarkTiled(const TensorRow& row, const ValueHeads& values,
   return OkStatus();
 }
 
+// Adds a tensor [1] for each layer's number of the key.
+Status AddLayerNumbers(const TensorRow& row, ModelContents& contents) {
+  const weights::GgufValue* found = contents.gguf->Find(row.gguf);
+  if (found == nullptr) {
+    return InvalidArgument("GGUF key ", Quoted(row.gguf), " is missing");
+  }
+  const auto layers = contents.config["num_hidden_layers"].get<int64_t>();
+  const bool is_list = found->type == weights::GgufType::kArray;
+  const auto type = is_list ? found->element_type : found->type;
+  if (type != weights::GgufType::kFloat32) {
+    return InvalidArgument("GGUF key ", Quoted(row.gguf), " is of type ",
+                           ToString(type), ", expected float32");
+  }
+  const auto* list = std::get_if<std::vector<double>>(&found->value);
+  if (list != nullptr && std::ssize(*list) < layers) {
+    return InvalidArgument("GGUF key ", Quoted(row.gguf), " has ", list->size(),
+                           " layers of ", layers);
+  }
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    LocatedTensor& tensor = contents.tensors.emplace_back();
+    tensor.info = {
+        NameOf(row, static_cast<int32_t>(layer)), weights::DType::kF32, {1}};
+    tensor.file = contents.files.front().get();  // the file of the keys
+    tensor.offset = found->offset;
+    if (list != nullptr) {
+      tensor.offset += static_cast<uint64_t>(layer) * sizeof(float);
+    }
+  }
+  return OkStatus();
+}
+
 ValueHeads ValueHeadsOf(const ModelContents& contents) {
   const int64_t groups = HeadsOf(contents, "linear_num_key_heads");
   return {groups, HeadsOf(contents, "linear_num_value_heads"),
@@ -179,12 +237,22 @@ Status RenameGgufTensors(const GgufFamily& family, const TensorTable& table,
       SLUICE_RETURN_IF_ERROR(
           MarkTiled(*place.row, values, tensor, contents.composed));
     }
-    if (!family.permuted) continue;
+    if (!family.permuted && !family.halved) continue;
     const char* heads = gguf.starts_with("attn_q.")   ? "num_attention_heads"
                         : gguf.starts_with("attn_k.") ? "num_key_value_heads"
                                                       : nullptr;
     if (heads == nullptr) continue;
-    SLUICE_RETURN_IF_ERROR(MarkPermuted(tensor, HeadsOf(contents, heads)));
+    SLUICE_RETURN_IF_ERROR(
+        family.halved ? MarkHalved(contents.config, tensor)
+                      : MarkPermuted(tensor, HeadsOf(contents, heads)));
+  }
+  for (const auto& groups : {table.layers, table.dense}) {
+    for (const auto& rows : groups) {
+      for (const TensorRow& row : rows) {
+        if (row.stored != StoredAs::kLayerNumber) continue;
+        SLUICE_RETURN_IF_ERROR(AddLayerNumbers(row, contents));
+      }
+    }
   }
   std::ranges::sort(contents.composed, {}, [](const auto& composed) {
     return std::string_view(composed.info.name);

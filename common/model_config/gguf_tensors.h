@@ -10,7 +10,9 @@ namespace sluice {
 
 // Gives the tensors of a GGUF, whose config is read, the table's names, shapes
 // and order of rows: a fused attn_qkv is cut into q, k and v where the table
-// has these apart. INVALID_ARGUMENT names a tensor of another shape.
+// has these apart. Numbers of layers that are keys become tensors, whose bytes
+// are the keys'. INVALID_ARGUMENT names a tensor of another shape, or a key of
+// another type.
 Status RenameGgufTensors(const GgufFamily& family, const TensorTable& table,
                          weights::ModelContents& contents);
 

@@ -102,6 +102,7 @@ constexpr std::string_view kNoEffect[] = {
     "mtp_num_hidden_layers",
     "mtp_transformer_layers",
     "mtp_use_dedicated_embeddings",
+    "num_nextn_predict_layers",
     "num_mtp_modules",
     "use_mtp",
     // What other programs return or cache.
@@ -204,9 +205,11 @@ constexpr std::string_view kWithinRope[] = {"rope_type",
                                             "mrope_interleaved",
                                             "max_position_embeddings"};
 
-// The keys of a GGUF's architecture.
+// The keys of a GGUF's architecture: llama.cpp's own bookkeeping, and keys for
+// other scalings than the file's. Text has the same number of a position in all
+// sections (dimension_sections), so that its RoPE is the plain one, and no
+// image that the first layers add (n_deepstack_layers).
 constexpr std::string_view kGgufNoEffect[] = {
-    // llama.cpp's own bookkeeping, and keys for other scalings than the file's.
     ".rope.scaling.finetuned",
     ".rope.scaling.original_context_length",
     ".rope.scaling.type",
@@ -218,6 +221,7 @@ constexpr std::string_view kGgufNoEffect[] = {
     ".rope.dimension_count",
     ".attention.key_length_mla",
     ".rope.dimension_sections",
+    ".n_deepstack_layers",
     ".vocab_size",
     ".context_length",
     ".expert_gating_func"};
@@ -239,7 +243,12 @@ constexpr std::string_view kGgufChanges[] = {
     ".ssm.state_size",
     ".ssm.conv_kernel",
     ".expert_weights_scale",
-    ".swiglu_clamp_exp"};
+    ".swiglu_clamp_exp",
+    ".attention.indexer.top_k",
+    "xielu.alpha_p",
+    "xielu.alpha_n",
+    "xielu.beta",
+    "xielu.eps"};
 constexpr std::string_view kGgufPrefixes[] = {"general.", "quantize.", "split.",
                                               "tokenizer.chat_template"};
 // The gateway reads the vocabulary's; ids and texts of marks for other tasks

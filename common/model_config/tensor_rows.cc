@@ -1,4 +1,5 @@
 // The tensors of every family but those with states (state_tables.cc).
+// Size: rows of tables, which is what a family adds.
 #include "common/model_config/tensor_rows.h"
 
 #include "common/base/check.h"
@@ -136,10 +137,14 @@ constexpr TensorRow kApertusMlp[] = {
     {"feedforward_layernorm.weight", "ffn_norm.weight", "H", kNone, kMlpNorm},
     {"mlp.up_proj.weight", "ffn_up.weight", "F H", kRows, kGateUp},
     {"mlp.down_proj.weight", "ffn_down.weight", "H F", kColumns, kDown},
-    {"mlp.act_fn.alpha_p", "", "U", kNone, kXIeluPositive},
-    {"mlp.act_fn.alpha_n", "", "U", kNone, kXIeluNegative},
-    {"mlp.act_fn.beta", "", "U", kNone, kXIeluBeta},
-    {"mlp.act_fn.eps", "", "U", kNone, kXIeluEps},
+    {"mlp.act_fn.alpha_p", "xielu.alpha_p", "U", kNone, kXIeluPositive, nullptr,
+     kLayerNumber},
+    {"mlp.act_fn.alpha_n", "xielu.alpha_n", "U", kNone, kXIeluNegative, nullptr,
+     kLayerNumber},
+    {"mlp.act_fn.beta", "xielu.beta", "U", kNone, kXIeluBeta, nullptr,
+     kLayerNumber},
+    {"mlp.act_fn.eps", "xielu.eps", "U", kNone, kXIeluEps, nullptr,
+     kLayerNumber},
 };
 
 constexpr TensorRow kOutputScaleRow[] = {

@@ -163,7 +163,8 @@ GgufTensorPlace PlaceOfGguf(const TensorTable& table, std::string_view name) {
   GgufTensorPlace place;
   const auto find = [&](std::span<const TensorRow> rows) {
     for (const TensorRow& row : rows) {
-      if (row.gguf == name) place.row = &row;
+      const bool is_key = row.stored == StoredAs::kLayerNumber;
+      if (row.gguf == name && !is_key) place.row = &row;
     }
   };
   if (!name.starts_with(kGgufLayerPrefix)) {

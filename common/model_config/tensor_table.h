@@ -57,9 +57,10 @@ enum class RankCut : uint8_t { kNone, kRows, kColumns, kExperts, kGroups };
 
 // A tensor's stored and computed types. Vectors always become F32.
 enum class StoredAs : uint8_t {
-  kWeight,  // any readable type; WeightsMode chooses the computed one
-  kF32,     // any readable type; becomes F32
-  kTaps,    // as kF32: a vector of columns, one behind the other
+  kWeight,       // any readable type; WeightsMode chooses the computed one
+  kF32,          // any readable type; becomes F32
+  kTaps,         // as kF32: a vector of columns, one behind the other
+  kLayerNumber,  // one number; a GGUF's key `gguf` lists those of all layers
 };
 
 // The rows that a weight takes of a tensor, and their order.
@@ -222,8 +223,7 @@ std::vector<weights::TensorInfo> ExpectedTensors(const ModelConfig& config,
 // Checks that `model` has these tensors, in these shapes and readable types,
 // and no others in its layers that a step might have to read: layers behind the
 // last, tables of old checkpoints, scales of activations and of KV caches, and
-// biases of zeros are left aside. INVALID_ARGUMENT names the tensor and both
-// shapes.
+// biases of zeros are left aside. INVALID_ARGUMENT names tensor and shapes.
 Status CheckTensors(const ModelConfig& config, const weights::ModelFile& model);
 
 // Returns the parameters of the whole model, without layers behind the last;

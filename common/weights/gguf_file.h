@@ -46,6 +46,8 @@ struct GgufValue {
                std::vector<double>, std::vector<std::string>, uint64_t,
                std::vector<uint64_t>>
       value;
+  // Of floats, one or an array: where they begin in their file.
+  uint64_t offset = 0;
 };
 
 // The key-value part of a GGUF header. Getters give NOT_FOUND for an absent key

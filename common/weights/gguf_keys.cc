@@ -100,6 +100,7 @@ Status ReadArray(GgufReader& reader, std::string_view key, GgufValue& value) {
                                                    GgufReader::kMaxHeaderBytes);
                             }));
   } else if (IsFloat(element)) {
+    value.offset = reader.position();
     SLUICE_ASSIGN_OR_RETURN(value.value, ReadElements<double>(count, [&] {
                               return ReadFloat(reader, element, key);
                             }));
@@ -136,6 +137,7 @@ StatusOr<GgufValue> ReadValue(GgufReader& reader, std::string_view key) {
     }
     case GgufType::kFloat32:
     case GgufType::kFloat64: {
+      value.offset = reader.position();
       SLUICE_ASSIGN_OR_RETURN(value.value, ReadFloat(reader, value.type, key));
       break;
     }

@@ -33,6 +33,19 @@ struct TiledHeads {
   }
 };
 
+// Heads of `rows` rows, whose first `turned` rows stand by halves in a file:
+// the model's even ones, and then its odd ones.
+struct HalvedHeads {
+  int64_t rows = 0;  // 0: the model's order
+  int64_t turned = 0;
+  // Returns the row of the file that is the model's row.
+  int64_t StoredRow(int64_t row) const {
+    const int64_t at = row % rows;
+    if (at >= turned) return row;
+    return row - at + at % 2 * (turned / 2) + at / 2;
+  }
+};
+
 // The place of a tensor's bytes, checked against the file's size.
 struct LocatedTensor {
   TensorInfo info;
@@ -41,7 +54,12 @@ struct LocatedTensor {
   // Above 0: within each run of this many rows (a head) the file has row
   // 2*j+h where the model has row h*(head_rows/2)+j, h in {0, 1}.
   int64_t permuted_head_rows = 0;
+  HalvedHeads halved;
   TiledHeads tiled;
+  // Whether rows stand in another order than the model's.
+  bool is_reordered() const {
+    return permuted_head_rows > 0 || halved.rows > 0 || tiled.groups > 0;
+  }
   // Only the tensor's beginning is there (safetensors_outline.h): so many
   // bytes.
   bool is_outline = false;

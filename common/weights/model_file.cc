@@ -49,15 +49,12 @@ int64_t StoredRow(const LocatedTensor& tensor, int64_t row, int64_t rows) {
         at / tiled.rows, (rows - tiled.first) / tiled.rows, tiled.groups);
     return tiled.first + head * tiled.rows + at % tiled.rows;
   }
+  if (tensor.halved.rows > 0) return tensor.halved.StoredRow(row);
   const int64_t head_rows = tensor.permuted_head_rows;
   if (head_rows == 0) return row;
   const int64_t in_head = row % head_rows;
   const int64_t half = head_rows / 2;
   return row - in_head + 2 * (in_head % half) + in_head / half;
-}
-
-bool IsReordered(const LocatedTensor& tensor) {
-  return tensor.permuted_head_rows > 0 || tensor.tiled.groups > 0;
 }
 
 // A tensor and its sums, if any.
@@ -74,7 +71,7 @@ Status ForEachRun(const Source& from, const Slice& slice, const BlockSpan& span,
                   Take take) {
   const LocatedTensor& tensor = from.tensor;
   CheckedReader reader(tensor, from.sums, from.outlines);
-  const bool single = IsReordered(tensor) || !span.whole_rows();
+  const bool single = tensor.is_reordered() || !span.whole_rows();
   const int64_t run = single || span.bytes() == 0
                           ? 1
                           : std::max<int64_t>(1, kReadBytes / span.bytes());
@@ -341,7 +338,7 @@ Status ModelFile::Read(std::string_view name, const Slice& slice,
                            ", which is not supported");
   }
   if (slice.elements() == 0) return OkStatus();
-  if (IsReordered(*tensor) && tensor->info.shape.size() == 1) {
+  if (tensor->is_reordered() && tensor->info.shape.size() == 1) {
     // The vector as a column.
     LocatedTensor column = *tensor;
     column.info.shape = {tensor->info.cols(), 1};

@@ -218,7 +218,8 @@ INSTANTIATE_TEST_SUITE_P(
                       "granite", "granitemoe", "ernie4_5", "ernie4_5_moe",
                       "hunyuan_v1_dense", "hunyuan_v1_moe", "glm", "phi3",
                       "phi3-partial", "phi3-window", "cohere2", "olmo2",
-                      "olmo3", "olmoe", "exaone4", "minimax_m2", "dots1"),
+                      "olmo3", "olmoe", "exaone4", "minimax_m2", "dots1",
+                      "gemma", "arcee", "cohere", "stablelm", "nemotron"),
     [](const auto& tested) {
       std::string name = tested.param;
       std::replace(name.begin(), name.end(), '-', '_');
@@ -281,9 +282,9 @@ TEST(ConvertToGgufErrorsTest, WhatNoKeyTellsIsRefusedByName) {
   EXPECT_THAT(ErrorOf(GoldenFolder(gemma4)),
               HasSubstr("model_type 'gemma4_text': a GGUF of architecture "
                         "gemma4 is read, and not written yet"));
-  const std::string apertus = GoldenModel("apertus");
-  EXPECT_THAT(ErrorOf(GoldenFolder(apertus)),
-              HasSubstr("model_type 'apertus' has no GGUF"));
+  const std::string helium = GoldenModel("helium");
+  EXPECT_THAT(ErrorOf(GoldenFolder(helium)),
+              HasSubstr("model_type 'helium' has no GGUF"));
   const std::string qwen3 = GoldenModel("qwen3");
   GoldenFolder yarn(qwen3);
   yarn.config()["rope_scaling"] = {{"rope_type", "yarn"},

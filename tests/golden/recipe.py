@@ -14,6 +14,8 @@ A recipe (recipes/NAME.json) has
             ids of these prompts, differ from one another
   rows      {name: [[begin, end, factor]..]}: rows of a tensor that are smaller
   ignored   beginnings of names: tensors that plain inference does not use
+  reference keys of config.json that the reference reads with other values: of a
+            model_type that it has under another name
   sums      SHA-256 of every file that the recipe makes
 
 Values are

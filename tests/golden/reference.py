@@ -15,6 +15,7 @@ best logits are more than 0.002 apart at every step, and 20 of a prompt's first
 """
 
 import argparse
+import json
 import pathlib
 import platform
 import sys
@@ -140,6 +141,14 @@ def load_files(files):
         return load(folder)
 
 
+def _as_the_reference_knows_it(recipe, files):
+    """The files, with the config that the recipe has for the reference alone."""
+    if "reference" not in recipe:
+        return files
+    config = {**recipe["config"], **recipe["reference"]}
+    return {**files, "config.json": json.dumps(config).encode()}
+
+
 def all_differ(recipe, found):
     """Whether the ids of which the recipe asks it differ: the first ones of
     these greedy ids, and those of the prompts before them."""
@@ -152,7 +161,7 @@ def all_differ(recipe, found):
 
 def ask(recipe, files):
     """answers/NAME.json; None if this seed will not do."""
-    model, ignored = load_files(files)
+    model, ignored = load_files(_as_the_reference_knows_it(recipe, files))
     for name in ignored:
         if not name.startswith(tuple(recipe.get("ignored", ()))):
             raise ValueError(f"{recipe['seed']}: the reference does not use "

@@ -139,8 +139,9 @@ TEST_P(FamilyTest, GreedyIdsAndLogitsAreTheReferencesInEveryCut) {
 // Models whose four heads are one block of 32 columns: they cannot be cut over
 // ranks when they are quantised.
 constexpr std::string_view kHeadsOfOneBlock[] = {
-    "mistral", "mistral3", "ministral3", "hunyuan_v1_dense", "ernie4_5",
-    "gemma",   "gemma2",   "gemma3",     "gemma3_text"};
+    "mistral",     "mistral3",  "ministral3", "hunyuan_v1_dense",
+    "ernie4_5",    "gemma",     "gemma2",     "gemma3",
+    "gemma3_text", "ministral", "internlm3",  "glm4v_moe"};
 
 // Weights that are quantised at load, with activations of 8 bits and in F32,
 // with keys and values in F32 and as auto keeps them: one answer over stages,

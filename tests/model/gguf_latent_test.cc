@@ -1,13 +1,16 @@
-// Latent attention in a GGUF (deepseek2), as llama.cpp's converter writes it
-// now, keys and values of heads apart and keys transposed, and as it wrote it
-// before: the same bits as from safetensors.
+// Latent attention in a GGUF (deepseek2; with an indexer deepseek32, glm-dsa),
+// as llama.cpp's converter writes it now, keys and values of heads apart and
+// keys transposed, and as it wrote it before: the same bits as from
+// safetensors.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "common/base/json.h"
@@ -21,6 +24,8 @@
 namespace sluice::testing {
 namespace {
 
+using ::testing::IsEmpty;
+
 // The gguf package's constants.py, by what a layer's tensor is called in
 // safetensors.
 const std::map<std::string, std::string> kLatentNames = {
@@ -33,6 +38,11 @@ const std::map<std::string, std::string> kLatentNames = {
     {"self_attn.kv_a_proj_with_mqa.weight", "attn_kv_a_mqa.weight"},
     {"self_attn.kv_a_layernorm.weight", "attn_kv_a_norm.weight"},
     {"self_attn.o_proj.weight", "attn_output.weight"},
+    {"self_attn.indexer.wq_b.weight", "indexer.attn_q_b.weight"},
+    {"self_attn.indexer.wk.weight", "indexer.attn_k.weight"},
+    {"self_attn.indexer.weights_proj.weight", "indexer.proj.weight"},
+    {"self_attn.indexer.k_norm.weight", "indexer.k_norm.weight"},
+    {"self_attn.indexer.k_norm.bias", "indexer.k_norm.bias"},
     {"mlp.gate_proj.weight", "ffn_gate.weight"},
     {"mlp.up_proj.weight", "ffn_up.weight"},
     {"mlp.down_proj.weight", "ffn_down.weight"},
@@ -44,8 +54,9 @@ const std::map<std::string, std::string> kLatentNames = {
 
 class LatentConverter {
  public:
-  LatentConverter(const weights::ModelFile& from, bool split)
-      : from_(from), split_(split) {}
+  LatentConverter(const weights::ModelFile& from, std::string architecture,
+                  bool split)
+      : from_(from), architecture_(std::move(architecture)), split_(split) {}
 
   std::string Convert() {
     WriteKeys();
@@ -71,14 +82,16 @@ class LatentConverter {
   int64_t Int(const char* key) const {
     return from_.config()[key].get<int64_t>();
   }
-  static std::string Key(const char* key) { return Cat("deepseek2.", key); }
+  std::string Key(const char* key) const {
+    return Cat(architecture_, ".", key);
+  }
   void U32(const char* key, int64_t value) {
     gguf_.U32(Key(key), static_cast<uint32_t>(value));
   }
 
   void WriteKeys() {
     const Json& config = from_.config();
-    gguf_.Text("general.architecture", "deepseek2");
+    gguf_.Text("general.architecture", architecture_);
     const std::pair<const char*, const char*> keys[] = {
         {"block_count", "num_hidden_layers"},
         {"context_length", "max_position_embeddings"},
@@ -106,12 +119,19 @@ class LatentConverter {
               config["routed_scaling_factor"].get<float>());
     gguf_.F32(Key("attention.layer_norm_rms_epsilon"),
               config["rms_norm_eps"].get<float>());
-    gguf_.F32(Key("rope.freq_base"), config["rope_theta"].get<float>());
+    const Json& rope =
+        config.contains("rope_parameters") ? config["rope_parameters"] : config;
+    gguf_.F32(Key("rope.freq_base"), rope["rope_theta"].get<float>());
     WriteSizes();
-    const Json& scaling = config["rope_scaling"];
+    WriteIndexer();
+    const Json scaling = config.value("rope_scaling", Json());
     if (!scaling.is_object()) return;
     gguf_.Text(Key("rope.scaling.type"), "yarn");
     gguf_.F32(Key("rope.scaling.factor"), scaling["factor"].get<float>());
+    gguf_.F32(Key("rope.scaling.yarn_beta_fast"),
+              scaling["beta_fast"].get<float>());
+    gguf_.F32(Key("rope.scaling.yarn_beta_slow"),
+              scaling["beta_slow"].get<float>());
     U32("rope.scaling.original_context_length",
         scaling["original_max_position_embeddings"].get<int64_t>());
     gguf_.F32(
@@ -129,6 +149,13 @@ class LatentConverter {
     if (!split_) return;
     U32("attention.key_length_mla", key);
     U32("attention.value_length_mla", value);
+  }
+
+  void WriteIndexer() {
+    if (!from_.config().contains("index_topk")) return;
+    U32("attention.indexer.head_count", Int("index_n_heads"));
+    U32("attention.indexer.key_length", Int("index_head_dim"));
+    U32("attention.indexer.top_k", Int("index_topk"));
   }
 
   // The keys' rows of every head, transposed, and the values' rows.
@@ -184,6 +211,7 @@ class LatentConverter {
   }
 
   const weights::ModelFile& from_;
+  const std::string architecture_;
   const bool split_;
   GgufBuilder gguf_;
 };
@@ -207,17 +235,23 @@ std::vector<float> LatentLogits(const std::string& path, int32_t ranks) {
   return answers[0].logits;
 }
 
+// A golden and its architecture.
+struct LatentCase {
+  const char* golden;
+  const char* architecture;
+};
+
 class GgufLatentTest
-    : public ::testing::TestWithParam<std::tuple<const char*, bool>> {};
+    : public ::testing::TestWithParam<std::tuple<LatentCase, bool>> {};
 
 TEST_P(GgufLatentTest, AGgufGivesTheBitsOfTheModelThatItWasMadeFrom) {
-  const auto& [golden, split] = GetParam();
-  const std::string path = GoldenModel(golden);
+  const auto& [tested, split] = GetParam();
+  const std::string path = GoldenModel(tested.golden);
   const auto from = OpenModel(path);
   ASSERT_TRUE(from.ok()) << from.status();
   const TempDir dir;
-  const std::string gguf =
-      dir.Write("m.gguf", LatentConverter(**from, split).Convert());
+  const std::string gguf = dir.Write(
+      "m.gguf", LatentConverter(**from, tested.architecture, split).Convert());
   const auto to = OpenModel(gguf);
   ASSERT_TRUE(to.ok()) << to.status();
   const auto wanted = ParseModelConfig((*from)->config());
@@ -227,6 +261,9 @@ TEST_P(GgufLatentTest, AGgufGivesTheBitsOfTheModelThatItWasMadeFrom) {
   EXPECT_EQ(config->layers[0].attention.scale,
             wanted->layers[0].attention.scale);
   EXPECT_EQ(config->moe(), wanted->moe());
+  EXPECT_EQ(config->layers[0].attention.latent.indexer,
+            wanted->layers[0].attention.latent.indexer);
+  EXPECT_THAT((*to)->computed()->unread_keys, IsEmpty());
   EXPECT_EQ(config->layers[0].attention.latent.split, split);
   const std::vector<float> logits = LatentLogits(path, 1);
   ASSERT_FALSE(logits.empty());
@@ -234,16 +271,20 @@ TEST_P(GgufLatentTest, AGgufGivesTheBitsOfTheModelThatItWasMadeFrom) {
   EXPECT_EQ(LatentLogits(gguf, 3), logits);
 }
 
-INSTANTIATE_TEST_SUITE_P(Goldens, GgufLatentTest,
-                         ::testing::Combine(::testing::Values("deepseek_v2",
-                                                              "deepseek_v3",
-                                                              "glm4_moe_lite"),
-                                            ::testing::Bool()),
-                         [](const auto& tested) {
-                           return std::string(std::get<0>(tested.param)) +
-                                  (std::get<1>(tested.param) ? "HeadsApart"
-                                                             : "HeadsTogether");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Goldens, GgufLatentTest,
+    ::testing::Combine(
+        ::testing::Values(LatentCase{"deepseek_v2", "deepseek2"},
+                          LatentCase{"deepseek_v3", "deepseek2"},
+                          LatentCase{"kimi_k2", "deepseek2"},
+                          LatentCase{"glm4_moe_lite", "deepseek2"},
+                          LatentCase{"deepseek_v32", "deepseek32"},
+                          LatentCase{"glm_moe_dsa", "glm-dsa"}),
+        ::testing::Bool()),
+    [](const auto& tested) {
+      return std::string(std::get<0>(tested.param).golden) +
+             (std::get<1>(tested.param) ? "HeadsApart" : "HeadsTogether");
+    });
 
 }  // namespace
 }  // namespace sluice::testing

@@ -102,7 +102,18 @@ std::vector<Family> GoldenFamilies() {
           Family{"deepseek_v2"},
           Family{"deepseek_v3"},
           Family{"glm4_moe_lite"},
-          Family{"glm_moe_dsa"}};
+          Family{"glm_moe_dsa"},
+          Family{"ministral"},
+          Family{"internlm3"},
+          Family{"mimo"},
+          Family{"qwen2_vl"},
+          Family{"qwen2_5_vl"},
+          Family{"qwen3_vl"},
+          Family{"qwen3_vl_moe"},
+          Family{"glm4v"},
+          Family{"glm4v_moe"},
+          Family{"kimi_k2"},
+          Family{"deepseek_v32"}};
 }
 
 }  // namespace sluice::testing

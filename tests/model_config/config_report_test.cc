@@ -62,8 +62,10 @@ TEST(ConfigReportTest, KeysThatNoReaderAsksForAreReported) {
 }
 
 TEST(ConfigReportTest, ReleasedConfigsHaveNoKeyThatIsUnknown) {
-  for (const char* name : {"llama3-tied", "qwen3", "qwen3_moe", "glm4",
-                           "glm4_moe-46", "gpt_oss"}) {
+  for (const char* name :
+       {"llama3-tied", "qwen3", "qwen3_moe", "glm4", "glm4_moe-46", "gpt_oss",
+        "ministral", "internlm3", "mimo", "qwen2_vl", "qwen2_5_vl", "qwen3_vl",
+        "qwen3_vl_moe", "glm4v", "glm4v_moe", "kimi_k2", "deepseek_v32"}) {
     const auto model = OpenModel(testing::GoldenModel(name));
     ASSERT_TRUE(model.ok()) << model.status();
     ASSERT_TRUE((*model)->computed().has_value()) << name;

@@ -20,16 +20,16 @@ namespace sluice::testing {
 // A header of an architecture: 12 layers, 2 heads of 8.
 class GgufHeader {
  public:
-  explicit GgufHeader(std::string architecture)
+  explicit GgufHeader(std::string architecture, uint32_t context = 4096)
       : architecture_(std::move(architecture)) {
     gguf_.Text("general.architecture", architecture_);
-    for (const auto& [key, value] :
-         {std::pair("embedding_length", 32), std::pair("context_length", 4096),
-          std::pair("attention.head_count", 2),
-          std::pair("attention.key_length", 8),
-          std::pair("feed_forward_length", 24)}) {
+    for (const auto& [key, value] : {std::pair("embedding_length", 32),
+                                     std::pair("attention.head_count", 2),
+                                     std::pair("attention.key_length", 8),
+                                     std::pair("feed_forward_length", 24)}) {
       U32(key, static_cast<uint32_t>(value));
     }
+    U32("context_length", context);
     F32("attention.layer_norm_rms_epsilon", 1e-5f);
     if (architecture_.starts_with("granite")) F32("logit_scale", 8.0f);
   }

@@ -20,6 +20,7 @@
 namespace sluice::testing {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -267,6 +268,134 @@ TEST(GgufReadersTest, AMixturesSizesMayBeItsTensors) {
   EXPECT_EQ(config["moe_intermediate_size"], 3);
   EXPECT_EQ(config["shared_expert_intermediate_size"], 5);
   EXPECT_EQ(config["norm_topk_prob"], false);
+}
+
+// A header of latent attention with an indexer.
+GgufHeader IndexedHeader(const std::string& architecture,
+                         uint32_t context = 4096) {
+  GgufHeader header(architecture, context);
+  for (const auto& [key, value] :
+       {std::pair("attention.key_length_mla", 12),
+        std::pair("attention.value_length_mla", 8),
+        std::pair("attention.kv_lora_rank", 16),
+        std::pair("attention.q_lora_rank", 24),
+        std::pair("rope.dimension_count", 4), std::pair("expert_count", 4),
+        std::pair("expert_used_count", 2),
+        std::pair("expert_feed_forward_length", 8),
+        std::pair("leading_dense_block_count", 1),
+        std::pair("attention.indexer.head_count", 4),
+        std::pair("attention.indexer.key_length", 8),
+        std::pair("attention.indexer.top_k", 24)}) {
+    header.U32(key, static_cast<uint32_t>(value));
+  }
+  return header;
+}
+
+std::vector<bool> IndexedLayers(const ModelConfig& config) {
+  std::vector<bool> own;
+  for (const LayerConfig& layer : config.layers) {
+    own.push_back(layer.attention.latent.indexer.own);
+  }
+  return own;
+}
+
+TEST(GgufReadersTest, LayersHaveIndexersByTheFilesListOrByItsContext) {
+  const ModelConfig usual = IndexedHeader("deepseek32").Layers(4).Parsed();
+  EXPECT_EQ(usual.layers[3].attention.latent.indexer.top_k, 24);
+  EXPECT_THAT(IndexedLayers(usual), Each(true));
+  // Half-split beside the attention's, or as it is.
+  EXPECT_EQ(usual.ropes.size(), 2u);
+  EXPECT_EQ(IndexedHeader("glm-dsa").Layers(4).Parsed().ropes.size(), 1u);
+  EXPECT_THAT(IndexedLayers(IndexedHeader("glm-dsa")
+                                .Layers(4)
+                                .Bools("attention.indexer.types",
+                                       {true, false, true, false})
+                                .Parsed()),
+              ElementsAre(true, false, true, false));
+  // GLM-5.2's first files have no list.
+  EXPECT_THAT(
+      IndexedLayers(IndexedHeader("glm-dsa", 1 << 20).Layers(8).Parsed()),
+      ElementsAre(true, true, true, false, false, false, true, false));
+}
+
+TEST(GgufReadersTest, AnIndexerThatIsNotReadIsRefused) {
+  EXPECT_THAT(
+      GgufHeader("qwen3").U32("attention.indexer.top_k", 24).Refusal(),
+      HasSubstr("'qwen3.attention.indexer.top_k' changes what a model"));
+}
+
+// Numbers of xIELU are keys: floats of all layers, or one for all.
+TEST(GgufReadersTest, NumbersOfLayersAreTensors) {
+  const auto open = [](uint32_t type, const std::vector<float>& eps,
+                       std::string_view last = "xielu.eps") {
+    const TempDir dir;
+    GgufBuilder gguf;
+    gguf.Text("general.architecture", "apertus");
+    for (const auto& [key, value] :
+         {std::pair("embedding_length", 8), std::pair("context_length", 64),
+          std::pair("attention.head_count", 2), std::pair("block_count", 2),
+          std::pair("feed_forward_length", 8)}) {
+      gguf.U32(Cat("apertus.", key), static_cast<uint32_t>(value));
+    }
+    gguf.F32("apertus.attention.layer_norm_rms_epsilon", 1e-5f);
+    gguf.F32("xielu.alpha_p", 0.5f);
+    gguf.F32("xielu.alpha_n", 0.25f);
+    gguf.Array("xielu.beta", 6, 2, BytesOf(std::vector<float>{1.5f, 2.5f}));
+    gguf.Array(last, type, eps.size(), BytesOf(eps));
+    gguf.Tensor("token_embd.weight", {8, 2}, 0,
+                BytesOf(std::vector<float>(16)));
+    return OpenModel(dir.Write("m.gguf", gguf.Build()));
+  };
+  const auto model = open(6, {-1e-6f, -2e-6f});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto read = [&](std::string_view number, int layer) {
+    float value = 0.0f;
+    const Status status =
+        (*model)->ReadF32(Cat("model.layers.", layer, ".mlp.act_fn.", number),
+                          {0, 1, 0, 1}, &value);
+    EXPECT_TRUE(status.ok()) << status;
+    return value;
+  };
+  EXPECT_EQ(read("alpha_p", 0), 0.5f);
+  EXPECT_EQ(read("alpha_p", 1), 0.5f);
+  EXPECT_EQ(read("alpha_n", 1), 0.25f);
+  EXPECT_EQ(read("beta", 0), 1.5f);
+  EXPECT_EQ(read("beta", 1), 2.5f);
+  EXPECT_EQ(read("eps", 1), -2e-6f);
+  EXPECT_THAT((*model)->computed()->unread_keys, ElementsAre());
+  const auto refusal = [](const auto& opened) {
+    return Message(opened.status());
+  };
+  EXPECT_THAT(refusal(open(6, {-1e-6f})),
+              HasSubstr("'xielu.eps' has 1 layers of 2"));
+  EXPECT_THAT(refusal(open(4, {-1e-6f, -2e-6f})),
+              HasSubstr("'xielu.eps' is of type uint32, expected float32"));
+  EXPECT_THAT(refusal(open(6, {-1e-6f, -2e-6f}, "xielu.other")),
+              HasSubstr("GGUF key 'xielu.eps' is missing"));
+}
+
+// Of a GLM-4 that reads images the converter parts the rows that turn.
+TEST(GgufReadersTest, HalvesOfRowsComeInTheModelsOrder) {
+  std::vector<float> stored;
+  for (int i = 0; i < 16; ++i) stored.push_back(static_cast<float>(i));
+  const TempDir dir;
+  const auto open = [&](int rotary) {
+    return GgufHeader("glm4")
+        .Layers(1)
+        .U32("rope.dimension_count", static_cast<uint32_t>(rotary))
+        .Ints("rope.dimension_sections", {1, 1, 0, 0})
+        .Vector("blk.0.attn_q.bias", stored)
+        .OpenFile(dir);
+  };
+  const auto model = open(4);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->config()["model_type"], "glm4v");
+  std::vector<float> bias(16);
+  const Status status = (*model)->ReadF32(
+      "model.layers.0.self_attn.q_proj.bias", {0, 1, 0, 16}, bias.data());
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_THAT(
+      bias, ElementsAre(0, 2, 1, 3, 4, 5, 6, 7, 8, 10, 9, 11, 12, 13, 14, 15));
 }
 
 }  // namespace

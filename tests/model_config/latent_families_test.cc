@@ -247,8 +247,8 @@ TEST(LatentFamiliesTest, DeepseekV32sIndexerHasAnotherRope) {
 
 // A tensor with keys and values of all heads is two weights and counts once.
 TEST(LatentFamiliesTest, GoldenLayoutsPassAndTheirBytesAreAllCounted) {
-  for (const char* name :
-       {"deepseek_v2", "deepseek_v3", "glm4_moe_lite", "glm_moe_dsa"}) {
+  for (const char* name : {"deepseek_v2", "deepseek_v3", "kimi_k2",
+                           "glm4_moe_lite", "glm_moe_dsa", "deepseek_v32"}) {
     const auto model = OpenModel(testing::GoldenModel(name));
     ASSERT_TRUE(model.ok()) << model.status();
     const ModelConfig config = LatentOf((*model)->config());
