@@ -189,7 +189,9 @@ class AnswerWriter {
         before = LarkLiteral(Cat("call:", name));
         break;
       default:  // lists
-        if (!markup_.id_key.empty()) {
+        if (markup_.is_fenced) {
+          before = LarkLiteral("{\n        ");
+        } else if (!markup_.id_key.empty()) {
           before = Cat(LarkLiteral(Cat("{\"", markup_.id_key, "\": \"")), " ",
                        kNumber, " ", LarkLiteral("\", "));
         } else {
@@ -197,8 +199,9 @@ class AnswerWriter {
         }
         before +=
             Cat(" ", LarkLiteral(Cat("\"", markup_.name_key, "\": ", quoted,
-                                     ", \"", markup_.arguments_key, "\": ")));
-        behind = LarkLiteral("}");
+                                     markup_.is_fenced ? ",\n        " : ", ",
+                                     "\"", markup_.arguments_key, "\": ")));
+        behind = LarkLiteral(markup_.is_fenced ? "\n    }" : "}");
         return;
     }
     if (!markup_.close.empty()) behind += Tag(markup_.close);
@@ -236,8 +239,10 @@ class AnswerWriter {
       next = markup_.is_fenced ? Cat(LarkLiteral("\n"), " ", first) : first;
       last = Tag(markup_.section_end);
     } else {
-      const bool has_lines = !markup_.id_key.empty();
-      first = LarkLiteral(has_lines ? "[\n    " : "[");
+      const bool has_lines = markup_.is_fenced || !markup_.id_key.empty();
+      const std::string fence =
+          markup_.is_fenced ? Cat("\n", kJsonFence, "\n") : "";
+      first = LarkLiteral(Cat(fence, has_lines ? "[\n    " : "["));
       next = LarkLiteral(has_lines ? ",\n    " : ", ");
       last = LarkLiteral(has_lines ? "\n]" : "]");
       if (!markup_.close.empty()) last += Cat(" ", Tag(markup_.close));

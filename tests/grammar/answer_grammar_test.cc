@@ -42,6 +42,7 @@ const std::map<std::string, OutputFormat> kFormats = {
     {"granite", {ToolFormat::kGranite, ReasoningFormat::kNone}},
     {"phi", {ToolFormat::kPhi, ReasoningFormat::kNone}},
     {"command", {ToolFormat::kCommand, ReasoningFormat::kCommand}},
+    {"command-r-plus", {ToolFormat::kCommandPlus, ReasoningFormat::kNone}},
     {"lfm", {ToolFormat::kLfm, ReasoningFormat::kNone}},
     {"nemotron", {ToolFormat::kNemotron, ReasoningFormat::kThink}},
     {"gemma", {ToolFormat::kGemma, ReasoningFormat::kGemma}}};

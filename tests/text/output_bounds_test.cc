@@ -74,6 +74,7 @@ std::string RandomOutput(const std::vector<std::string_view>& tags,
       "free",
       "```json\n",
       "```",
+      R"({"tool_name": "directly_answer", "parameters": {"a": )",
       "<function=free>",
       "<invoke name=\"search\">",
       "<parameter=a>",
@@ -105,7 +106,7 @@ std::string RandomOutput(const std::vector<std::string_view>& tags,
 TEST(OutputBoundsTest, EveryFormatReadsPiecesAsTheWhole) {
   const int rounds = IsLong() ? 2000 : OnlyQuick() ? 3 : 30;
   std::mt19937_64 random(31);
-  for (int i = 1; i <= static_cast<int>(ToolFormat::kGemma); ++i) {
+  for (int i = 1; i <= static_cast<int>(ToolFormat::kCommandPlus); ++i) {
     const auto tools = static_cast<ToolFormat>(i);
     if (tools == ToolFormat::kHarmony) continue;
     for (int j = 0; j <= static_cast<int>(ReasoningFormat::kMiniMaxM3); ++j) {

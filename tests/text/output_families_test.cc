@@ -211,6 +211,73 @@ TEST(OutputFamiliesTest, CommandPlansAndActs) {
   }
 }
 
+std::string CommandPlus(std::string_view text,
+                        OutputEnd end = OutputEnd::kStopped) {
+  return Read(ToolFormat::kCommandPlus, text, end);
+}
+
+TEST(OutputFamiliesTest, CommandPlusActsInABlock) {
+  constexpr char kTwo[] =
+      "get_weather[{\n            \"city\": \"B]n ```\"\n        }] "
+      "get_current_time[{}]";
+  constexpr char kList[] =
+      "[\n    {\n        \"tool_name\": \"get_weather\",\n        "
+      "\"parameters\": {\n            \"city\": \"B]n ```\"\n        }\n    "
+      "},\n"
+      "    {\n        \"tool_name\": \"get_current_time\",\n        "
+      "\"parameters\": {}\n    }\n]";
+  for (const char* open : {"Action:\n```json\n", "Action: ```json\n",
+                           "Action:```json", "Action:\n```\n", "Action: "}) {
+    for (const char* close : {"```\n", "\n```", ""}) {
+      EXPECT_EQ(CommandPlus(Cat(open, kList, close)), kTwo);
+      EXPECT_EQ(CommandPlus(Cat("I look.\n", open, kList, close)),
+                Cat("text[I look.] ", kTwo));
+    }
+  }
+  EXPECT_EQ(CommandPlus("Action: ```json\n{\"tool_name\": \"free\", "
+                        "\"parameters\": {\"a\": [1"),
+            R"(free[{"a": [1]}])");
+  EXPECT_EQ(CommandPlus("Action: ```json\n[{\"tool_name\": \"free\", "
+                        "\"parameters\": {\"a\": [1",
+                        OutputEnd::kCutShort),
+            R"(free[{"a": [1...)");
+}
+
+TEST(OutputFamiliesTest, CommandPlusMayWriteOfActions) {
+  for (const std::string_view text :
+       {"Action: I go.", "Action:", "Action: ```", "Action: ```json",
+        "Action: ```json\n[1, 2]\n```", "Action: ```sh\nls\n```",
+        "Call to Action: ``` x", "Actions: Act", "Action: ```json\n[]```",
+        "Action: [```json\n{}"}) {
+    EXPECT_EQ(CommandPlus(text), Cat("text[", text, "]"));
+  }
+}
+
+TEST(OutputFamiliesTest, CommandPlusMayCallNothing) {
+  for (const std::string name : {"directly_answer", "directly-answer"}) {
+    const std::string direct =
+        Cat("{\"tool_name\": \"", name, "\", \"parameters\": {}}");
+    const std::string before =
+        Cat("{\"parameters\": {\"a\": 1}, \"tool_name\": \"", name, "\"}");
+    for (const std::string& one : {direct, before}) {
+      EXPECT_EQ(CommandPlus(Cat("Action: ```json\n[", one, "]```")), "");
+      EXPECT_EQ(CommandPlus(Cat("Action: ```json\n[", one, "]```\n")), "");
+      EXPECT_EQ(CommandPlus(Cat("Action: ```json\n[", one, "]```\nSo.")),
+                "text[\nSo.]");
+      EXPECT_EQ(CommandPlus(Cat("Action: ```json\n[", one,
+                                ", {\"tool_name\": \"free\", "
+                                "\"parameters\": {}}, ",
+                                one, "]```")),
+                "free[{}]");
+    }
+    OutputRequest request = WithTools();
+    request.tools.push_back({name, ""});
+    EXPECT_EQ(Told({ToolFormat::kCommandPlus, ReasoningFormat::kNone}, request,
+                   AsText(Cat("Action: ```json\n[", direct, "]```"))),
+              Cat(name, "[{}]"));
+  }
+}
+
 TEST(OutputFamiliesTest, LfmWritesPython) {
   EXPECT_EQ(
       Read(ToolFormat::kLfm,
@@ -261,6 +328,7 @@ constexpr Family kFamilies[] = {
     {"ByteDance-Seed-OSS", ToolFormat::kSeed, ReasoningFormat::kSeed},
     {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", ToolFormat::kCommand,
      ReasoningFormat::kCommand},
+    {"CohereForAI-c4ai-command-r-plus-tool_use", ToolFormat::kCommandPlus},
     {"HuggingFaceTB-SmolLM3-3B", ToolFormat::kNone, ReasoningFormat::kThink,
      false},
     {"Kimi-K2-Thinking", ToolFormat::kKimi, ReasoningFormat::kThink, false},
@@ -303,13 +371,15 @@ std::string RenderedCalls(const std::string& source) {
       {"type", "function"},
       {"function",
        {{"name", "get_weather"}, {"arguments", {{"city", "Bern"}}}}}};
-  const Json tool = {{"type", "function"},
-                     {"function",
-                      {{"name", "search"},
-                       {"description", "Finds."},
-                       {"parameters",
-                        {{"type", "object"},
-                         {"properties", {{"query", {{"type", "string"}}}}}}}}}};
+  const Json tool = {
+      {"type", "function"},
+      {"function",
+       {{"name", "search"},
+        {"description", "Finds."},
+        {"parameters",
+         {{"type", "object"},
+          {"properties",
+           {{"query", {{"type", "string"}, {"description", "x"}}}}}}}}}};
   const Json context = {{"messages",
                          {{{"role", "user"}, {"content", "THE-QUESTION"}},
                           {{"role", "assistant"},

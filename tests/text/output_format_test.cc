@@ -25,8 +25,9 @@ TEST(OutputFormatTest, TheTemplateShowsTheFormat) {
        {ToolFormat::kHermes, ReasoningFormat::kNone}},
       {"ibm-granite-granite-3.3-2B-Instruct.jinja",
        {ToolFormat::kGranite, ReasoningFormat::kThinkResponse}},
-      // Their answers are in forms of their own.
-      {"CohereForAI-c4ai-command-r-plus-tool_use.jinja", {}},
+      {"CohereForAI-c4ai-command-r-plus-tool_use.jinja",
+       {ToolFormat::kCommandPlus, ReasoningFormat::kNone}},
+      // Its answers are in a form of their own.
       {"muse-glimmer.jinja", {}},
       {"MiniMax-M3.jinja", {ToolFormat::kNone, ReasoningFormat::kMiniMaxM3}},
   };
@@ -69,7 +70,7 @@ TEST(OutputFormatTest, NamesOverrideTheTemplate) {
   EXPECT_EQ(*ChooseOutputFormat(glm, Harmonies(), "harmony", "auto"), kHarmony);
   EXPECT_EQ(*ChooseOutputFormat("<|channel|>", Harmonies(), "none", "none"),
             OutputFormat{});
-  for (int i = 0; i <= static_cast<int>(ToolFormat::kGemma); ++i) {
+  for (int i = 0; i <= static_cast<int>(ToolFormat::kCommandPlus); ++i) {
     const auto format = static_cast<ToolFormat>(i);
     const auto name = ToolFormatName(format);
     EXPECT_EQ(ChooseOutputFormat("", Harmonies(), name)->tools, format);
@@ -84,7 +85,7 @@ TEST(OutputFormatTest, BadNamesAreRefusedByName) {
             "llama3-json, harmony, generic, mistral, mistral-list, "
             "deepseek-v3, deepseek-v3.1, deepseek-v3.2, deepseek-v4, "
             "minimax-m2, seed-oss, kimi-k2, granite, phi4, command, lfm2, "
-            "hunyuan, nemotron, gemma4");
+            "hunyuan, nemotron, gemma4, command-r-plus");
   EXPECT_EQ(message(ChooseOutputFormat("", Harmonies(), "auto", "r1")),
             "reasoning format 'r1': none of auto, none, think, harmony, "
             "mistral, seed-oss, command, gemma4, apertus, think-answer, "

@@ -77,10 +77,13 @@ std::unique_ptr<CallReader> NewGlmCallReader(const ToolTypes& tools);
 std::unique_ptr<CallReader> NewParameterCallReader(const ToolTypes& tools,
                                                    const CallMarkup& markup);
 // {"name": .., "arguments": {..}}, or "parameters". `close_tag`: the tag behind
-// it, or empty. `in_list`: a bracket may stand before it.
+// it, or empty.
 std::unique_ptr<CallReader> NewJsonCallReader(const ToolTypes& tools,
-                                              std::string_view close_tag,
-                                              bool in_list = false);
+                                              std::string_view close_tag);
+// The same in a list of `markup`, which outlives the reader: a bracket, and the
+// beginning of a block, may stand before it.
+std::unique_ptr<CallReader> NewListedJsonReader(const ToolTypes& tools,
+                                                const CallMarkup& markup);
 // A list of such objects, or of NAME(K=V, ..), and the closing tag.
 std::unique_ptr<CallReader> NewListCallReader(const ToolTypes& tools,
                                               const CallMarkup& markup);

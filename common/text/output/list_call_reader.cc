@@ -10,7 +10,7 @@ namespace {
 class ListCallReader : public CallReader {
  public:
   ListCallReader(const ToolTypes& tools, const CallMarkup& markup)
-      : markup_(markup), json_(NewJsonCallReader(tools, "", /*in_list=*/true)) {
+      : markup_(markup), json_(NewListedJsonReader(tools, markup)) {
     if (markup.shape == CallShape::kPythonList) {
       python_ = NewPythonCallReader(tools, markup);
     }

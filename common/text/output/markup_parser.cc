@@ -58,7 +58,8 @@ class MarkupParser : public OutputParser {
   OutputEvents Finish(OutputEnd end) override {
     input_.End(end);
     Run();
-    const bool is_over = out_.calls() > 0 || place_ == Place::kBehind;
+    const bool is_over =
+        out_.calls() > 0 || behind_call_ || place_ == Place::kBehind;
     if (!is_over) out_.Content(content_.TakeHeld());
     return out_.Take();
   }

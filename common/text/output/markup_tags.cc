@@ -138,6 +138,13 @@ constexpr CallMarkup kCalls[] = {
     {.shape = CallShape::kGemma,  // kGemma
      .open = "<|tool_call>",
      .close = "<tool_call|>"},
+    {.shape = CallShape::kJsonList,  // kCommandPlus
+     .open = "Action:",
+     .close = kFence,
+     .is_fenced = true,
+     .name_key = "tool_name",
+     .arguments_key = "parameters",
+     .no_calls = {"directly_answer", "directly-answer"}},
 };
 
 #undef SLUICE_DSML

@@ -23,6 +23,8 @@ inline constexpr std::string_view kFunctionEnd = "</function>";
 inline constexpr std::string_view kParameter = "<parameter=";
 inline constexpr std::string_view kParameterEnd = "</parameter>";
 inline constexpr std::string_view kPythonTag = "<|python_tag|>";
+inline constexpr std::string_view kFence = "```";
+inline constexpr std::string_view kJsonFence = "```json";
 inline constexpr std::string_view kGemmaQuote = "<|\"|>";
 
 // How reasoning is marked.
@@ -69,7 +71,8 @@ struct CallMarkup {
   std::string_view separator;
   std::string_view type;     // before the separator; the name is behind it
   bool is_numbered = false;  // a colon and a number follow the name
-  bool is_fenced = false;    // the arguments stand in a block of Markdown
+  // The arguments, or the list, stand in a block of Markdown.
+  bool is_fenced = false;
   // kParameters: the tags of the name and of a parameter, without their ends.
   std::string_view function;
   std::string_view function_end;
@@ -82,6 +85,8 @@ struct CallMarkup {
   std::string_view name_key = "name";
   std::string_view arguments_key = "arguments";
   std::string_view id_key;
+  // Names that say that the model calls nothing, where no function has them.
+  std::array<std::string_view, 2> no_calls;
 };
 const CallMarkup& MarkupOf(ToolFormat format);
 

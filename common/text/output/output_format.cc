@@ -20,7 +20,7 @@ constexpr std::string_view kToolNames[] = {
     "mistral-list", "deepseek-v3", "deepseek-v3.1", "deepseek-v3.2",
     "deepseek-v4",  "minimax-m2",  "seed-oss",      "kimi-k2",
     "granite",      "phi4",        "command",       "lfm2",
-    "hunyuan",      "nemotron",    "gemma4"};
+    "hunyuan",      "nemotron",    "gemma4",        "command-r-plus"};
 constexpr std::string_view kReasoningNames[] = {
     "none",         "think",          "harmony",   "mistral",
     "seed-oss",     "command",        "gemma4",    "apertus",
@@ -64,6 +64,7 @@ constexpr Shown kShown[] = {
     {"<|/tool|>", ToolFormat::kPhi},
     {"<|tool_call|>", ToolFormat::kGranite},
     {"<|START_ACTION|>", ToolFormat::kCommand},
+    {"\"tool_name\"", ToolFormat::kCommandPlus, "Action:"},
     {"<|tool_call_start|>", ToolFormat::kLfm},
     {"<|tool_list_start|>", ToolFormat::kLfm},
     {"<|tool_call>call:", ToolFormat::kGemma},

@@ -39,6 +39,7 @@ enum class ToolFormat {
   kHunyuan,      // <tool_calls>[{"name": .., "arguments": ..}]</tool_calls>
   kNemotron,     // <TOOLCALL>[{"name": .., "arguments": ..}]</TOOLCALL>
   kGemma,        // <|tool_call>call:NAME{K:V}<tool_call|>
+  kCommandPlus,  // Action: [{"tool_name": .., "parameters": ..}] in a block
 };
 enum class ReasoningFormat {
   kNone,
