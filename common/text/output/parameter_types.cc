@@ -5,6 +5,7 @@
 
 #include "common/base/json.h"
 #include "common/text/output/event_writer.h"
+#include "common/text/output/python_literal.h"
 
 namespace sluice {
 namespace {
@@ -174,50 +175,6 @@ class SchemaReader {
   size_t steps_left_ = kMaxSchemaSteps;
 };
 
-// Returns a Python literal as JSON: quotes, True, False, None. Unchecked.
-std::string PythonAsJson(std::string_view text) {
-  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
-      {"True", "true"}, {"False", "false"}, {"None", "null"}};
-  std::string json;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char quote = text[i];
-    if (quote != '\'' && quote != '"') {
-      bool is_word = false;
-      for (const auto& [python, word] : kWords) {
-        if (!text.substr(i).starts_with(python)) continue;
-        json += word;
-        i += python.size() - 1;
-        is_word = true;
-        break;
-      }
-      if (!is_word) json += text[i];
-      continue;
-    }
-    json += '"';
-    const auto ends = [&](size_t at) {
-      return text[at] == quote && EndsListedText(text.substr(at + 1));
-    };
-    constexpr std::string_view kEscapes = "\"\\bfnrtu";
-    for (++i; i < text.size() && !ends(i); ++i) {
-      if (text[i] == '\\' && i + 1 < text.size()) {
-        ++i;
-        const bool is_escape = kEscapes.find(text[i]) != kEscapes.npos;
-        if (is_escape) {
-          json += '\\';
-          json += text[i];
-        } else {
-          if (text[i] != '\'') json += "\\\\";  // Python keeps it
-          AppendJsonEscaped(text.substr(i, 1), json);
-        }
-      } else {
-        AppendJsonEscaped(text.substr(i, 1), json);
-      }
-    }
-    json += '"';
-  }
-  return json;
-}
-
 bool Allowed(const Json& value, unsigned types) {
   if (types == kAnyType) return true;
   // Without a string type any JSON is nearer than a string.
@@ -268,12 +225,6 @@ std::string_view ToolTypes::NameAt(std::string_view name, size_t index) const {
   return tool->second.names[index];
 }
 
-bool EndsListedText(std::string_view behind) {
-  constexpr std::string_view kEnds = ",:]})";
-  behind = TrimBlanks(behind);
-  return behind.empty() || kEnds.find(behind.front()) != kEnds.npos;
-}
-
 std::string ValueAsJson(std::string_view text, const ParameterType& type,
                         bool is_python) {
   const unsigned types = type.types;
@@ -286,7 +237,8 @@ std::string ValueAsJson(std::string_view text, const ParameterType& type,
     }
     const bool has_strings = (types & kStringType) != 0;
     if (!has_strings || (is_python && types != kStringType)) {
-      auto json = AllowedJson(PythonAsJson(trimmed), types);
+      const auto literal = PythonLiteralAsJson(trimmed);
+      auto json = AllowedJson(literal.value_or(""), types);
       if (json) return *std::move(json);
     }
   }

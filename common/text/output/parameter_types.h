@@ -61,10 +61,6 @@ class ToolTypes {
 std::string ValueAsJson(std::string_view text, const ParameterType& type,
                         bool is_python = false);
 
-// Returns whether a quote within a list or dict of Python's ends its string, by
-// the text behind it: models write apostrophes without a backslash.
-bool EndsListedText(std::string_view behind);
-
 }  // namespace sluice
 
 #endif  // SLUICE_COMMON_TEXT_OUTPUT_PARAMETER_TYPES_H_
