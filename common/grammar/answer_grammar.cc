@@ -118,6 +118,7 @@ class AnswerWriter {
       case ToolFormat::kQwenCoder:
       case ToolFormat::kSeed:
       case ToolFormat::kMiniMax:
+      case ToolFormat::kMiniMaxM3:
       case ToolFormat::kDeepSeekV32:
       case ToolFormat::kDeepSeekV4: {
         SLUICE_ASSIGN_OR_RETURN(
@@ -216,6 +217,7 @@ class AnswerWriter {
       case CallShape::kNamed:
         return !markup_.section.empty();
       case CallShape::kParameters:
+      case CallShape::kElements:
         return markup_.quotes_names;
       default:
         return false;
@@ -232,7 +234,8 @@ class AnswerWriter {
     std::string first;
     std::string next;
     std::string last = Tag(markup_.close);
-    if (markup_.shape == CallShape::kParameters) {
+    if (markup_.shape == CallShape::kParameters ||
+        markup_.shape == CallShape::kElements) {
       first = LarkLiteral("\n");
     } else if (markup_.shape == CallShape::kNamed) {
       first = Tag(markup_.open);

@@ -77,6 +77,9 @@ std::string RandomOutput(const std::vector<std::string_view>& tags,
       R"({"tool_name": "directly_answer", "parameters": {"a": )",
       "<function=free>",
       "<invoke name=\"search\">",
+      "]<]minimax[>[<invoke name=\"search\">",
+      "]<]minimax[>[<tags>]<]minimax[>[<item>",
+      "]<]minimax[>[</tags>",
       "<parameter=a>",
       "<parameter name=\"query\">"};
   constexpr std::string_view kPieces[] = {
@@ -106,7 +109,7 @@ std::string RandomOutput(const std::vector<std::string_view>& tags,
 TEST(OutputBoundsTest, EveryFormatReadsPiecesAsTheWhole) {
   const int rounds = IsLong() ? 2000 : OnlyQuick() ? 3 : 30;
   std::mt19937_64 random(31);
-  for (int i = 1; i <= static_cast<int>(ToolFormat::kCommandPlus); ++i) {
+  for (int i = 1; i <= static_cast<int>(ToolFormat::kMiniMaxM3); ++i) {
     const auto tools = static_cast<ToolFormat>(i);
     if (tools == ToolFormat::kHarmony) continue;
     for (int j = 0; j <= static_cast<int>(ReasoningFormat::kMiniMaxM3); ++j) {

@@ -29,7 +29,8 @@ TEST(OutputFormatTest, TheTemplateShowsTheFormat) {
        {ToolFormat::kCommandPlus, ReasoningFormat::kNone}},
       // Its answers are in a form of their own.
       {"muse-glimmer.jinja", {}},
-      {"MiniMax-M3.jinja", {ToolFormat::kNone, ReasoningFormat::kMiniMaxM3}},
+      {"MiniMax-M3.jinja",
+       {ToolFormat::kMiniMaxM3, ReasoningFormat::kMiniMaxM3}},
   };
   for (const auto& [file, format] : kTemplates) {
     SLUICE_REQUIRE_TEST_DATA(path, "templates/" + file);
@@ -70,7 +71,7 @@ TEST(OutputFormatTest, NamesOverrideTheTemplate) {
   EXPECT_EQ(*ChooseOutputFormat(glm, Harmonies(), "harmony", "auto"), kHarmony);
   EXPECT_EQ(*ChooseOutputFormat("<|channel|>", Harmonies(), "none", "none"),
             OutputFormat{});
-  for (int i = 0; i <= static_cast<int>(ToolFormat::kCommandPlus); ++i) {
+  for (int i = 0; i <= static_cast<int>(ToolFormat::kMiniMaxM3); ++i) {
     const auto format = static_cast<ToolFormat>(i);
     const auto name = ToolFormatName(format);
     EXPECT_EQ(ChooseOutputFormat("", Harmonies(), name)->tools, format);
@@ -85,7 +86,7 @@ TEST(OutputFormatTest, BadNamesAreRefusedByName) {
             "llama3-json, harmony, generic, mistral, mistral-list, "
             "deepseek-v3, deepseek-v3.1, deepseek-v3.2, deepseek-v4, "
             "minimax-m2, seed-oss, kimi-k2, granite, phi4, command, lfm2, "
-            "hunyuan, nemotron, gemma4, command-r-plus");
+            "hunyuan, nemotron, gemma4, command-r-plus, minimax-m3");
   EXPECT_EQ(message(ChooseOutputFormat("", Harmonies(), "auto", "r1")),
             "reasoning format 'r1': none of auto, none, think, harmony, "
             "mistral, seed-oss, command, gemma4, apertus, think-answer, "

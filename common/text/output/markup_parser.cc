@@ -91,7 +91,10 @@ class MarkupParser : public OutputParser {
                       : NewNamedCallReader(*tools_, markup);
         break;
       case CallShape::kParameters:
-        reader_ = NewParameterCallReader(*tools_, markup);
+      case CallShape::kElements:
+        reader_ = markup.shape == CallShape::kElements
+                      ? NewElementCallReader(*tools_, markup)
+                      : NewParameterCallReader(*tools_, markup);
         // Several calls stand between one pair of tags.
         openings_.push_back({markup.function, true});
         ends_.push_back(markup.close);

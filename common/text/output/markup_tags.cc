@@ -6,6 +6,7 @@ namespace sluice {
 namespace {
 
 #define SLUICE_DSML "\uFF5CDSML\uFF5C"
+#define SLUICE_MINIMAX "]<]minimax[>["
 #define SLUICE_DEEPSEEK(words) "<\uFF5C" words "\uFF5C>"
 
 constexpr ReasoningTags kReasoning[] = {
@@ -145,9 +146,18 @@ constexpr CallMarkup kCalls[] = {
      .name_key = "tool_name",
      .arguments_key = "parameters",
      .no_calls = {"directly_answer", "directly-answer"}},
+    {.shape = CallShape::kElements,  // kMiniMaxM3
+     .open = SLUICE_MINIMAX "<tool_call>",
+     .close = SLUICE_MINIMAX "</tool_call>",
+     .function = SLUICE_MINIMAX "<invoke name=",
+     .function_end = SLUICE_MINIMAX "</invoke>",
+     .parameter = SLUICE_MINIMAX "<",
+     .parameter_end = SLUICE_MINIMAX "</",
+     .quotes_names = true},
 };
 
 #undef SLUICE_DSML
+#undef SLUICE_MINIMAX
 #undef SLUICE_DEEPSEEK
 
 }  // namespace
@@ -171,6 +181,7 @@ std::vector<std::string_view> TagsIn(const OutputFormat& format) {
     if (!tag.empty()) all.push_back(tag);
   }
   if (calls.shape == CallShape::kGemma) all.push_back(kGemmaQuote);
+  if (calls.shape == CallShape::kElements) all.push_back(kMiniMaxMark);
   return all;
 }
 

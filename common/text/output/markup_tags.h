@@ -23,6 +23,7 @@ inline constexpr std::string_view kFunctionEnd = "</function>";
 inline constexpr std::string_view kParameter = "<parameter=";
 inline constexpr std::string_view kParameterEnd = "</parameter>";
 inline constexpr std::string_view kPythonTag = "<|python_tag|>";
+inline constexpr std::string_view kMiniMaxMark = "]<]minimax[>[";
 inline constexpr std::string_view kFence = "```";
 inline constexpr std::string_view kJsonFence = "```json";
 inline constexpr std::string_view kGemmaQuote = "<|\"|>";
@@ -54,6 +55,7 @@ enum class CallShape {
   kNamed,       // NAME, a separator, the arguments
   kParameters,  // a tag of the name, a tag of each parameter
   kGemma,       // call:NAME{K:V, ..}
+  kElements,    // a tag of the name, an element for each parameter
 };
 
 // The markup of calls of a format. Texts are empty where it has none.
@@ -73,7 +75,8 @@ struct CallMarkup {
   bool is_numbered = false;  // a colon and a number follow the name
   // The arguments, or the list, stand in a block of Markdown.
   bool is_fenced = false;
-  // kParameters: the tags of the name and of a parameter, without their ends.
+  // kParameters, kElements: the tags of the name and of a parameter, without
+  // their ends.
   std::string_view function;
   std::string_view function_end;
   std::string_view parameter;

@@ -20,7 +20,8 @@ constexpr std::string_view kToolNames[] = {
     "mistral-list", "deepseek-v3", "deepseek-v3.1", "deepseek-v3.2",
     "deepseek-v4",  "minimax-m2",  "seed-oss",      "kimi-k2",
     "granite",      "phi4",        "command",       "lfm2",
-    "hunyuan",      "nemotron",    "gemma4",        "command-r-plus"};
+    "hunyuan",      "nemotron",    "gemma4",        "command-r-plus",
+    "minimax-m3"};
 constexpr std::string_view kReasoningNames[] = {
     "none",         "think",          "harmony",   "mistral",
     "seed-oss",     "command",        "gemma4",    "apertus",
@@ -58,6 +59,7 @@ constexpr Shown kShown[] = {
     {"tool\u2581calls\u2581begin", ToolFormat::kDeepSeekV3, "```json"},
     {"tool\u2581calls\u2581begin", ToolFormat::kDeepSeekV31},
     {"<minimax:tool_call>", ToolFormat::kMiniMax},
+    {kMiniMaxMark, ToolFormat::kMiniMaxM3, "<invoke name="},
     {"<seed:tool_call>", ToolFormat::kSeed},
     {"<|tool_call_argument_begin|>", ToolFormat::kKimi},
     {"<|/tool_call|>", ToolFormat::kPhi},
@@ -197,7 +199,9 @@ std::unique_ptr<OutputParser> NewOutputParser(const OutputFormat& format,
 std::vector<std::unique_ptr<OutputParser>> NewOutputParsers(
     const OutputFormat& format, const Vocabulary& vocabulary,
     const OutputRequest& request, size_t count) {
-  const auto tools = std::make_shared<const ToolTypes>(request.tools);
+  const bool nests = MarkupOf(format.tools).shape == CallShape::kElements;
+  const auto tools = std::make_shared<const ToolTypes>(request.tools,
+                                                       /*keeps_schemas=*/nests);
   std::vector<std::unique_ptr<OutputParser>> parsers;
   for (size_t i = 0; i < count; ++i) {
     parsers.push_back(format.tools == ToolFormat::kHarmony

@@ -40,6 +40,7 @@ enum class ToolFormat {
   kNemotron,     // <TOOLCALL>[{"name": .., "arguments": ..}]</TOOLCALL>
   kGemma,        // <|tool_call>call:NAME{K:V}<tool_call|>
   kCommandPlus,  // Action: [{"tool_name": .., "parameters": ..}] in a block
+  kMiniMaxM3,    // <invoke name="NAME"><K>V</K>, a mark before each tag
 };
 enum class ReasoningFormat {
   kNone,

@@ -13,6 +13,8 @@ namespace {
 constexpr int kMaxSchemaDepth = 8;
 // The most schemas, type names and values read per function.
 constexpr size_t kMaxSchemaSteps = 4096;
+// The same of one place within a parameter's schema.
+constexpr size_t kMaxPlaceSteps = 256;
 
 unsigned TypeByName(const std::string& name) {
   if (name == "string") return kStringType;
@@ -68,7 +70,8 @@ const Json& RootOf(const Json& schema) {
 // recursive definitions can make a short schema a tree of millions.
 class SchemaReader {
  public:
-  explicit SchemaReader(const Json& root) : root_(root) {}
+  explicit SchemaReader(const Json& root, size_t max_steps = kMaxSchemaSteps)
+      : root_(root), steps_left_(max_steps) {}
 
   ParameterType ReadParameter(const Json& schema) {
     ParameterType out{Read(schema)};
@@ -172,7 +175,48 @@ class SchemaReader {
   }
 
   const Json& root_;
-  size_t steps_left_ = kMaxSchemaSteps;
+  size_t steps_left_;
+};
+
+// Finds the schema of a part of a value, in `node` or in what it leads to.
+class PartFinder {
+ public:
+  explicit PartFinder(const Json& root) : root_(root) {}
+
+  // `name`: of the member; null: the elements of a list.
+  const Json* Find(const Json& node, const std::string* name, int depth = 0) {
+    if (!node.is_object() || depth > kMaxSchemaDepth || steps_left_ == 0) {
+      return nullptr;
+    }
+    --steps_left_;
+    if (const Json* ref = Member(node, "$ref"); ref && ref->is_string()) {
+      const Json* target = Resolve(root_, ref->get_ref<const std::string&>());
+      return target == nullptr ? nullptr : Find(*target, name, depth + 1);
+    }
+    const Json* part =
+        name == nullptr ? Member(node, "items") : FindMember(node, *name);
+    if (part != nullptr && part->is_object()) return part;
+    for (const char* key : {"anyOf", "oneOf", "allOf"}) {
+      const Json* choices = Member(node, key);
+      if (choices == nullptr || !choices->is_array()) continue;
+      for (const Json& choice : *choices) {
+        const Json* found = Find(choice, name, depth + 1);
+        if (found != nullptr) return found;
+      }
+    }
+    return nullptr;
+  }
+
+ private:
+  static const Json* FindMember(const Json& node, const std::string& name) {
+    const Json* properties = Member(node, "properties");
+    const Json* member =
+        properties == nullptr ? nullptr : Member(*properties, name.c_str());
+    return member == nullptr ? Member(node, "additionalProperties") : member;
+  }
+
+  const Json& root_;
+  size_t steps_left_ = kMaxPlaceSteps;
 };
 
 bool Allowed(const Json& value, unsigned types) {
@@ -190,10 +234,26 @@ std::optional<std::string> AllowedJson(std::string_view text, unsigned types) {
 
 }  // namespace
 
-ToolTypes::ToolTypes(const std::vector<OutputTool>& tools) {
+ParameterType SchemaPlace::Type() const {
+  if (node_ == nullptr) return {};
+  return SchemaReader(*root_, kMaxPlaceSteps).ReadParameter(*node_);
+}
+
+SchemaPlace SchemaPlace::Member(std::string_view name) const {
+  if (node_ == nullptr) return {};
+  const std::string key(name);
+  return {root_, PartFinder(*root_).Find(*node_, &key)};
+}
+
+SchemaPlace SchemaPlace::Item() const {
+  if (node_ == nullptr) return {};
+  return {root_, PartFinder(*root_).Find(*node_, nullptr)};
+}
+
+ToolTypes::ToolTypes(const std::vector<OutputTool>& tools, bool keeps_schemas) {
   for (const OutputTool& tool : tools) {
     Tool& known = tools_[tool.name];
-    const auto schema = ParseJson(tool.parameters);
+    auto schema = ParseJson(tool.parameters);
     if (!schema.ok()) continue;
     const Json* properties = Member(RootOf(*schema), "properties");
     if (properties == nullptr || !properties->is_object()) continue;
@@ -201,6 +261,9 @@ ToolTypes::ToolTypes(const std::vector<OutputTool>& tools) {
     for (const auto& [name, property] : properties->items()) {
       known.parameters[name] = reader.ReadParameter(property);
       known.names.push_back(name);
+    }
+    if (keeps_schemas) {
+      known.schema = std::make_shared<const Json>(*std::move(schema));
     }
   }
 }
@@ -223,6 +286,14 @@ std::string_view ToolTypes::NameAt(std::string_view name, size_t index) const {
   const auto tool = tools_.find(std::string(name));
   if (tool == tools_.end() || index >= tool->second.names.size()) return "";
   return tool->second.names[index];
+}
+
+SchemaPlace ToolTypes::PlaceOf(std::string_view name,
+                               std::string_view parameter) const {
+  const auto tool = tools_.find(std::string(name));
+  if (tool == tools_.end() || tool->second.schema == nullptr) return {};
+  const Json& root = *tool->second.schema;
+  return SchemaPlace(&root, &root).Member(parameter);
 }
 
 std::string ValueAsJson(std::string_view text, const ParameterType& type,

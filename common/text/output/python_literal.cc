@@ -12,8 +12,7 @@ namespace sluice {
 namespace {
 
 // As deep as ParseJson reads.
-constexpr int kMaxDepth = 64;
-constexpr std::string_view kDigits = "0123456789";
+constexpr int kMaxLiteralDepth = 64;
 constexpr std::string_view kHex = "0123456789abcdefABCDEF";
 
 std::optional<char32_t> HexOf(std::string_view digits) {
@@ -88,7 +87,7 @@ class LiteralReader {
     SkipBlanks();
     const char c = Peek();
     if (c == '[' || c == '(' || c == '{') {
-      if (depth == kMaxDepth) return false;
+      if (depth == kMaxLiteralDepth) return false;
       ++at_;
       return c == '{' ? ReadBraces(json, depth + 1)
                       : ReadList(c, json, depth + 1);
