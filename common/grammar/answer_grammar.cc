@@ -190,6 +190,11 @@ class AnswerWriter {
         before = LarkLiteral(Cat("call:", name));
         break;
       default:  // lists
+        if (markup_.has_name_keys) {
+          before = LarkLiteral(Cat("{", quoted, ": "));
+          behind = LarkLiteral("}");
+          return;
+        }
         if (markup_.is_fenced) {
           before = LarkLiteral("{\n        ");
         } else if (!markup_.id_key.empty()) {

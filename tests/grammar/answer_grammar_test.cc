@@ -44,6 +44,8 @@ const std::map<std::string, OutputFormat> kFormats = {
     {"phi", {ToolFormat::kPhi, ReasoningFormat::kNone}},
     {"command", {ToolFormat::kCommand, ReasoningFormat::kCommand}},
     {"command-r-plus", {ToolFormat::kCommandPlus, ReasoningFormat::kNone}},
+    {"apertus", {ToolFormat::kApertus, ReasoningFormat::kApertus}},
+    {"longcat", {ToolFormat::kLongCat, ReasoningFormat::kNone}},
     {"lfm", {ToolFormat::kLfm, ReasoningFormat::kNone}},
     {"nemotron", {ToolFormat::kNemotron, ReasoningFormat::kThink}},
     {"gemma", {ToolFormat::kGemma, ReasoningFormat::kGemma}}};

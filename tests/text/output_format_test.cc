@@ -29,6 +29,13 @@ TEST(OutputFormatTest, TheTemplateShowsTheFormat) {
        {ToolFormat::kCommandPlus, ReasoningFormat::kNone}},
       // Its answers are in a form of their own.
       {"muse-glimmer.jinja", {}},
+      {"Apertus-8B-Instruct.jinja",
+       {ToolFormat::kApertus, ReasoningFormat::kApertus}},
+      {"fireworks-ai-llama-3-firefunction-v2.jinja",
+       {ToolFormat::kFirefunction, ReasoningFormat::kNone}},
+      {"GigaChat3.1-10B-A1.8B.jinja",
+       {ToolFormat::kGigaChat, ReasoningFormat::kNone}},
+      {"MiniMax-M1.jinja", {ToolFormat::kHunyuan, ReasoningFormat::kNone}},
       {"MiniMax-M3.jinja",
        {ToolFormat::kMiniMaxM3, ReasoningFormat::kMiniMaxM3}},
   };
@@ -40,6 +47,9 @@ TEST(OutputFormatTest, TheTemplateShowsTheFormat) {
   }
   SLUICE_REQUIRE_TEST_DATA(path, "templates/openai-gpt-oss-120b.jinja");
   EXPECT_EQ(*ChooseOutputFormat(ReadFileOrDie(path), Harmonies()), kHarmony);
+  // LFM2.5 shows its tools alone.
+  const std::string listed = "List of tools: [";
+  EXPECT_EQ(ChooseOutputFormat(listed, Harmonies())->tools, ToolFormat::kNone);
   // A tag alone tells of no other format.
   EXPECT_EQ(
       ChooseOutputFormat("{{ tools|tojson }}<tool_call>", Harmonies())->tools,
@@ -71,7 +81,7 @@ TEST(OutputFormatTest, NamesOverrideTheTemplate) {
   EXPECT_EQ(*ChooseOutputFormat(glm, Harmonies(), "harmony", "auto"), kHarmony);
   EXPECT_EQ(*ChooseOutputFormat("<|channel|>", Harmonies(), "none", "none"),
             OutputFormat{});
-  for (int i = 0; i <= static_cast<int>(ToolFormat::kMiniMaxM3); ++i) {
+  for (int i = 0; i <= static_cast<int>(ToolFormat::kApertus); ++i) {
     const auto format = static_cast<ToolFormat>(i);
     const auto name = ToolFormatName(format);
     EXPECT_EQ(ChooseOutputFormat("", Harmonies(), name)->tools, format);
@@ -86,7 +96,8 @@ TEST(OutputFormatTest, BadNamesAreRefusedByName) {
             "llama3-json, harmony, generic, mistral, mistral-list, "
             "deepseek-v3, deepseek-v3.1, deepseek-v3.2, deepseek-v4, "
             "minimax-m2, seed-oss, kimi-k2, granite, phi4, command, lfm2, "
-            "hunyuan, nemotron, gemma4, command-r-plus, minimax-m3");
+            "hunyuan, nemotron, gemma4, command-r-plus, minimax-m3, "
+            "firefunction, longcat, gigachat3.1, apertus");
   EXPECT_EQ(message(ChooseOutputFormat("", Harmonies(), "auto", "r1")),
             "reasoning format 'r1': none of auto, none, think, harmony, "
             "mistral, seed-oss, command, gemma4, apertus, think-answer, "

@@ -38,6 +38,11 @@ bool IsArgumentsKey(std::string_view key) {
   return key == "arguments" || key == "parameters";
 }
 
+// Of keys beside the name and the arguments.
+bool IsOtherKey(std::string_view key) {
+  return key == "type" || key == "id" || key == "tool_call_id";
+}
+
 // Holds the head back until it names a function. An object is no call if it has
 // other keys than a call's, or more than a word as the value of a key but the
 // arguments. An arguments object is written as it comes, with control
@@ -185,9 +190,9 @@ class JsonCallReader : public CallReader {
     if (state_ == State::kKey) {
       key_ = token.substr(1, token.size() - 2);
       state_ = State::kColon;
-      const bool known = IsArgumentsKey(key_) || IsNameKey(key_) ||
-                         key_ == "type" || key_ == "id" ||
-                         key_ == "tool_call_id";
+      if (IsNamingKey()) return NameByKey(token);
+      const bool known =
+          IsArgumentsKey(key_) || IsNameKey(key_) || IsOtherKey(key_);
       return known ? Result::kDone : Result::kNoCall;
     }
     state_ = State::kComma;
@@ -196,6 +201,23 @@ class JsonCallReader : public CallReader {
     const auto value = ParseJson(token);
     if (!value.ok() || !value->is_string()) return Result::kNoCall;
     name_ = value->get<std::string>();
+    return IsName(*name_) ? Result::kDone : Result::kNoCall;
+  }
+
+  // Returns whether the key is the call's name, its value the arguments.
+  bool IsNamingKey() const {
+    if (list_ == nullptr || !list_->has_name_keys || name_) return false;
+    const bool is_usual =
+        IsNameKey(key_) || IsArgumentsKey(key_) || IsOtherKey(key_);
+    return tools_.Has(key_) || !is_usual;
+  }
+
+  // `token`: the key with its quotes.
+  Result NameByKey(std::string_view token) {
+    const auto name = ParseJson(token);
+    if (!name.ok()) return Result::kNoCall;
+    name_ = name->get<std::string>();
+    key_ = "arguments";
     return IsName(*name_) ? Result::kDone : Result::kNoCall;
   }
 

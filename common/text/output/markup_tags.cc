@@ -154,6 +154,15 @@ constexpr CallMarkup kCalls[] = {
      .parameter = SLUICE_MINIMAX "<",
      .parameter_end = SLUICE_MINIMAX "</",
      .quotes_names = true},
+    {.shape = CallShape::kJsonList, .open = "functools"},  // kFirefunction
+    {.shape = CallShape::kJsonList,                        // kLongCat
+     .open = "<longcat_tool_call>",
+     .close = "</longcat_tool_call>"},
+    {.shape = CallShape::kJsonList, .open = "<|function_call|>"},  // kGigaChat
+    {.shape = CallShape::kJsonList,                                // kApertus
+     .open = "<|tools_prefix|>",
+     .close = "<|tools_suffix|>",
+     .has_name_keys = true},
 };
 
 #undef SLUICE_DSML

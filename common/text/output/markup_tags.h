@@ -88,6 +88,7 @@ struct CallMarkup {
   std::string_view name_key = "name";
   std::string_view arguments_key = "arguments";
   std::string_view id_key;
+  bool has_name_keys = false;  // {"NAME": {..}}
   // Names that say that the model calls nothing, where no function has them.
   std::array<std::string_view, 2> no_calls;
 };
