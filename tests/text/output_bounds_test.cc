@@ -158,7 +158,7 @@ TEST(OutputBoundsTest, EveryFormatReadsPiecesAsTheWhole) {
   for (int i = 1; i <= static_cast<int>(ToolFormat::kApertus); ++i) {
     const auto tools = static_cast<ToolFormat>(i);
     if (tools == ToolFormat::kHarmony) continue;
-    for (int j = 0; j <= static_cast<int>(ReasoningFormat::kMiniMaxM3); ++j) {
+    for (int j = 0; j <= static_cast<int>(ReasoningFormat::kApriel); ++j) {
       const OutputFormat format = {tools, static_cast<ReasoningFormat>(j)};
       if (format.reasoning == ReasoningFormat::kHarmony) continue;
       SCOPED_TRACE(Cat(ToolFormatName(tools), " ",

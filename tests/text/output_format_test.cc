@@ -29,6 +29,8 @@ TEST(OutputFormatTest, TheTemplateShowsTheFormat) {
        {ToolFormat::kCommandPlus, ReasoningFormat::kNone}},
       // Its answers are in a form of their own.
       {"muse-glimmer.jinja", {}},
+      {"Apriel-1.6-15b-Thinker-fixed.jinja",
+       {ToolFormat::kHunyuan, ReasoningFormat::kApriel}},
       {"Apertus-8B-Instruct.jinja",
        {ToolFormat::kApertus, ReasoningFormat::kApertus}},
       {"fireworks-ai-llama-3-firefunction-v2.jinja",
@@ -101,7 +103,7 @@ TEST(OutputFormatTest, BadNamesAreRefusedByName) {
   EXPECT_EQ(message(ChooseOutputFormat("", Harmonies(), "auto", "r1")),
             "reasoning format 'r1': none of auto, none, think, harmony, "
             "mistral, seed-oss, command, gemma4, apertus, think-answer, "
-            "think-response, minimax-m3");
+            "think-response, minimax-m3, apriel");
   EXPECT_EQ(message(ChooseOutputFormat("", Harmonies(), "harmony", "think")),
             "tool format 'harmony' with reasoning format 'think': harmony is "
             "both or neither");
@@ -125,6 +127,9 @@ TEST(OutputFormatTest, APromptMayEndInReasoning) {
   EXPECT_FALSE(EndsInReasoning(kHarmony, "<think>"));
   const OutputFormat gemma = {ToolFormat::kGemma, ReasoningFormat::kGemma};
   EXPECT_TRUE(EndsInReasoning(gemma, "<|turn>model\n<|channel>thought\n"));
+  const OutputFormat apriel = {ToolFormat::kNone, ReasoningFormat::kApriel};
+  EXPECT_TRUE(EndsInReasoning(
+      apriel, "<|begin_assistant|>\nHere are my reasoning steps:\n"));
   EXPECT_FALSE(EndsInReasoning(gemma, "<|channel>thought\n<channel|>"));
 }
 

@@ -34,6 +34,12 @@ constexpr ReasoningTags kReasoning[] = {
      "<response></response>",
      /*has_text_marks=*/true},
     {"<mm:think>", "</mm:think>", "", {}},  // kMiniMaxM3
+    {"Here are my reasoning steps:",        // kApriel
+     "[BEGIN FINAL RESPONSE]",
+     "",
+     {"", "[END FINAL RESPONSE]"},
+     "",
+     /*has_text_marks=*/true},
 };
 
 constexpr CallMarkup kCalls[] = {

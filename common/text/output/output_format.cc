@@ -24,9 +24,9 @@ constexpr std::string_view kToolNames[] = {
     "minimax-m3",   "firefunction", "longcat",       "gigachat3.1",
     "apertus"};
 constexpr std::string_view kReasoningNames[] = {
-    "none",         "think",          "harmony",   "mistral",
-    "seed-oss",     "command",        "gemma4",    "apertus",
-    "think-answer", "think-response", "minimax-m3"};
+    "none",         "think",          "harmony",    "mistral",
+    "seed-oss",     "command",        "gemma4",     "apertus",
+    "think-answer", "think-response", "minimax-m3", "apriel"};
 
 // Tokens of the formats in text that a vocabulary may call special.
 constexpr std::string_view kMarkup[] = {kThink,       kThinkEnd,    kToolCall,

@@ -58,6 +58,7 @@ enum class ReasoningFormat {
   kThinkAnswer,    // as kThink, then <answer>..</answer>
   kThinkResponse,  // as kThink, then <response>..</response>
   kMiniMaxM3,      // <mm:think>..</mm:think>
+  kApriel,         // words before it, [BEGIN FINAL RESPONSE] behind it
 };
 
 struct OutputFormat {
