@@ -118,6 +118,7 @@ class AnswerWriter {
       case ToolFormat::kQwenCoder:
       case ToolFormat::kSeed:
       case ToolFormat::kMiniMax:
+      case ToolFormat::kMiniMaxM3:
       case ToolFormat::kDeepSeekV32:
       case ToolFormat::kDeepSeekV4: {
         SLUICE_ASSIGN_OR_RETURN(
@@ -189,7 +190,14 @@ class AnswerWriter {
         before = LarkLiteral(Cat("call:", name));
         break;
       default:  // lists
-        if (!markup_.id_key.empty()) {
+        if (markup_.has_name_keys) {
+          before = LarkLiteral(Cat("{", quoted, ": "));
+          behind = LarkLiteral("}");
+          return;
+        }
+        if (markup_.is_fenced) {
+          before = LarkLiteral("{\n        ");
+        } else if (!markup_.id_key.empty()) {
           before = Cat(LarkLiteral(Cat("{\"", markup_.id_key, "\": \"")), " ",
                        kNumber, " ", LarkLiteral("\", "));
         } else {
@@ -197,8 +205,9 @@ class AnswerWriter {
         }
         before +=
             Cat(" ", LarkLiteral(Cat("\"", markup_.name_key, "\": ", quoted,
-                                     ", \"", markup_.arguments_key, "\": ")));
-        behind = LarkLiteral("}");
+                                     markup_.is_fenced ? ",\n        " : ", ",
+                                     "\"", markup_.arguments_key, "\": ")));
+        behind = LarkLiteral(markup_.is_fenced ? "\n    }" : "}");
         return;
     }
     if (!markup_.close.empty()) behind += Tag(markup_.close);
@@ -213,6 +222,7 @@ class AnswerWriter {
       case CallShape::kNamed:
         return !markup_.section.empty();
       case CallShape::kParameters:
+      case CallShape::kElements:
         return markup_.quotes_names;
       default:
         return false;
@@ -229,15 +239,18 @@ class AnswerWriter {
     std::string first;
     std::string next;
     std::string last = Tag(markup_.close);
-    if (markup_.shape == CallShape::kParameters) {
+    if (markup_.shape == CallShape::kParameters ||
+        markup_.shape == CallShape::kElements) {
       first = LarkLiteral("\n");
     } else if (markup_.shape == CallShape::kNamed) {
       first = Tag(markup_.open);
       next = markup_.is_fenced ? Cat(LarkLiteral("\n"), " ", first) : first;
       last = Tag(markup_.section_end);
     } else {
-      const bool has_lines = !markup_.id_key.empty();
-      first = LarkLiteral(has_lines ? "[\n    " : "[");
+      const bool has_lines = markup_.is_fenced || !markup_.id_key.empty();
+      const std::string fence =
+          markup_.is_fenced ? Cat("\n", kJsonFence, "\n") : "";
+      first = LarkLiteral(Cat(fence, has_lines ? "[\n    " : "["));
       next = LarkLiteral(has_lines ? ",\n    " : ", ");
       last = LarkLiteral(has_lines ? "\n]" : "]");
       if (!markup_.close.empty()) last += Cat(" ", Tag(markup_.close));

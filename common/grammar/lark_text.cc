@@ -3,6 +3,7 @@
 #include "absl/strings/ascii.h"
 #include "common/base/cat.h"
 #include "common/base/json.h"
+#include "common/text/output/markup_tags.h"
 
 namespace sluice {
 
@@ -47,9 +48,18 @@ bool IsSpecialTag(std::string_view tag, const Vocabulary& vocabulary) {
   return id && vocabulary.IsSpecial(*id);
 }
 
+bool BeginsSpecial(std::string_view tag, const Vocabulary& vocabulary) {
+  return IsSpecialTag(tag, vocabulary) ||
+         (tag.starts_with(kMiniMaxMark) &&
+          IsSpecialTag(kMiniMaxMark, vocabulary));
+}
+
 std::string LarkTag(std::string_view tag, const Vocabulary& vocabulary) {
-  if (!IsSpecialTag(tag, vocabulary)) return LarkLiteral(tag);
-  return "<[" + std::to_string(*vocabulary.Find(tag)) + "]>";
+  if (!BeginsSpecial(tag, vocabulary)) return LarkLiteral(tag);
+  const auto id = vocabulary.Find(tag);
+  if (id) return "<[" + std::to_string(*id) + "]>";
+  return Cat(LarkTag(kMiniMaxMark, vocabulary), " ",
+             LarkLiteral(tag.substr(kMiniMaxMark.size())));
 }
 
 std::string LarkTextUntil(const std::string& name, std::string_view end,
@@ -63,7 +73,7 @@ std::string LarkTextUntil(const std::string& name, std::string_view end,
   const std::string text_name = Cat(absl::AsciiStrToUpper(name), "_TEXT");
   if (!never.empty()) spelled = Cat(" & ~/(?s:.*)(", spelled, ")(?s:.*)/");
   const std::string text = Cat(text_name, ": ", terminal, spelled, "\n");
-  if (IsSpecialTag(end, vocabulary)) {
+  if (BeginsSpecial(end, vocabulary)) {
     return Cat(text, name, ": ", text_name, " ", LarkTag(end, vocabulary),
                "\n");
   }

@@ -21,10 +21,12 @@ std::string EscapedRegex(std::string_view text);
 // Returns `regex` as it stands between slashes.
 std::string WithEscapedSlashes(std::string_view regex);
 
-// Returns a token of the markup: its id if the vocabulary calls it special,
-// else its spelling.
+// Returns a tag of the markup: its id if the vocabulary calls it special, else
+// its spelling, behind the id of the mark that it begins with, if it is one.
 std::string LarkTag(std::string_view tag, const Vocabulary& vocabulary);
 bool IsSpecialTag(std::string_view tag, const Vocabulary& vocabulary);
+// Returns whether a tag is or begins with a special token.
+bool BeginsSpecial(std::string_view tag, const Vocabulary& vocabulary);
 
 // Returns the definition of a rule `name`: a text that matches `terminal`, as
 // /[a-z]+/ or (/a/ | /b/), and spells none of `never`, and then `end`.

@@ -35,6 +35,7 @@ constexpr std::pair<unsigned, const char*> kTypeNames[] = {
 // A parameter that the schema does not name.
 constexpr char kOtherName[] = "/[^<>\\s][^<>\\r\\n]{0,63}/";
 constexpr char kOtherQuotedName[] = "/[^<>\"\\s][^<>\"\\r\\n]{0,63}/";
+constexpr char kOtherElement[] = "/[A-Za-z_][A-Za-z0-9_.\\-]{0,63}/";
 
 // What a parameter's tag says of its value, where it tells strings.
 enum class ValueKind { kText, kJson, kAny };
@@ -56,6 +57,9 @@ Never NeverOf(ToolFormat format) {
            markup.function_end, markup.parameter, markup.parameter_end};
   }
   Never never;
+  if (MarkupOf(format).shape == CallShape::kElements) {
+    return {{std::string(kMiniMaxMark)}, {std::string(kMiniMaxMark)}};
+  }
   for (const std::string_view tag : all) {
     const size_t end = tag.find_first_of(" >");
     never.tags.emplace_back(tag.substr(0, end));
@@ -77,6 +81,7 @@ class TaggedCall {
   TaggedCall(ToolFormat format, const GrammarTool& tool, std::string rule,
              const Vocabulary& vocabulary, const GrammarTexts& compiler)
       : is_glm_(format == ToolFormat::kGlm),
+        has_elements_(MarkupOf(format).shape == CallShape::kElements),
         markup_(MarkupOf(format)),
         never_(NeverOf(format)),
         tool_(tool),
@@ -100,11 +105,12 @@ class TaggedCall {
     std::string begin = Cat(tool_.name, "\n");
     std::string end = is_grouped ? "" : Tag(markup_.close);
     if (!is_glm_) {
-      begin = is_grouped ? Cat(markup_.function, "\"", tool_.name, "\">\n")
-                         : Cat("\n", markup_.function, tool_.name, ">\n");
-      end = Cat(LarkLiteral(Cat(markup_.function_end, "\n")), " ", end);
+      begin = is_grouped ? Cat(markup_.function, "\"", tool_.name, "\">")
+                         : Cat("\n", markup_.function, tool_.name, ">");
+      if (!has_elements_) begin += "\n";
+      end = Cat(Tag(Cat(markup_.function_end, "\n")), " ", end);
     }
-    begin = LarkLiteral(begin);
+    begin = Tag(begin);
     return Cat(rule_, ": ", begin, body, " ", end, "\n", rules_);
   }
 
@@ -183,7 +189,7 @@ class TaggedCall {
                           : types == kAnyType || (types & kStringType) != 0
                               ? ValueKind::kAny
                               : ValueKind::kJson;
-        AddRule(part, Before(LarkLiteral(name), kind), FreeValue(name, part));
+        AddRule(part, LarkLiteral(name), kind, FreeValue(name, part));
         body += Cat(" ", part, IsRequired(name) ? "" : "?");
       }
     }
@@ -193,9 +199,10 @@ class TaggedCall {
     if (has_properties && is_closed) return body;
     const std::string part = Cat(rule_, "_other");
     AddRule(part,
-            Before(markup_.quotes_names ? kOtherQuotedName : kOtherName,
-                   ValueKind::kAny),
-            Text(part, kAnyBareText, never_.tags));
+            has_elements_          ? kOtherElement
+            : markup_.quotes_names ? kOtherQuotedName
+                                   : kOtherName,
+            ValueKind::kAny, Text(part, kAnyBareText, never_.tags));
     return Cat(body, " ", part, "*");
   }
 
@@ -230,10 +237,8 @@ class TaggedCall {
     SLUICE_ASSIGN_OR_RETURN(const std::string value,
                             Value(name, property, part, path));
     const bool is_text = types_.Of(tool_.name, name).types == kStringType;
-    AddRule(part,
-            Before(LarkLiteral(name),
-                   is_text ? ValueKind::kText : ValueKind::kJson),
-            value);
+    AddRule(part, LarkLiteral(name),
+            is_text ? ValueKind::kText : ValueKind::kJson, value);
     // Definitions stand in each property that leads to them.
     if (rules_.size() > compiler_.limits().max_bytes) {
       return InvalidArgument("schema: at `", path,
@@ -243,9 +248,14 @@ class TaggedCall {
     return OkStatus();
   }
 
-  void AddRule(const std::string& part, const std::string& before,
+  // `name`: of the parameter, a literal or a terminal. An element that is any
+  // parameter may close with another name: its reader counts tags.
+  void AddRule(const std::string& part, const std::string& name, ValueKind kind,
                const std::string& value) {
-    rules_ += Cat(part, ": ", before, " ", value, " \"\\n\"\n");
+    const std::string behind =
+        has_elements_ ? Cat(name, " \">\"") : std::string("\"\\n\"");
+    rules_ +=
+        Cat(part, ": ", Before(name, kind), " ", value, " ", behind, "\n");
   }
 
   // Returns whether the format can spell `name`.
@@ -253,7 +263,8 @@ class TaggedCall {
     const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
     return !name.empty() && name.find_first_of("<>\r\n") == name.npos &&
            !(markup_.quotes_names && name.find('"') != name.npos) &&
-           !is_blank(name.front()) && !is_blank(name.back());
+           !(has_elements_ && name.front() == '/') && !is_blank(name.front()) &&
+           !is_blank(name.back());
   }
 
   // Returns what stands before the value of the parameter `name`, a literal or
@@ -262,6 +273,9 @@ class TaggedCall {
     if (is_glm_) {
       return Cat(Tag(kArgKey), " ", name, " ", Tag(kArgKeyEnd), " \"\\n\" ",
                  Tag(kArgValue));
+    }
+    if (has_elements_) {
+      return Cat(Tag(markup_.parameter), " ", name, " \">\"");
     }
     const std::string_view quote = markup_.quotes_names ? "\"" : "";
     const std::string_view end = markup_.has_line_feeds ? ">\n" : ">";
@@ -278,6 +292,7 @@ class TaggedCall {
                LarkLiteral(Cat("\"", end)));
   }
 
+  // Of an element without its name, which AddRule writes.
   std::string ValueEnd() const {
     if (is_glm_) return std::string(kArgValueEnd);
     return Cat(markup_.has_line_feeds ? "\n" : "", markup_.parameter_end);
@@ -376,6 +391,7 @@ class TaggedCall {
   }
 
   const bool is_glm_;
+  const bool has_elements_;  // a parameter's name is its tag's
   const CallMarkup& markup_;
   const Never never_;
   const GrammarTool& tool_;

@@ -185,7 +185,12 @@ Status ReadSpaces(const SortedJson& json, VocabularySpec& spec) {
     const bool is_mark = type == "Replace" &&
                          TextOf(MemberOf(part, "pattern"), "String") == " " &&
                          TextOf(part, "content") == kSpaceMark;
-    if (type == "Prepend" && TextOf(part, "prepend") == kSpaceMark) {
+    const bool is_plain =
+        type == "SentencePiece" && !IsTrue(part, "collapses") &&
+        !IsTrue(part, "is_suffix") && TextOf(part, "map").empty();
+    if (is_plain) {
+      spec.add_space_prefix = IsTrue(part, "adds_space");
+    } else if (type == "Prepend" && TextOf(part, "prepend") == kSpaceMark) {
       spec.add_space_prefix = true;
     } else if (!is_mark) {
       return CannotTell("normalizer", part);

@@ -111,6 +111,7 @@ Status ReadTrainerSpec(std::string_view bytes, Model& model) {
       if (id >= 0) to = static_cast<TokenId>(std::min<int64_t>(id, INT32_MAX));
     };
     if (field.number == 3) model.model_type = field.integer;
+    if (field.number == 24) model.spec.space_is_suffix = field.integer != 0;
     if (field.number == 40) set(model.spec.unk);
     if (field.number == 41) set(model.spec.bos);
     if (field.number == 42) set(model.spec.eos);
@@ -119,7 +120,6 @@ Status ReadTrainerSpec(std::string_view bytes, Model& model) {
 }
 
 Status ReadNormalizerSpec(std::string_view bytes, Model& model) {
-  model.spec.collapse_spaces = true;
   Field field;
   while (!bytes.empty()) {
     if (!TakeField(bytes, field)) return Malformed();
@@ -139,6 +139,8 @@ StatusOr<TextSource> FromSentencePiece(std::string_view bytes) {
   spec.bos = 1;
   spec.eos = 2;
   spec.add_bos = true;
+  spec.collapse_spaces = true;
+  spec.keeps_user_defined = true;
   Field field;
   while (!bytes.empty()) {
     if (!TakeField(bytes, field)) return Malformed();

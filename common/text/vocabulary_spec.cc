@@ -38,20 +38,13 @@ std::string Quoted(std::string_view text) {
   return out;
 }
 
-std::string Base64(std::string_view bytes) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+std::string HexDigits(std::string_view bytes) {
+  constexpr std::string_view kHex = "0123456789abcdef";
   std::string out;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t word = 0;
-    const size_t count = std::min<size_t>(3, bytes.size() - i);
-    for (size_t j = 0; j < count; ++j) {
-      word |= static_cast<uint32_t>(static_cast<uint8_t>(bytes[i + j]))
-              << (16 - 8 * j);
-    }
-    for (size_t j = 0; j < 4; ++j) {
-      out.push_back(j <= count ? kDigits[(word >> (18 - 6 * j)) & 63] : '=');
-    }
+  for (const char c : bytes) {
+    const auto byte = static_cast<uint8_t>(c);
+    out.push_back(kHex[byte >> 4]);
+    out.push_back(kHex[byte & 15]);
   }
   return out;
 }
@@ -71,35 +64,48 @@ std::string ByteLevelParts(const VocabularySpec& spec) {
   return out + byte_level + R"(]},"decoder":)" + byte_level + ",";
 }
 
-std::string ReplaceStep(std::string_view kind, std::string_view pattern,
-                        std::string_view content) {
-  return Cat(R"({"type":"Replace","pattern":{")", kind, "\":", Quoted(pattern),
+std::string ReplaceStep(std::string_view text, std::string_view content) {
+  return Cat(R"({"type":"Replace","pattern":{"String":)", Quoted(text),
              R"(},"content":)", Quoted(content), "}");
 }
 
+// The bridge's own normalizer, for what the crate's steps cannot do.
+std::string OwnNormalizer(const VocabularySpec& spec) {
+  std::string symbols;
+  for (size_t id = 0; spec.keeps_user_defined && id < spec.tokens.size();
+       ++id) {
+    if (spec.kinds[id] != TokenKind::kUserDefined) continue;
+    symbols += Cat(symbols.empty() ? "" : ",", Quoted(spec.tokens[id]));
+  }
+  const auto flag = [](bool is) { return is ? "true" : "false"; };
+  return Cat(R"({"type":"SentencePiece","adds_space":)",
+             flag(spec.add_space_prefix), R"(,"collapses":)",
+             flag(spec.collapse_spaces), R"(,"is_suffix":)",
+             flag(spec.space_is_suffix), R"(,"symbols":[)", symbols,
+             R"(],"map":")", HexDigits(spec.charsmap), "\"}");
+}
+
 std::string SentencePieceParts(const VocabularySpec& spec) {
-  std::string steps;
-  if (!spec.charsmap.empty()) {
-    steps += R"({"type":"Precompiled","precompiled_charsmap":")" +
-             Base64(spec.charsmap) + "\"},";
-  }
-  if (spec.collapse_spaces) {
-    steps += ReplaceStep("Regex", " {2,}", " ") + "," +
-             ReplaceStep("Regex", "^ | $", "") + ",";
-  }
+  // The crate would normalize user-defined tokens, too.
+  const bool has_symbols =
+      spec.keeps_user_defined &&
+      std::find(spec.kinds.begin(), spec.kinds.end(),
+                TokenKind::kUserDefined) != spec.kinds.end();
+  const bool is_own = !spec.charsmap.empty() || spec.collapse_spaces ||
+                      spec.space_is_suffix || has_symbols;
+  std::string normalizer = R"({"type":"Sequence","normalizers":[)";
   if (spec.add_space_prefix) {
-    steps += Cat(R"({"type":"Prepend","prepend":")", kSpaceMark, "\"},");
+    normalizer += Cat(R"({"type":"Prepend","prepend":")", kSpaceMark, "\"},");
   }
-  steps += ReplaceStep("String", " ", kSpaceMark);
+  normalizer += ReplaceStep(" ", kSpaceMark) + "]}";
   std::string strip;
-  if (spec.add_space_prefix) {
+  if (spec.add_space_prefix && !spec.space_is_suffix) {
     strip = R"(,{"type":"Strip","content":" ","start":1,"stop":0})";
   }
-  return R"("normalizer":{"type":"Sequence","normalizers":[)" + steps +
-         R"(]},"pre_tokenizer":null,"decoder":{"type":"Sequence",)"
-         R"("decoders":[)" +
-         ReplaceStep("String", kSpaceMark, " ") +
-         R"(,{"type":"ByteFallback"},{"type":"Fuse"})" + strip + "]},";
+  return Cat("\"normalizer\":", is_own ? OwnNormalizer(spec) : normalizer,
+             R"(,"pre_tokenizer":null,"decoder":{"type":"Sequence",)",
+             R"("decoders":[)", ReplaceStep(kSpaceMark, " "),
+             R"(,{"type":"ByteFallback"},{"type":"Fuse"})", strip, "]},");
 }
 
 // Returns the post-processor of [BOS] text [EOS].
@@ -133,13 +139,14 @@ std::string AddedTokens(const VocabularySpec& spec) {
         kind == TokenKind::kControl || kind == TokenKind::kUnknown;
     if (!special && kind != TokenKind::kUserDefined) continue;
     // Runs of spaces are cut out of the text that has marks for spaces.
-    const bool has_marks =
+    const bool in_normalized =
         !spec.byte_level && !special &&
-        spec.tokens[id].find(kSpaceMark) != std::string::npos;
+        (spec.keeps_user_defined ||
+         spec.tokens[id].find(kSpaceMark) != std::string::npos);
     if (!out.empty()) out += ",";
     out += Cat(R"({"single_word":false,"lstrip":false,"rstrip":false,)",
-               R"("normalized":)", has_marks ? "true" : "false", R"(,"id":)",
-               id, R"(,"special":)", special ? "true" : "false",
+               R"("normalized":)", in_normalized ? "true" : "false",
+               R"(,"id":)", id, R"(,"special":)", special ? "true" : "false",
                R"(,"content":)", Quoted(spec.tokens[id]), "}");
   }
   return R"("added_tokens":[)" + out + "],";

@@ -50,6 +50,11 @@ struct VocabularySpec {
   // Sentencepiece only.
   bool add_space_prefix = true;
   bool collapse_spaces = false;
+  bool space_is_suffix = false;  // the added space is at the end of a text
+  // User-defined tokens are found in the normalized text; what they spell is
+  // not normalized. Else they are cut out first, and the texts between them
+  // are normalized each by itself, as llama.cpp does.
+  bool keeps_user_defined = false;
   std::string charsmap;  // a compiled normalizer; empty: none
 };
 

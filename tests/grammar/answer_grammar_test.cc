@@ -37,11 +37,15 @@ const std::map<std::string, OutputFormat> kFormats = {
     {"deepseek-v3.1", {ToolFormat::kDeepSeekV31, ReasoningFormat::kThink}},
     {"deepseek-v3.2", {ToolFormat::kDeepSeekV32, ReasoningFormat::kThink}},
     {"minimax", {ToolFormat::kMiniMax, ReasoningFormat::kThink}},
+    {"minimax-m3", {ToolFormat::kMiniMaxM3, ReasoningFormat::kMiniMaxM3}},
     {"seed", {ToolFormat::kSeed, ReasoningFormat::kSeed}},
     {"kimi", {ToolFormat::kKimi, ReasoningFormat::kThink}},
     {"granite", {ToolFormat::kGranite, ReasoningFormat::kNone}},
     {"phi", {ToolFormat::kPhi, ReasoningFormat::kNone}},
     {"command", {ToolFormat::kCommand, ReasoningFormat::kCommand}},
+    {"command-r-plus", {ToolFormat::kCommandPlus, ReasoningFormat::kNone}},
+    {"apertus", {ToolFormat::kApertus, ReasoningFormat::kApertus}},
+    {"longcat", {ToolFormat::kLongCat, ReasoningFormat::kNone}},
     {"lfm", {ToolFormat::kLfm, ReasoningFormat::kNone}},
     {"nemotron", {ToolFormat::kNemotron, ReasoningFormat::kThink}},
     {"gemma", {ToolFormat::kGemma, ReasoningFormat::kGemma}}};
@@ -150,13 +154,14 @@ Answer AnswerGrammarTest::Draw(const Model& model, const OutputFormat& format,
       model.compiler->NewConstraint({.grammar = std::shared_ptr<const Grammar>(
                                          &grammar, [](const Grammar*) {})});
   std::mt19937_64 random(seed);
-  const Walk walk = DrawAnswer(
-      *model.tokenizer, model.tokenizer->vocab_size(), model.eos, *constraint,
-      random,
-      {.max_tokens = 1500,
-       .endings = {"</arg_value>", "\n</parameter>", "</parameter>",
-                   "</\uFF5CDSML\uFF5Cparameter>", "<|end|>", "\"", "}",
-                   "\n</tool_call>", "</tool_call>", "</function>"}});
+  const Walk walk =
+      DrawAnswer(*model.tokenizer, model.tokenizer->vocab_size(), model.eos,
+                 *constraint, random,
+                 {.max_tokens = 1500,
+                  .endings = {"</arg_value>", "\n</parameter>", "</parameter>",
+                              "</\uFF5CDSML\uFF5Cparameter>", "]<]minimax[>[</",
+                              "<|end|>", "\"", "}", "\n</tool_call>",
+                              "</tool_call>", "</function>"}});
   Answer answer;
   EXPECT_TRUE(walk.status.ok()) << walk.status;
   answer.is_complete = walk.is_complete;

@@ -1,7 +1,9 @@
 // Texts as long as a bound of a parser: in pieces they are read as in one.
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <iterator>
+#include <string>
 
 #include "common/base/cat.h"
 #include "common/text/output/markup_tags.h"
@@ -70,12 +72,19 @@ std::string RandomOutput(const std::vector<std::string_view>& tags,
       "search(\"it's\", 2",
       "call:free{a:1,b:[",
       "functions.free:0",
+      R"([{"free": {"a": )",
+      R"({"name": "free", "arguments": {}}
+{"name": "search", "arguments": {}})",
       "function",
       "free",
       "```json\n",
       "```",
+      R"({"tool_name": "directly_answer", "parameters": {"a": )",
       "<function=free>",
       "<invoke name=\"search\">",
+      "]<]minimax[>[<invoke name=\"search\">",
+      "]<]minimax[>[<tags>]<]minimax[>[<item>",
+      "]<]minimax[>[</tags>",
       "<parameter=a>",
       "<parameter name=\"query\">"};
   constexpr std::string_view kPieces[] = {
@@ -102,13 +111,54 @@ std::string RandomOutput(const std::vector<std::string_view>& tags,
   return text;
 }
 
+// The text without blanks and without marks that are no content by themselves.
+std::string Essence(std::string text, const CallMarkup& markup) {
+  const std::string_view python = markup.shape == CallShape::kBareJson
+                                      ? std::string_view(kPythonTag)
+                                      : std::string_view();
+  for (const std::string_view mark : {markup.section, python}) {
+    for (size_t at = text.find(mark); !mark.empty() && at != std::string::npos;
+         at = text.find(mark)) {
+      text.erase(at, mark.size());
+    }
+  }
+  std::erase_if(text, [](char c) { return std::isspace(c) != 0; });
+  return text;
+}
+
+TEST(OutputBoundsTest, WhatIsNoCallIsContent) {
+  const int rounds = IsLong() ? 10000 : OnlyQuick() ? 100 : 1000;
+  std::mt19937_64 random(32);
+  for (int i = 1; i <= static_cast<int>(ToolFormat::kApertus); ++i) {
+    const OutputFormat format = {static_cast<ToolFormat>(i),
+                                 ReasoningFormat::kNone};
+    if (format.tools == ToolFormat::kHarmony) continue;
+    SCOPED_TRACE(ToolFormatName(format.tools));
+    const CallMarkup& markup = MarkupOf(format.tools);
+    for (int round = 0; round < rounds; ++round) {
+      const std::string text = RandomOutput(TagsIn(format), random);
+      const auto end =
+          random() % 2 == 0 ? OutputEnd::kStopped : OutputEnd::kCutShort;
+      std::string content;
+      bool has_calls = text.find("directly") != std::string::npos;
+      for (const OutputEvent& event :
+           ParseStream(format, WithTools(), AsText(text), end)) {
+        has_calls = has_calls || event.kind != OutputEvent::Kind::kContent;
+        content += event.text;
+      }
+      if (has_calls) continue;
+      ASSERT_EQ(Essence(content, markup), Essence(text, markup)) << text;
+    }
+  }
+}
+
 TEST(OutputBoundsTest, EveryFormatReadsPiecesAsTheWhole) {
   const int rounds = IsLong() ? 2000 : OnlyQuick() ? 3 : 30;
   std::mt19937_64 random(31);
-  for (int i = 1; i <= static_cast<int>(ToolFormat::kGemma); ++i) {
+  for (int i = 1; i <= static_cast<int>(ToolFormat::kApertus); ++i) {
     const auto tools = static_cast<ToolFormat>(i);
     if (tools == ToolFormat::kHarmony) continue;
-    for (int j = 0; j <= static_cast<int>(ReasoningFormat::kMiniMaxM3); ++j) {
+    for (int j = 0; j <= static_cast<int>(ReasoningFormat::kApriel); ++j) {
       const OutputFormat format = {tools, static_cast<ReasoningFormat>(j)};
       if (format.reasoning == ReasoningFormat::kHarmony) continue;
       SCOPED_TRACE(Cat(ToolFormatName(tools), " ",

@@ -171,6 +171,10 @@ TEST(OutputFamiliesTest, ListsOfJsonStandBetweenTags) {
       {ToolFormat::kGranite, {"<|tool_call|>", ""}},
       {ToolFormat::kPhi, {"<|tool_call|>", "<|/tool_call|>"}},
       {ToolFormat::kHunyuan, {"<tool_calls>", "</tool_calls>"}},
+      {ToolFormat::kFirefunction, {"functools", ""}},
+      {ToolFormat::kLongCat, {"<longcat_tool_call>", "</longcat_tool_call>"}},
+      {ToolFormat::kGigaChat, {"<|function_call|>", ""}},
+      {ToolFormat::kApertus, {"<|tools_prefix|>", "<|tools_suffix|>"}},
       {ToolFormat::kNemotron, {"<TOOLCALL>", "</TOOLCALL>"}},
       {ToolFormat::kLfm, {"<|tool_call_start|>", "<|tool_call_end|>"}}};
   for (const auto& [format, tags] : kTags) {
@@ -190,6 +194,45 @@ TEST(OutputFamiliesTest, ListsOfJsonStandBetweenTags) {
     EXPECT_EQ(Read(format, Cat("A ", open, "[1, 2]", close, " list.")),
               Cat("text[A ", open, "[1, 2]", close, " list.]"));
   }
+}
+
+TEST(OutputFamiliesTest, ObjectsMayHaveALineEach) {
+  constexpr char kTwo[] = R"(get_weather[{"city": "Bern"}] free[{}])";
+  constexpr char kLines[] =
+      "\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Bern\"}}\n"
+      "{\"name\": \"free\", \"arguments\": {}}\n";
+  EXPECT_EQ(
+      Read(ToolFormat::kHunyuan, Cat("<tool_calls>", kLines, "</tool_calls>")),
+      kTwo);
+  EXPECT_EQ(Read(ToolFormat::kHunyuan, Cat("<tool_calls>", kLines)), kTwo);
+  EXPECT_EQ(Read(ToolFormat::kHunyuan,
+                 Cat("<tool_calls>", kLines, "{\"a\": 1}</tool_calls>")),
+            Cat(kTwo, " text[{\"a\": 1}</tool_calls>]"));
+  EXPECT_EQ(
+      Read(ToolFormat::kLongCat,
+           "<longcat_tool_call>\n{\"name\": \"get_weather\", \"arguments\": "
+           "{\"city\": \"Bern\"}}\n</longcat_tool_call>\n<longcat_tool_call>\n"
+           "{\"name\": \"free\", \"arguments\": {}}\n</longcat_tool_call>"),
+      kTwo);
+}
+
+TEST(OutputFamiliesTest, ApertusNamesCallsByKeys) {
+  const OutputFormat format = {ToolFormat::kApertus, ReasoningFormat::kApertus};
+  EXPECT_EQ(
+      Told(format, WithTools(),
+           AsText("<|inner_prefix|>Hm.<|inner_suffix|>I look.<|tools_prefix|>"
+                  R"([{"get_weather": {"city": "B}]n", "days": 2}}, )"
+                  R"({"get_current_time": {}}]<|tools_suffix|>So.)")),
+      R"(think[Hm.] text[I look.] get_weather[{"city": "B}]n", "days": 2}] )"
+      "get_current_time[{}] text[So.]");
+  EXPECT_EQ(Read(ToolFormat::kApertus,
+                 R"(<|tools_prefix|>[{"a\u0062": null}, {"x": [1)"),
+            R"(ab[{}] x[[1]])");
+  OutputRequest request;
+  request.tools = {{"name", ""}};
+  EXPECT_EQ(
+      Told(format, request, AsText(R"(<|tools_prefix|>[{"name": {"a": 1}}])")),
+      R"(name[{"a": 1}])");
 }
 
 TEST(OutputFamiliesTest, CommandPlansAndActs) {
@@ -258,13 +301,17 @@ struct Family {
 };
 
 constexpr Family kFamilies[] = {
+    {"Apertus-8B-Instruct", ToolFormat::kApertus, ReasoningFormat::kApertus,
+     false},
     {"ByteDance-Seed-OSS", ToolFormat::kSeed, ReasoningFormat::kSeed},
     {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", ToolFormat::kCommand,
      ReasoningFormat::kCommand},
+    {"CohereForAI-c4ai-command-r-plus-tool_use", ToolFormat::kCommandPlus},
     {"HuggingFaceTB-SmolLM3-3B", ToolFormat::kNone, ReasoningFormat::kThink,
      false},
     {"Kimi-K2-Thinking", ToolFormat::kKimi, ReasoningFormat::kThink, false},
     {"LFM2.5-8B-A1B", ToolFormat::kLfm, ReasoningFormat::kThink},
+    {"MiniMax-M3", ToolFormat::kMiniMaxM3, ReasoningFormat::kMiniMaxM3},
     {"MiniMax-M2", ToolFormat::kMiniMax, ReasoningFormat::kThink},
     {"Mistral-Small-3.2-24B-Instruct-2506", ToolFormat::kMistral},
     {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", ToolFormat::kQwenCoder,
@@ -303,13 +350,15 @@ std::string RenderedCalls(const std::string& source) {
       {"type", "function"},
       {"function",
        {{"name", "get_weather"}, {"arguments", {{"city", "Bern"}}}}}};
-  const Json tool = {{"type", "function"},
-                     {"function",
-                      {{"name", "search"},
-                       {"description", "Finds."},
-                       {"parameters",
-                        {{"type", "object"},
-                         {"properties", {{"query", {{"type", "string"}}}}}}}}}};
+  const Json tool = {
+      {"type", "function"},
+      {"function",
+       {{"name", "search"},
+        {"description", "Finds."},
+        {"parameters",
+         {{"type", "object"},
+          {"properties",
+           {{"query", {{"type", "string"}, {"description", "x"}}}}}}}}}};
   const Json context = {{"messages",
                          {{{"role", "user"}, {"content", "THE-QUESTION"}},
                           {{"role", "assistant"},

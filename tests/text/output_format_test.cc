@@ -25,10 +25,21 @@ TEST(OutputFormatTest, TheTemplateShowsTheFormat) {
        {ToolFormat::kHermes, ReasoningFormat::kNone}},
       {"ibm-granite-granite-3.3-2B-Instruct.jinja",
        {ToolFormat::kGranite, ReasoningFormat::kThinkResponse}},
-      // Their answers are in forms of their own.
-      {"CohereForAI-c4ai-command-r-plus-tool_use.jinja", {}},
+      {"CohereForAI-c4ai-command-r-plus-tool_use.jinja",
+       {ToolFormat::kCommandPlus, ReasoningFormat::kNone}},
+      // Its answers are in a form of their own.
       {"muse-glimmer.jinja", {}},
-      {"MiniMax-M3.jinja", {ToolFormat::kNone, ReasoningFormat::kMiniMaxM3}},
+      {"Apriel-1.6-15b-Thinker-fixed.jinja",
+       {ToolFormat::kHunyuan, ReasoningFormat::kApriel}},
+      {"Apertus-8B-Instruct.jinja",
+       {ToolFormat::kApertus, ReasoningFormat::kApertus}},
+      {"fireworks-ai-llama-3-firefunction-v2.jinja",
+       {ToolFormat::kFirefunction, ReasoningFormat::kNone}},
+      {"GigaChat3.1-10B-A1.8B.jinja",
+       {ToolFormat::kGigaChat, ReasoningFormat::kNone}},
+      {"MiniMax-M1.jinja", {ToolFormat::kHunyuan, ReasoningFormat::kNone}},
+      {"MiniMax-M3.jinja",
+       {ToolFormat::kMiniMaxM3, ReasoningFormat::kMiniMaxM3}},
   };
   for (const auto& [file, format] : kTemplates) {
     SLUICE_REQUIRE_TEST_DATA(path, "templates/" + file);
@@ -38,6 +49,9 @@ TEST(OutputFormatTest, TheTemplateShowsTheFormat) {
   }
   SLUICE_REQUIRE_TEST_DATA(path, "templates/openai-gpt-oss-120b.jinja");
   EXPECT_EQ(*ChooseOutputFormat(ReadFileOrDie(path), Harmonies()), kHarmony);
+  // LFM2.5 shows its tools alone.
+  const std::string listed = "List of tools: [";
+  EXPECT_EQ(ChooseOutputFormat(listed, Harmonies())->tools, ToolFormat::kNone);
   // A tag alone tells of no other format.
   EXPECT_EQ(
       ChooseOutputFormat("{{ tools|tojson }}<tool_call>", Harmonies())->tools,
@@ -69,7 +83,7 @@ TEST(OutputFormatTest, NamesOverrideTheTemplate) {
   EXPECT_EQ(*ChooseOutputFormat(glm, Harmonies(), "harmony", "auto"), kHarmony);
   EXPECT_EQ(*ChooseOutputFormat("<|channel|>", Harmonies(), "none", "none"),
             OutputFormat{});
-  for (int i = 0; i <= static_cast<int>(ToolFormat::kGemma); ++i) {
+  for (int i = 0; i <= static_cast<int>(ToolFormat::kApertus); ++i) {
     const auto format = static_cast<ToolFormat>(i);
     const auto name = ToolFormatName(format);
     EXPECT_EQ(ChooseOutputFormat("", Harmonies(), name)->tools, format);
@@ -84,11 +98,12 @@ TEST(OutputFormatTest, BadNamesAreRefusedByName) {
             "llama3-json, harmony, generic, mistral, mistral-list, "
             "deepseek-v3, deepseek-v3.1, deepseek-v3.2, deepseek-v4, "
             "minimax-m2, seed-oss, kimi-k2, granite, phi4, command, lfm2, "
-            "hunyuan, nemotron, gemma4");
+            "hunyuan, nemotron, gemma4, command-r-plus, minimax-m3, "
+            "firefunction, longcat, gigachat3.1, apertus");
   EXPECT_EQ(message(ChooseOutputFormat("", Harmonies(), "auto", "r1")),
             "reasoning format 'r1': none of auto, none, think, harmony, "
             "mistral, seed-oss, command, gemma4, apertus, think-answer, "
-            "think-response, minimax-m3");
+            "think-response, minimax-m3, apriel");
   EXPECT_EQ(message(ChooseOutputFormat("", Harmonies(), "harmony", "think")),
             "tool format 'harmony' with reasoning format 'think': harmony is "
             "both or neither");
@@ -112,6 +127,9 @@ TEST(OutputFormatTest, APromptMayEndInReasoning) {
   EXPECT_FALSE(EndsInReasoning(kHarmony, "<think>"));
   const OutputFormat gemma = {ToolFormat::kGemma, ReasoningFormat::kGemma};
   EXPECT_TRUE(EndsInReasoning(gemma, "<|turn>model\n<|channel>thought\n"));
+  const OutputFormat apriel = {ToolFormat::kNone, ReasoningFormat::kApriel};
+  EXPECT_TRUE(EndsInReasoning(
+      apriel, "<|begin_assistant|>\nHere are my reasoning steps:\n"));
   EXPECT_FALSE(EndsInReasoning(gemma, "<|channel>thought\n<channel|>"));
 }
 

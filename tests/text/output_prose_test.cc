@@ -1,6 +1,9 @@
 // What an answer spells beside its text: marks around it, tags of names.
 #include <gtest/gtest.h>
 
+#include <string>
+
+#include "common/base/cat.h"
 #include "tests/text/output_fixtures.h"
 
 namespace sluice::testing {
@@ -35,6 +38,26 @@ TEST(OutputProseTest, TextMarksAroundAnAnswerAreNoContent) {
       Told(format, WithTools(),
            AsText("<think>x</think>\n<answer>\nI look.\n</answer>\n" + call)),
       "think[x] text[I look.] free[{}]");
+}
+
+TEST(OutputProseTest, AprielsMarksAreWords) {
+  const OutputFormat format = {ToolFormat::kHunyuan, ReasoningFormat::kApriel};
+  constexpr char kAnswer[] = "Hm.\n[BEGIN FINAL RESPONSE]\nHi [x].";
+  constexpr char kShown[] = "think[Hm.] text[Hi [x].]";
+  for (const OutputRequest& request : {WithTools(), WithoutTools()}) {
+    for (const char* end : {"", "\n[END FINAL RESPONSE]\n"}) {
+      const std::string text =
+          Cat("Here are my reasoning steps:\n", kAnswer, end);
+      EXPECT_EQ(Told(format, request, AsText(text)), kShown);
+    }
+  }
+  EXPECT_EQ(Told(format, InReasoning(),
+                 AsText(Cat(kAnswer,
+                            "\n<tool_calls>[{\"name\": \"free\", "
+                            "\"arguments\": {}}]</tool_calls>"))),
+            Cat(kShown, " free[{}]"));
+  EXPECT_EQ(Told(format, WithTools(), AsText("Here are two. [END FINAL")),
+            "text[Here are two. [END FINAL]");
 }
 
 TEST(OutputProseTest, AContinuedAnswerIsContentToItsMark) {

@@ -93,6 +93,81 @@ TEST(OutputPythonTest, ArgumentsWithoutNamesHaveTheSchemas) {
   EXPECT_EQ(Closed("send(words, to='Bob')"), R"(send[{"to": "Bob"}])");
 }
 
+TEST(OutputPythonTest, EscapesArePythons) {
+  EXPECT_EQ(
+      Closed(R"(free(a='C:\\new', b="C:\\temp", c='C:\\Users\\dir'))"),
+      R"(free[{"a": "C:\\new", "b": "C:\\temp", "c": "C:\\Users\\dir"}])");
+  // As in Python, \n is a line feed and \U without its digits is text.
+  EXPECT_EQ(Closed(R"(free(a='C:\new', b="C:\Users\x", c='\d\/\.'))"),
+            R"(free[{"a": "C:\new", "b": "C:\\Users\\x", "c": "\\d\\/\\."}])");
+  EXPECT_EQ(Closed("free(a=\"\\101\\0\\x00\\a\\v\\f\\b\\18\", b='a\\\nb', "
+                   "c='\\777')"),
+            R"(free[{"a": "A\u0000\u0000\u0007\u000b\u000c\u0008\u00018", )"
+            R"("b": "ab", "c": "ǿ"}])");
+  EXPECT_EQ(Closed("free(a=['\\101\\x41\\u0041\\U00000041', \"\\a\\q\", '\\\n"
+                   "'], b=1)"),
+            R"(free[{"a": ["AAAA", "\u0007\\q", ""], "b": 1}])");
+  EXPECT_EQ(Closed(R"(free(a='\N{DASH}', b=["\ud83d\ude00\ude00"]))"),
+            R"(free[{"a": "\\N{DASH}", "b": ["😀�"]}])");
+}
+
+TEST(OutputPythonTest, ABackslashBeforeTheLastQuoteMayBeText) {
+  EXPECT_EQ(Closed(R"(free(a='C:\dir\'))"), R"(free[{"a": "C:\\dir\\"}])");
+  EXPECT_EQ(Closed(R"(free(a='C:\dir\\'))"), R"(free[{"a": "C:\\dir\\"}])");
+  EXPECT_EQ(Calls(R"([free(a="C:\")<|tool_call_end|>So.)"),
+            R"(free[{"a": "C:\\"}] text[So.])");
+  EXPECT_EQ(Closed(R"py(free(a='f(\'x\')', b='g[\'y\']'))py"),
+            R"py(free[{"a": "f('x')", "b": "g['y']"}])py");
+  EXPECT_EQ(Calls(R"py([free(a='f(\'x\'))py", OutputEnd::kCutShort),
+            R"py(free[{"a": "f('x')...)py");
+}
+
+TEST(OutputPythonTest, StringsHavePythonsPrefixesAndQuotes) {
+  EXPECT_EQ(Closed(R"(free(a=r'C:\new\d', b=R"\"x", c=u'\n'))"),
+            R"(free[{"a": "C:\\new\\d", "b": "\\\"x", "c": "\n"}])");
+  EXPECT_EQ(Closed("free(a=red, b=r, c=\"\", d='', e=up)"),
+            R"(free[{"a": "red", "b": "r", "c": "", "d": "", "e": "up"}])");
+  EXPECT_EQ(Closed(R"py(free(a="""say "x", a="y"""", b='''it's''''))py"),
+            R"py(free[{"a": "say \"x\", a=\"y\"", "b": "it's'"}])py");
+  EXPECT_EQ(Calls("[free(a=\"\"\"x\"\""), R"(free[{"a": "x"}])");
+  EXPECT_EQ(Closed("free(a=\"line\ntwo\t{[(\", b='é😀')"),
+            R"(free[{"a": "line\ntwo\t{[(", "b": "é😀"}])");
+}
+
+TEST(OutputPythonTest, ValuesArePythonsLiterals) {
+  EXPECT_EQ(Closed("free(a=(800, 600), b=(1,), c=(), d=(7), e={1, 2}, f={})"),
+            R"(free[{"a": [800, 600], "b": [1], "c": [], "d": 7, )"
+            R"("e": [1, 2], "f": {}}])");
+  EXPECT_EQ(Closed("free(a=-74.5, b=+1, c=07, d=1_000, e=0x1F, f=.5, g=5., "
+                   "h=-1e5, i=--2, j=00)"),
+            R"(free[{"a": -74.5, "b": 1, "c": 7, "d": 1000, "e": 31, )"
+            R"("f": 0.5, "g": 5.0, "h": -1e5, "i": 2, "j": 0}])");
+  EXPECT_EQ(Closed("free(a=[1, [2, {'k': [True, None]}],], b={'x': {'y': "
+                   "false}, 1: 'a', None: (1, 2)}, c=[{}, []])"),
+            R"(free[{"a": [1, [2, {"k": [true, null]}]], "b": {"x": {"y": )"
+            R"(false}, "1": "a", "null": [1, 2]}, "c": [{}, []]}])");
+  EXPECT_EQ(Closed("free(a=['x' 'y', 'it' 's'], b=[r'\\d', \"\"\"q\"\"\"])"),
+            R"(free[{"a": ["xy", "its"], "b": ["\\d", "q"]}])");
+  // What is no literal is a string.
+  EXPECT_EQ(Closed("free(a=2*3, b=[x], c={'k'}, d={'k': 1, 2}, e=0x, f=1j)"),
+            R"(free[{"a": "2*3", "b": "[x]", "c": ["k"], )"
+            R"("d": "{'k': 1, 2}", "e": "0x", "f": "1j"}])");
+  const std::string deep = std::string(70, '[') + std::string(70, ']');
+  EXPECT_EQ(Closed(Cat("free(a=", deep, ")")),
+            Cat(R"(free[{"a": ")", deep, R"("}])"));
+}
+
+TEST(OutputPythonTest, CallsFollowOneAnother) {
+  EXPECT_EQ(Closed("free(from=1, class='x'), send(), free(a=[')', '('])"),
+            R"py(free[{"from": 1, "class": "x"}] send[{}] )py"
+            R"py(free[{"a": [")", "("]}])py");
+  EXPECT_EQ(Calls("[free()]<|tool_call_end|>\n<|tool_call_start|>[send(\n)]"
+                  "<|tool_call_end|>"),
+            "free[{}] send[{}]");
+  EXPECT_EQ(Calls("[]<|tool_call_end|>"),
+            "text[<|tool_call_start|>[]<|tool_call_end|>]");
+}
+
 TEST(OutputPythonTest, EscapesAreOneCharacter) {
   EXPECT_EQ(Closed(R"(free(a="\ud83d\ude00", b="\u00e9\x41\U0001f600"))"),
             R"(free[{"a": "😀", "b": "éA😀"}])");

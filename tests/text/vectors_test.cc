@@ -88,6 +88,33 @@ TEST(VectorsTest, EveryKindOfVocabularyGivesTheReferencesIds) {
   EXPECT_EQ(texts.size(), 56u);
 }
 
+// Pieces behind a model's, and options in the place of its own.
+TEST(VectorsTest, SymbolsAndWhiteSpaceAreSentencePieces) {
+  const Json vectors = ReadVectors("symbols.json");
+  const EncodeOptions options = {.add_special_tokens = false,
+                                 .parse_special_tokens = false};
+  for (const Json& one : vectors["cases"]) {
+    const auto append = one["append"].get<std::string>();
+    SCOPED_TRACE(Cat(one["file"].get<std::string>(), " and ", append));
+    std::string model =
+        ReadFileOrDie(OwnVocabulary(one["file"].get<std::string>()));
+    for (size_t i = 0; i < append.size(); i += 2) {
+      model += static_cast<char>(std::stoi(append.substr(i, 2), nullptr, 16));
+    }
+    const auto source = FromSentencePiece(model);
+    ASSERT_TRUE(source.ok()) << source.status();
+    const auto tokenizer = Tokenizer::Make(*source);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+    for (size_t i = 0; i < one["texts"].size(); ++i) {
+      const auto text = one["texts"][i].get<std::string>();
+      const auto ids = (*tokenizer)->Encode(text, options);
+      ASSERT_TRUE(ids.ok()) << ids.status();
+      EXPECT_EQ(*ids, one["ids"][i].get<Ids>()) << text;
+    }
+  }
+  EXPECT_EQ(vectors["cases"].size(), 24u);
+}
+
 class PublishedVectorsTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(PublishedVectorsTest, GiveTheReferencesIds) {

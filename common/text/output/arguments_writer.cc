@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "common/text/output/element_value.h"
 #include "common/text/utf8.h"
 
 namespace sluice {
@@ -21,10 +22,11 @@ void ArgumentsWriter::BeginValue(std::string_view parameter, EventWriter& out,
   text += "\": ";
   drops_ = !names_.insert(std::move(name)).second;
   type_ = &tools_.Of(name_, parameter);
+  parameter_ = parameter;
   form_ = form;
   const bool is_string = type_->types == kStringType;
   streams_ =
-      form == ValueForm::kText || (form == ValueForm::kBare && is_string);
+      form == ValueForm::kText || (form != ValueForm::kPython && is_string);
   if (streams_) text += '"';
   is_json_ = form == ValueForm::kBare && (type_->types & kStringType) == 0;
   scan_ = JsonScan();
@@ -68,11 +70,16 @@ void ArgumentsWriter::Scan(std::string_view text) {
 
 void ArgumentsWriter::EndValue(EventWriter& out) {
   if (!drops_) {
-    const bool is_python = form_ == ValueForm::kPython;
-    out.Arguments(streams_ ? std::string("\"")
-                           : ValueAsJson(held_, *type_, is_python));
+    out.Arguments(streams_ ? std::string("\"") : HeldAsJson());
   }
   held_.clear();
+}
+
+std::string ArgumentsWriter::HeldAsJson() const {
+  if (form_ == ValueForm::kElements) {
+    return ElementsAsJson(held_, tools_.PlaceOf(name_, parameter_));
+  }
+  return ValueAsJson(held_, *type_, form_ == ValueForm::kPython);
 }
 
 void ArgumentsWriter::EndCall(EventWriter& out) {

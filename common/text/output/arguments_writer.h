@@ -13,9 +13,10 @@ namespace sluice {
 
 // How a value is written.
 enum class ValueForm {
-  kBare,    // by its schema
-  kText,    // a string, whatever its schema says
-  kPython,  // a literal of Python without quotes
+  kBare,      // by its schema
+  kText,      // a string, whatever its schema says
+  kPython,    // a literal of Python without quotes
+  kElements,  // by its schema, with parts in elements
 };
 
 // Writes the JSON arguments of calls whose format has no JSON: pairs of a name
@@ -42,6 +43,7 @@ class ArgumentsWriter {
 
  private:
   void Scan(std::string_view text);
+  std::string HeldAsJson() const;
 
   const ToolTypes& tools_;
   std::string name_;
@@ -49,6 +51,7 @@ class ArgumentsWriter {
   bool drops_ =
       false;  // the value is not written: its name has a value already
   const ParameterType* type_ = nullptr;  // of `tools_`; of the value
+  std::string parameter_;                // the value's name
   ValueForm form_ = ValueForm::kBare;    // of the value
   bool streams_ = false;                 // the value is a string
   bool is_json_ = false;                 // the value may not be a bare string

@@ -70,6 +70,34 @@ PendingText::Match PendingText::ConsumeTag(std::string_view tag) {
   return match;
 }
 
+CallReader::Result FindCallTag(std::string_view begin, const PendingText& input,
+                               CallTag& tag) {
+  const std::string_view text = input.text();
+  size_t at = 0;
+  while (at < text.size() && IsBlank(text[at])) ++at;
+  if (at > kMaxCallHead) return CallReader::Result::kNoCall;
+  const auto match = input.Find(begin, at);
+  if (match == PendingText::Match::kMaybe) return CallReader::Result::kMore;
+  if (match == PendingText::Match::kNo) return CallReader::Result::kNoCall;
+  at += begin.size();
+  const size_t end = text.find('>', at);
+  const bool is_near = std::min(end, text.size()) <= kMaxCallHead;
+  if (end == text.npos && is_near && !input.ended()) {
+    return CallReader::Result::kMore;
+  }
+  if (end == text.npos || !is_near) return CallReader::Result::kNoCall;
+  tag = {UnquotedName(text.substr(at, end - at)), end + 1};
+  return IsCallName(tag.name) ? CallReader::Result::kDone
+                              : CallReader::Result::kNoCall;
+}
+
+std::string_view UnquotedName(std::string_view name) {
+  name = TrimBlanks(name);
+  if (name.size() < 2 || name.front() != '"') return name;
+  const size_t end = name.find('"', 1);
+  return end == name.npos ? name : name.substr(1, end - 1);
+}
+
 bool IsCallName(std::string_view name) {
   if (name.empty()) return false;
   return std::all_of(name.begin(), name.end(), [](char c) {

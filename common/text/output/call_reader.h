@@ -77,10 +77,13 @@ std::unique_ptr<CallReader> NewGlmCallReader(const ToolTypes& tools);
 std::unique_ptr<CallReader> NewParameterCallReader(const ToolTypes& tools,
                                                    const CallMarkup& markup);
 // {"name": .., "arguments": {..}}, or "parameters". `close_tag`: the tag behind
-// it, or empty. `in_list`: a bracket may stand before it.
+// it, or empty.
 std::unique_ptr<CallReader> NewJsonCallReader(const ToolTypes& tools,
-                                              std::string_view close_tag,
-                                              bool in_list = false);
+                                              std::string_view close_tag);
+// The same in a list of `markup`, which outlives the reader: a bracket, and the
+// beginning of a block, may stand before it.
+std::unique_ptr<CallReader> NewListedJsonReader(const ToolTypes& tools,
+                                                const CallMarkup& markup);
 // A list of such objects, or of NAME(K=V, ..), and the closing tag.
 std::unique_ptr<CallReader> NewListCallReader(const ToolTypes& tools,
                                               const CallMarkup& markup);
@@ -93,10 +96,25 @@ std::unique_ptr<CallReader> NewPythonCallReader(const ToolTypes& tools,
 // call:NAME{K:V, ..}
 std::unique_ptr<CallReader> NewGemmaCallReader(const ToolTypes& tools,
                                                const CallMarkup& markup);
+// A tag of the name, an element for each parameter.
+std::unique_ptr<CallReader> NewElementCallReader(const ToolTypes& tools,
+                                                 const CallMarkup& markup);
 // Behind <tool_call>: any of the three formats, since models mix them up.
 std::unique_ptr<CallReader> NewTaggedCallReader(const ToolTypes& tools);
 // Behind [TOOL_CALLS]: a list or a name, since models mix these up, too.
 std::unique_ptr<CallReader> NewMistralCallReader(const ToolTypes& tools);
+
+// A tag with a call's name.
+struct CallTag {
+  std::string_view name;  // of the input's text
+  size_t size = 0;        // bytes to the tag's end, with blanks before it
+};
+// Finds white space and then `begin`, a name and `>`. kDone: `tag` is it.
+CallReader::Result FindCallTag(std::string_view begin, const PendingText& input,
+                               CallTag& tag);
+
+// Returns the name in a tag, without quotes and what follows them.
+std::string_view UnquotedName(std::string_view name);
 
 // Returns whether `name` may be a function's: letters, digits and -_.:/ only.
 bool IsCallName(std::string_view name);

@@ -38,21 +38,29 @@ bool IsArgumentsKey(std::string_view key) {
   return key == "arguments" || key == "parameters";
 }
 
+// Of keys beside the name and the arguments.
+bool IsOtherKey(std::string_view key) {
+  return key == "type" || key == "id" || key == "tool_call_id";
+}
+
 // Holds the head back until it names a function. An object is no call if it has
 // other keys than a call's, or more than a word as the value of a key but the
 // arguments. An arguments object is written as it comes, with control
 // characters in strings escaped.
 class JsonCallReader : public CallReader {
  public:
+  // `list`: the markup of the list around the objects; null without one.
   JsonCallReader(const ToolTypes& tools, std::string_view close_tag,
-                 bool in_list)
-      : tools_(tools), close_tag_(close_tag), in_list_(in_list) {}
+                 const CallMarkup* list)
+      : tools_(tools), close_tag_(close_tag), list_(list) {}
 
   void Begin(bool known_only) override {
     known_only_ = known_only;
     state_ = State::kOpen;
     at_ = 0;
-    had_bracket_ = !in_list_;
+    may_fence_ = list_ != nullptr && list_->is_fenced;
+    had_bracket_ = list_ == nullptr;
+    is_dropped_ = false;
     name_.reset();
     arguments_.reset();
   }
@@ -63,9 +71,9 @@ class JsonCallReader : public CallReader {
       if (head != Result::kDone) return head;
     }
     if (state_ == State::kArguments) {
-      if (!json_.Read(input, out)) {
-        return input.ended() ? Result::kDone : Result::kMore;
-      }
+      const bool is_over = json_.Read(input, To(out));
+      dropped_.Take();
+      if (!is_over) return input.ended() ? Result::kDone : Result::kMore;
       state_ = State::kRest;
     }
     if (state_ == State::kRest && !ReadRest(input)) {
@@ -113,6 +121,7 @@ class JsonCallReader : public CallReader {
     }
     switch (state_) {
       case State::kOpen:
+        if (c == '`' && may_fence_ && !had_bracket_) return SkipFence(input);
         if (c == '[' && !had_bracket_) {
           had_bracket_ = true;
           ++at_;
@@ -145,6 +154,18 @@ class JsonCallReader : public CallReader {
     }
   }
 
+  Result SkipFence(const PendingText& input) {
+    const auto json = input.Find(kJsonFence, at_);
+    if (json == PendingText::Match::kMaybe) return Result::kMore;
+    const bool is_json = json == PendingText::Match::kYes;
+    if (!is_json && input.Find(kFence, at_) != PendingText::Match::kYes) {
+      return Result::kNoCall;
+    }
+    at_ += is_json ? kJsonFence.size() : kFence.size();
+    may_fence_ = false;
+    return Result::kDone;
+  }
+
   Result Expect(bool as_expected, State next) {
     if (state_ == State::kOpen) had_comma_ = false;
     state_ = next;
@@ -169,9 +190,9 @@ class JsonCallReader : public CallReader {
     if (state_ == State::kKey) {
       key_ = token.substr(1, token.size() - 2);
       state_ = State::kColon;
-      const bool known = IsArgumentsKey(key_) || IsNameKey(key_) ||
-                         key_ == "type" || key_ == "id" ||
-                         key_ == "tool_call_id";
+      if (IsNamingKey()) return NameByKey(token);
+      const bool known =
+          IsArgumentsKey(key_) || IsNameKey(key_) || IsOtherKey(key_);
       return known ? Result::kDone : Result::kNoCall;
     }
     state_ = State::kComma;
@@ -183,13 +204,40 @@ class JsonCallReader : public CallReader {
     return IsName(*name_) ? Result::kDone : Result::kNoCall;
   }
 
+  // Returns whether the key is the call's name, its value the arguments.
+  bool IsNamingKey() const {
+    if (list_ == nullptr || !list_->has_name_keys || name_) return false;
+    const bool is_usual =
+        IsNameKey(key_) || IsArgumentsKey(key_) || IsOtherKey(key_);
+    return tools_.Has(key_) || !is_usual;
+  }
+
+  // `token`: the key with its quotes.
+  Result NameByKey(std::string_view token) {
+    const auto name = ParseJson(token);
+    if (!name.ok()) return Result::kNoCall;
+    name_ = name->get<std::string>();
+    key_ = "arguments";
+    return IsName(*name_) ? Result::kDone : Result::kNoCall;
+  }
+
   bool IsName(const std::string& name) const {
     if (known_only_) return tools_.Has(name);
     return !name.empty() && name.size() <= kMaxCallHead;
   }
 
+  // Returns whether the name says that the model calls nothing.
+  bool MeansNoCall() const {
+    if (list_ == nullptr || tools_.Has(*name_)) return false;
+    const auto& names = list_->no_calls;
+    return std::find(names.begin(), names.end(), *name_) != names.end();
+  }
+
+  EventWriter& To(EventWriter& out) { return is_dropped_ ? dropped_ : out; }
+
   Result BeginArguments(PendingText& input, EventWriter& out) {
-    out.BeginCall(*name_);
+    is_dropped_ = MeansNoCall();
+    To(out).BeginCall(*name_);
     input.Consume(at_);
     json_.Begin(input);
     state_ = State::kArguments;
@@ -199,9 +247,12 @@ class JsonCallReader : public CallReader {
   // Ends the object; the arguments, if any, came before the name.
   Result EndHead(PendingText& input, EventWriter& out) {
     if (!name_) return Result::kNoCall;
-    out.BeginCall(*name_);
-    out.Arguments(arguments_ ? JsonArguments::AsObject(*arguments_) : "{}");
-    out.EndCall();
+    is_dropped_ = MeansNoCall();
+    if (!is_dropped_) {
+      out.BeginCall(*name_);
+      out.Arguments(arguments_ ? JsonArguments::AsObject(*arguments_) : "{}");
+      out.EndCall();
+    }
     input.Consume(at_ + 1);
     state_ = State::kTail;
     return Result::kDone;
@@ -231,8 +282,11 @@ class JsonCallReader : public CallReader {
 
   const ToolTypes& tools_;
   const std::string close_tag_;
-  const bool in_list_;  // a bracket may stand before the object
+  const CallMarkup* const list_;  // around the objects; null: none
+  bool may_fence_ = false;        // a block of Markdown may begin
   bool had_bracket_ = false;
+  bool is_dropped_ = false;  // the object stands for no call
+  EventWriter dropped_;      // for what is not written
   bool known_only_ = false;
   State state_ = State::kOpen;
   size_t at_ = 0;
@@ -250,9 +304,13 @@ class JsonCallReader : public CallReader {
 }  // namespace
 
 std::unique_ptr<CallReader> NewJsonCallReader(const ToolTypes& tools,
-                                              std::string_view close_tag,
-                                              bool in_list) {
-  return std::make_unique<JsonCallReader>(tools, close_tag, in_list);
+                                              std::string_view close_tag) {
+  return std::make_unique<JsonCallReader>(tools, close_tag, nullptr);
+}
+
+std::unique_ptr<CallReader> NewListedJsonReader(const ToolTypes& tools,
+                                                const CallMarkup& markup) {
+  return std::make_unique<JsonCallReader>(tools, "", &markup);
 }
 
 }  // namespace sluice

@@ -10,7 +10,7 @@ namespace {
 class ListCallReader : public CallReader {
  public:
   ListCallReader(const ToolTypes& tools, const CallMarkup& markup)
-      : markup_(markup), json_(NewJsonCallReader(tools, "", /*in_list=*/true)) {
+      : markup_(markup), json_(NewListedJsonReader(tools, markup)) {
     if (markup.shape == CallShape::kPythonList) {
       python_ = NewPythonCallReader(tools, markup);
     }
@@ -40,7 +40,9 @@ class ListCallReader : public CallReader {
           }
           const char c = input.text().front();
           if (c == ',' || c == ']') input.Consume(1);
-          state_ = c == ',' ? State::kNext : State::kTail;
+          // Without a bracket each object may have a line.
+          const bool follows = c == ',' || (c == '{' && was_call_);
+          state_ = follows ? State::kNext : State::kTail;
           element_ = nullptr;
           break;
         }
@@ -71,9 +73,9 @@ class ListCallReader : public CallReader {
       element_->Begin(known_only_);
     }
     const Result result = element_->Read(input, out);
+    was_call_ = result != Result::kNoCall;
     // Behind a call what is no call ends the list.
-    return result == Result::kNoCall && state_ == State::kNext ? Result::kDone
-                                                               : result;
+    return !was_call_ && state_ == State::kNext ? Result::kDone : result;
   }
 
   const CallMarkup& markup_;
@@ -82,6 +84,7 @@ class ListCallReader : public CallReader {
   bool known_only_ = false;
   State state_ = State::kFirst;
   CallReader* element_ = nullptr;  // null: not chosen yet
+  bool was_call_ = false;          // the last element
 };
 
 }  // namespace

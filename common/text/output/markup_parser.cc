@@ -58,7 +58,8 @@ class MarkupParser : public OutputParser {
   OutputEvents Finish(OutputEnd end) override {
     input_.End(end);
     Run();
-    const bool is_over = out_.calls() > 0 || place_ == Place::kBehind;
+    const bool is_over =
+        out_.calls() > 0 || behind_call_ || place_ == Place::kBehind;
     if (!is_over) out_.Content(content_.TakeHeld());
     return out_.Take();
   }
@@ -90,7 +91,10 @@ class MarkupParser : public OutputParser {
                       : NewNamedCallReader(*tools_, markup);
         break;
       case CallShape::kParameters:
-        reader_ = NewParameterCallReader(*tools_, markup);
+      case CallShape::kElements:
+        reader_ = markup.shape == CallShape::kElements
+                      ? NewElementCallReader(*tools_, markup)
+                      : NewParameterCallReader(*tools_, markup);
         // Several calls stand between one pair of tags.
         openings_.push_back({markup.function, true});
         ends_.push_back(markup.close);

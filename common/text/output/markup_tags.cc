@@ -6,6 +6,7 @@ namespace sluice {
 namespace {
 
 #define SLUICE_DSML "\uFF5CDSML\uFF5C"
+#define SLUICE_MINIMAX "]<]minimax[>["
 #define SLUICE_DEEPSEEK(words) "<\uFF5C" words "\uFF5C>"
 
 constexpr ReasoningTags kReasoning[] = {
@@ -33,6 +34,12 @@ constexpr ReasoningTags kReasoning[] = {
      "<response></response>",
      /*has_text_marks=*/true},
     {"<mm:think>", "</mm:think>", "", {}},  // kMiniMaxM3
+    {"Here are my reasoning steps:",        // kApriel
+     "[BEGIN FINAL RESPONSE]",
+     "",
+     {"", "[END FINAL RESPONSE]"},
+     "",
+     /*has_text_marks=*/true},
 };
 
 constexpr CallMarkup kCalls[] = {
@@ -138,9 +145,34 @@ constexpr CallMarkup kCalls[] = {
     {.shape = CallShape::kGemma,  // kGemma
      .open = "<|tool_call>",
      .close = "<tool_call|>"},
+    {.shape = CallShape::kJsonList,  // kCommandPlus
+     .open = "Action:",
+     .close = kFence,
+     .is_fenced = true,
+     .name_key = "tool_name",
+     .arguments_key = "parameters",
+     .no_calls = {"directly_answer", "directly-answer"}},
+    {.shape = CallShape::kElements,  // kMiniMaxM3
+     .open = SLUICE_MINIMAX "<tool_call>",
+     .close = SLUICE_MINIMAX "</tool_call>",
+     .function = SLUICE_MINIMAX "<invoke name=",
+     .function_end = SLUICE_MINIMAX "</invoke>",
+     .parameter = SLUICE_MINIMAX "<",
+     .parameter_end = SLUICE_MINIMAX "</",
+     .quotes_names = true},
+    {.shape = CallShape::kJsonList, .open = "functools"},  // kFirefunction
+    {.shape = CallShape::kJsonList,                        // kLongCat
+     .open = "<longcat_tool_call>",
+     .close = "</longcat_tool_call>"},
+    {.shape = CallShape::kJsonList, .open = "<|function_call|>"},  // kGigaChat
+    {.shape = CallShape::kJsonList,                                // kApertus
+     .open = "<|tools_prefix|>",
+     .close = "<|tools_suffix|>",
+     .has_name_keys = true},
 };
 
 #undef SLUICE_DSML
+#undef SLUICE_MINIMAX
 #undef SLUICE_DEEPSEEK
 
 }  // namespace
@@ -164,6 +196,7 @@ std::vector<std::string_view> TagsIn(const OutputFormat& format) {
     if (!tag.empty()) all.push_back(tag);
   }
   if (calls.shape == CallShape::kGemma) all.push_back(kGemmaQuote);
+  if (calls.shape == CallShape::kElements) all.push_back(kMiniMaxMark);
   return all;
 }
 

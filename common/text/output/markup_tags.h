@@ -23,6 +23,9 @@ inline constexpr std::string_view kFunctionEnd = "</function>";
 inline constexpr std::string_view kParameter = "<parameter=";
 inline constexpr std::string_view kParameterEnd = "</parameter>";
 inline constexpr std::string_view kPythonTag = "<|python_tag|>";
+inline constexpr std::string_view kMiniMaxMark = "]<]minimax[>[";
+inline constexpr std::string_view kFence = "```";
+inline constexpr std::string_view kJsonFence = "```json";
 inline constexpr std::string_view kGemmaQuote = "<|\"|>";
 
 // How reasoning is marked.
@@ -52,6 +55,7 @@ enum class CallShape {
   kNamed,       // NAME, a separator, the arguments
   kParameters,  // a tag of the name, a tag of each parameter
   kGemma,       // call:NAME{K:V, ..}
+  kElements,    // a tag of the name, an element for each parameter
 };
 
 // The markup of calls of a format. Texts are empty where it has none.
@@ -69,8 +73,10 @@ struct CallMarkup {
   std::string_view separator;
   std::string_view type;     // before the separator; the name is behind it
   bool is_numbered = false;  // a colon and a number follow the name
-  bool is_fenced = false;    // the arguments stand in a block of Markdown
-  // kParameters: the tags of the name and of a parameter, without their ends.
+  // The arguments, or the list, stand in a block of Markdown.
+  bool is_fenced = false;
+  // kParameters, kElements: the tags of the name and of a parameter, without
+  // their ends.
   std::string_view function;
   std::string_view function_end;
   std::string_view parameter;
@@ -82,6 +88,9 @@ struct CallMarkup {
   std::string_view name_key = "name";
   std::string_view arguments_key = "arguments";
   std::string_view id_key;
+  bool has_name_keys = false;  // {"NAME": {..}}
+  // Names that say that the model calls nothing, where no function has them.
+  std::array<std::string_view, 2> no_calls;
 };
 const CallMarkup& MarkupOf(ToolFormat format);
 

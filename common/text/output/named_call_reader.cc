@@ -7,9 +7,6 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view kFence = "```";
-constexpr std::string_view kJsonFence = "```json";
-
 // NAME and a separator, then JSON, perhaps in a block of Markdown, then the
 // closing tag. Arguments that are missing are none.
 class NamedCallReader : public CallReader {

@@ -15,16 +15,18 @@ namespace {
 
 // In the order of ToolFormat and of ReasoningFormat.
 constexpr std::string_view kToolNames[] = {
-    "none",         "glm",         "qwen3-coder",   "hermes",
-    "llama3-json",  "harmony",     "generic",       "mistral",
-    "mistral-list", "deepseek-v3", "deepseek-v3.1", "deepseek-v3.2",
-    "deepseek-v4",  "minimax-m2",  "seed-oss",      "kimi-k2",
-    "granite",      "phi4",        "command",       "lfm2",
-    "hunyuan",      "nemotron",    "gemma4"};
+    "none",         "glm",          "qwen3-coder",   "hermes",
+    "llama3-json",  "harmony",      "generic",       "mistral",
+    "mistral-list", "deepseek-v3",  "deepseek-v3.1", "deepseek-v3.2",
+    "deepseek-v4",  "minimax-m2",   "seed-oss",      "kimi-k2",
+    "granite",      "phi4",         "command",       "lfm2",
+    "hunyuan",      "nemotron",     "gemma4",        "command-r-plus",
+    "minimax-m3",   "firefunction", "longcat",       "gigachat3.1",
+    "apertus"};
 constexpr std::string_view kReasoningNames[] = {
-    "none",         "think",          "harmony",   "mistral",
-    "seed-oss",     "command",        "gemma4",    "apertus",
-    "think-answer", "think-response", "minimax-m3"};
+    "none",         "think",          "harmony",    "mistral",
+    "seed-oss",     "command",        "gemma4",     "apertus",
+    "think-answer", "think-response", "minimax-m3", "apriel"};
 
 // Tokens of the formats in text that a vocabulary may call special.
 constexpr std::string_view kMarkup[] = {kThink,       kThinkEnd,    kToolCall,
@@ -49,6 +51,7 @@ struct Shown {
   std::string_view text;
   ToolFormat format;
   std::string_view beside = "";  // and this one, too
+  std::string_view token = "";   // and the vocabulary this token
 };
 constexpr Shown kShown[] = {
     {"[ARGS]", ToolFormat::kMistral, "[TOOL_CALLS]"},
@@ -58,19 +61,27 @@ constexpr Shown kShown[] = {
     {"tool\u2581calls\u2581begin", ToolFormat::kDeepSeekV3, "```json"},
     {"tool\u2581calls\u2581begin", ToolFormat::kDeepSeekV31},
     {"<minimax:tool_call>", ToolFormat::kMiniMax},
+    {kMiniMaxMark, ToolFormat::kMiniMaxM3, "<invoke name="},
     {"<seed:tool_call>", ToolFormat::kSeed},
     {"<|tool_call_argument_begin|>", ToolFormat::kKimi},
     {"<|/tool_call|>", ToolFormat::kPhi},
     {"<|/tool|>", ToolFormat::kPhi},
     {"<|tool_call|>", ToolFormat::kGranite},
     {"<|START_ACTION|>", ToolFormat::kCommand},
+    {"\"tool_name\"", ToolFormat::kCommandPlus, "Action:"},
     {"<|tool_call_start|>", ToolFormat::kLfm},
     {"<|tool_list_start|>", ToolFormat::kLfm},
+    {"List of tools: [", ToolFormat::kLfm, "", "<|tool_call_start|>"},
     {"<|tool_call>call:", ToolFormat::kGemma},
     {"<TOOLCALL>", ToolFormat::kNemotron},
     {kArgKey, ToolFormat::kGlm},
     {kFunction, ToolFormat::kQwenCoder},
     {"<tool_calls>[", ToolFormat::kHunyuan},
+    {"<tool_calls>\\n{", ToolFormat::kHunyuan},
+    {"functools[", ToolFormat::kFirefunction},
+    {"<longcat_tool_call>", ToolFormat::kLongCat},
+    {"<|function_call|>", ToolFormat::kGigaChat},
+    {"<|tools_prefix|>", ToolFormat::kApertus},
 };
 
 // Returns whether a template shows a call as JSON right behind <tool_call>, or
@@ -99,10 +110,12 @@ bool ShowsBareJson(std::string_view chat_template) {
          !Mentions(chat_template, "invoke name=");
 }
 
-ToolFormat ToolsByTemplate(std::string_view chat_template) {
+ToolFormat ToolsByTemplate(std::string_view chat_template,
+                           const Vocabulary& vocabulary) {
   for (const Shown& shown : kShown) {
     if (Mentions(chat_template, shown.text) &&
-        Mentions(chat_template, shown.beside)) {
+        Mentions(chat_template, shown.beside) &&
+        (shown.token.empty() || vocabulary.Find(shown.token))) {
       return shown.format;
     }
   }
@@ -179,8 +192,9 @@ StatusOr<OutputFormat> ChooseOutputFormat(std::string_view chat_template,
     return OutputFormat{ToolFormat::kHarmony, ReasoningFormat::kHarmony};
   }
   OutputFormat format;
-  format.tools = tool_format == "auto" ? ToolsByTemplate(chat_template)
-                                       : static_cast<ToolFormat>(tools);
+  format.tools = tool_format == "auto"
+                     ? ToolsByTemplate(chat_template, vocabulary)
+                     : static_cast<ToolFormat>(tools);
   format.reasoning = reasoning_format == "auto"
                          ? ReasoningByTemplate(chat_template)
                          : static_cast<ReasoningFormat>(reasoning);
@@ -196,7 +210,9 @@ std::unique_ptr<OutputParser> NewOutputParser(const OutputFormat& format,
 std::vector<std::unique_ptr<OutputParser>> NewOutputParsers(
     const OutputFormat& format, const Vocabulary& vocabulary,
     const OutputRequest& request, size_t count) {
-  const auto tools = std::make_shared<const ToolTypes>(request.tools);
+  const bool nests = MarkupOf(format.tools).shape == CallShape::kElements;
+  const auto tools = std::make_shared<const ToolTypes>(request.tools,
+                                                       /*keeps_schemas=*/nests);
   std::vector<std::unique_ptr<OutputParser>> parsers;
   for (size_t i = 0; i < count; ++i) {
     parsers.push_back(format.tools == ToolFormat::kHarmony

@@ -23,22 +23,28 @@ enum class ToolFormat {
   kHarmony,    // messages to functions.NAME
   // As kHermes; the template knows no tools, so a system message tells of them.
   kGeneric,
-  kMistral,      // [TOOL_CALLS]NAME[ARGS]{..}
-  kMistralList,  // [TOOL_CALLS][{"name": .., "arguments": ..}]
-  kDeepSeekV3,   // R1, too: each call begins with its type, JSON in a block
-  kDeepSeekV31,  // NAME, a separator, JSON
-  kDeepSeekV32,  // invoke and parameter tags within function_calls
-  kDeepSeekV4,   // within tool_calls
-  kMiniMax,      // <invoke name="NAME"><parameter name="K">V</parameter>
-  kSeed,         // <seed:tool_call>, as kQwenCoder
-  kKimi,         // functions.NAME:0, a separator, JSON
-  kGranite,      // <|tool_call|>[{"name": .., "arguments": ..}]
-  kPhi,          // the same, closed
-  kCommand,      // <|START_ACTION|>[{"tool_name": .., "parameters": ..}]
-  kLfm,          // <|tool_call_start|>[NAME(K=V)]<|tool_call_end|>
-  kHunyuan,      // <tool_calls>[{"name": .., "arguments": ..}]</tool_calls>
-  kNemotron,     // <TOOLCALL>[{"name": .., "arguments": ..}]</TOOLCALL>
-  kGemma,        // <|tool_call>call:NAME{K:V}<tool_call|>
+  kMistral,       // [TOOL_CALLS]NAME[ARGS]{..}
+  kMistralList,   // [TOOL_CALLS][{"name": .., "arguments": ..}]
+  kDeepSeekV3,    // R1, too: each call begins with its type, JSON in a block
+  kDeepSeekV31,   // NAME, a separator, JSON
+  kDeepSeekV32,   // invoke and parameter tags within function_calls
+  kDeepSeekV4,    // within tool_calls
+  kMiniMax,       // <invoke name="NAME"><parameter name="K">V</parameter>
+  kSeed,          // <seed:tool_call>, as kQwenCoder
+  kKimi,          // functions.NAME:0, a separator, JSON
+  kGranite,       // <|tool_call|>[{"name": .., "arguments": ..}]
+  kPhi,           // the same, closed
+  kCommand,       // <|START_ACTION|>[{"tool_name": .., "parameters": ..}]
+  kLfm,           // <|tool_call_start|>[NAME(K=V)]<|tool_call_end|>
+  kHunyuan,       // <tool_calls>[{"name": .., "arguments": ..}]</tool_calls>
+  kNemotron,      // <TOOLCALL>[{"name": .., "arguments": ..}]</TOOLCALL>
+  kGemma,         // <|tool_call>call:NAME{K:V}<tool_call|>
+  kCommandPlus,   // Action: [{"tool_name": .., "parameters": ..}] in a block
+  kMiniMaxM3,     // <invoke name="NAME"><K>V</K>, a mark before each tag
+  kFirefunction,  // functools[{"name": .., "arguments": ..}]
+  kLongCat,       // <longcat_tool_call>{"name": .., "arguments": ..}, closed
+  kGigaChat,      // <|function_call|>{"name": .., "arguments": ..}
+  kApertus,       // <|tools_prefix|>[{"NAME": {..}}]<|tools_suffix|>
 };
 enum class ReasoningFormat {
   kNone,
@@ -52,6 +58,7 @@ enum class ReasoningFormat {
   kThinkAnswer,    // as kThink, then <answer>..</answer>
   kThinkResponse,  // as kThink, then <response>..</response>
   kMiniMaxM3,      // <mm:think>..</mm:think>
+  kApriel,         // words before it, [BEGIN FINAL RESPONSE] behind it
 };
 
 struct OutputFormat {

@@ -11,14 +11,6 @@ namespace {
 
 constexpr std::string_view kIsText = "string=\"true\"";
 
-// Returns the name in a tag, without quotes and what follows them.
-std::string_view Unquoted(std::string_view name) {
-  name = TrimBlanks(name);
-  if (name.size() < 2 || name.front() != '"') return name;
-  const size_t end = name.find('"', 1);
-  return end == name.npos ? name : name.substr(1, end - 1);
-}
-
 // The parameters, or JSON with all of them, stand between the tags of the name.
 // As in the GLM format, a closing tag within a value counts only if the text
 // behind it ends the value, and none within a string of JSON. Where the format
@@ -35,8 +27,13 @@ class ParameterCallReader : public CallReader {
 
   Result Read(PendingText& input, EventWriter& out) override {
     if (state_ == State::kHead) {
-      const Result head = ReadHead(input, out);
+      CallTag tag;
+      const Result head = FindCallTag(tags_.function, input, tag);
       if (head != Result::kDone) return head;
+      if (known_only_ && !tools_.Has(tag.name)) return Result::kNoCall;
+      arguments_.BeginCall(tag.name, out);
+      input.Consume(tag.size);
+      state_ = State::kFirst;
     }
     while (true) {
       if (state_ == State::kJson) {
@@ -96,30 +93,6 @@ class ParameterCallReader : public CallReader {
   };
   enum class Progress { kOn, kWait, kDone };
 
-  // kDone: the call has begun.
-  Result ReadHead(PendingText& input, EventWriter& out) {
-    const std::string_view text = input.text();
-    size_t begin = 0;
-    while (begin < text.size() && IsBlank(text[begin])) ++begin;
-    if (begin > kMaxCallHead) return Result::kNoCall;
-    const Match function = input.Find(tags_.function, begin);
-    if (function == Match::kMaybe) return Result::kMore;
-    if (function == Match::kNo) return Result::kNoCall;
-    begin += tags_.function.size();
-    const size_t end = text.find('>', begin);
-    if (std::min(end, text.size()) > kMaxCallHead) return Result::kNoCall;
-    if (end == text.npos) {
-      return input.ended() ? Result::kNoCall : Result::kMore;
-    }
-    const std::string_view name = Unquoted(text.substr(begin, end - begin));
-    if (!IsCallName(name)) return Result::kNoCall;
-    if (known_only_ && !tools_.Has(name)) return Result::kNoCall;
-    arguments_.BeginCall(name, out);
-    input.Consume(end + 1);
-    state_ = State::kFirst;
-    return Result::kDone;
-  }
-
   Progress ReadFirst(PendingText& input) {
     input.ConsumeBlanks();
     if (input.text().empty()) return Progress::kOn;
@@ -171,7 +144,7 @@ class ParameterCallReader : public CallReader {
     if (input.text().empty()) return Progress::kOn;
     input.Consume(1);
     const bool is_text = tags_.tells_strings && key_.find(kIsText) != key_.npos;
-    arguments_.BeginValue(Unquoted(key_), out,
+    arguments_.BeginValue(UnquotedName(key_), out,
                           is_text ? ValueForm::kText : ValueForm::kBare);
     state_ = State::kValueStart;
     return Progress::kOn;

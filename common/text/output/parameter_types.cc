@@ -5,6 +5,7 @@
 
 #include "common/base/json.h"
 #include "common/text/output/event_writer.h"
+#include "common/text/output/python_literal.h"
 
 namespace sluice {
 namespace {
@@ -12,6 +13,8 @@ namespace {
 constexpr int kMaxSchemaDepth = 8;
 // The most schemas, type names and values read per function.
 constexpr size_t kMaxSchemaSteps = 4096;
+// The same of one place within a parameter's schema.
+constexpr size_t kMaxPlaceSteps = 256;
 
 unsigned TypeByName(const std::string& name) {
   if (name == "string") return kStringType;
@@ -67,7 +70,8 @@ const Json& RootOf(const Json& schema) {
 // recursive definitions can make a short schema a tree of millions.
 class SchemaReader {
  public:
-  explicit SchemaReader(const Json& root) : root_(root) {}
+  explicit SchemaReader(const Json& root, size_t max_steps = kMaxSchemaSteps)
+      : root_(root), steps_left_(max_steps) {}
 
   ParameterType ReadParameter(const Json& schema) {
     ParameterType out{Read(schema)};
@@ -171,52 +175,49 @@ class SchemaReader {
   }
 
   const Json& root_;
-  size_t steps_left_ = kMaxSchemaSteps;
+  size_t steps_left_;
 };
 
-// Returns a Python literal as JSON: quotes, True, False, None. Unchecked.
-std::string PythonAsJson(std::string_view text) {
-  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
-      {"True", "true"}, {"False", "false"}, {"None", "null"}};
-  std::string json;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char quote = text[i];
-    if (quote != '\'' && quote != '"') {
-      bool is_word = false;
-      for (const auto& [python, word] : kWords) {
-        if (!text.substr(i).starts_with(python)) continue;
-        json += word;
-        i += python.size() - 1;
-        is_word = true;
-        break;
-      }
-      if (!is_word) json += text[i];
-      continue;
+// Finds the schema of a part of a value, in `node` or in what it leads to.
+class PartFinder {
+ public:
+  explicit PartFinder(const Json& root) : root_(root) {}
+
+  // `name`: of the member; null: the elements of a list.
+  const Json* Find(const Json& node, const std::string* name, int depth = 0) {
+    if (!node.is_object() || depth > kMaxSchemaDepth || steps_left_ == 0) {
+      return nullptr;
     }
-    json += '"';
-    const auto ends = [&](size_t at) {
-      return text[at] == quote && EndsListedText(text.substr(at + 1));
-    };
-    constexpr std::string_view kEscapes = "\"\\bfnrtu";
-    for (++i; i < text.size() && !ends(i); ++i) {
-      if (text[i] == '\\' && i + 1 < text.size()) {
-        ++i;
-        const bool is_escape = kEscapes.find(text[i]) != kEscapes.npos;
-        if (is_escape) {
-          json += '\\';
-          json += text[i];
-        } else {
-          if (text[i] != '\'') json += "\\\\";  // Python keeps it
-          AppendJsonEscaped(text.substr(i, 1), json);
-        }
-      } else {
-        AppendJsonEscaped(text.substr(i, 1), json);
+    --steps_left_;
+    if (const Json* ref = Member(node, "$ref"); ref && ref->is_string()) {
+      const Json* target = Resolve(root_, ref->get_ref<const std::string&>());
+      return target == nullptr ? nullptr : Find(*target, name, depth + 1);
+    }
+    const Json* part =
+        name == nullptr ? Member(node, "items") : FindMember(node, *name);
+    if (part != nullptr && part->is_object()) return part;
+    for (const char* key : {"anyOf", "oneOf", "allOf"}) {
+      const Json* choices = Member(node, key);
+      if (choices == nullptr || !choices->is_array()) continue;
+      for (const Json& choice : *choices) {
+        const Json* found = Find(choice, name, depth + 1);
+        if (found != nullptr) return found;
       }
     }
-    json += '"';
+    return nullptr;
   }
-  return json;
-}
+
+ private:
+  static const Json* FindMember(const Json& node, const std::string& name) {
+    const Json* properties = Member(node, "properties");
+    const Json* member =
+        properties == nullptr ? nullptr : Member(*properties, name.c_str());
+    return member == nullptr ? Member(node, "additionalProperties") : member;
+  }
+
+  const Json& root_;
+  size_t steps_left_ = kMaxPlaceSteps;
+};
 
 bool Allowed(const Json& value, unsigned types) {
   if (types == kAnyType) return true;
@@ -233,10 +234,26 @@ std::optional<std::string> AllowedJson(std::string_view text, unsigned types) {
 
 }  // namespace
 
-ToolTypes::ToolTypes(const std::vector<OutputTool>& tools) {
+ParameterType SchemaPlace::Type() const {
+  if (node_ == nullptr) return {};
+  return SchemaReader(*root_, kMaxPlaceSteps).ReadParameter(*node_);
+}
+
+SchemaPlace SchemaPlace::Member(std::string_view name) const {
+  if (node_ == nullptr) return {};
+  const std::string key(name);
+  return {root_, PartFinder(*root_).Find(*node_, &key)};
+}
+
+SchemaPlace SchemaPlace::Item() const {
+  if (node_ == nullptr) return {};
+  return {root_, PartFinder(*root_).Find(*node_, nullptr)};
+}
+
+ToolTypes::ToolTypes(const std::vector<OutputTool>& tools, bool keeps_schemas) {
   for (const OutputTool& tool : tools) {
     Tool& known = tools_[tool.name];
-    const auto schema = ParseJson(tool.parameters);
+    auto schema = ParseJson(tool.parameters);
     if (!schema.ok()) continue;
     const Json* properties = Member(RootOf(*schema), "properties");
     if (properties == nullptr || !properties->is_object()) continue;
@@ -244,6 +261,9 @@ ToolTypes::ToolTypes(const std::vector<OutputTool>& tools) {
     for (const auto& [name, property] : properties->items()) {
       known.parameters[name] = reader.ReadParameter(property);
       known.names.push_back(name);
+    }
+    if (keeps_schemas) {
+      known.schema = std::make_shared<const Json>(*std::move(schema));
     }
   }
 }
@@ -268,10 +288,12 @@ std::string_view ToolTypes::NameAt(std::string_view name, size_t index) const {
   return tool->second.names[index];
 }
 
-bool EndsListedText(std::string_view behind) {
-  constexpr std::string_view kEnds = ",:]})";
-  behind = TrimBlanks(behind);
-  return behind.empty() || kEnds.find(behind.front()) != kEnds.npos;
+SchemaPlace ToolTypes::PlaceOf(std::string_view name,
+                               std::string_view parameter) const {
+  const auto tool = tools_.find(std::string(name));
+  if (tool == tools_.end() || tool->second.schema == nullptr) return {};
+  const Json& root = *tool->second.schema;
+  return SchemaPlace(&root, &root).Member(parameter);
 }
 
 std::string ValueAsJson(std::string_view text, const ParameterType& type,
@@ -286,7 +308,8 @@ std::string ValueAsJson(std::string_view text, const ParameterType& type,
     }
     const bool has_strings = (types & kStringType) != 0;
     if (!has_strings || (is_python && types != kStringType)) {
-      auto json = AllowedJson(PythonAsJson(trimmed), types);
+      const auto literal = PythonLiteralAsJson(trimmed);
+      auto json = AllowedJson(literal.value_or(""), types);
       if (json) return *std::move(json);
     }
   }

@@ -1,12 +1,14 @@
 #ifndef SLUICE_COMMON_TEXT_OUTPUT_PARAMETER_TYPES_H_
 #define SLUICE_COMMON_TEXT_OUTPUT_PARAMETER_TYPES_H_
 
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "common/base/json_fwd.h"
 #include "common/text/output/output_parser.h"
 
 namespace sluice {
@@ -30,12 +32,31 @@ struct ParameterType {
   std::set<std::string, std::less<>> strings = {};
 };
 
+// A value's place in a schema. Value type; the schema outlives it.
+class SchemaPlace {
+ public:
+  SchemaPlace() = default;  // unknown: any type, and so are places within it
+  // `root`: the schema in which references count.
+  SchemaPlace(const Json* root, const Json* node) : root_(root), node_(node) {}
+
+  ParameterType Type() const;
+  // Returns the place of a member of an object, or of a list's elements.
+  SchemaPlace Member(std::string_view name) const;
+  SchemaPlace Item() const;
+
+ private:
+  const Json* root_ = nullptr;
+  const Json* node_ = nullptr;  // null: unknown
+};
+
 // The names of a request's functions and the types of their parameters, by
 // their schemas. Immutable. An unreadable schema gives no types; one of too
 // many steps gives those of its first steps.
 class ToolTypes {
  public:
-  explicit ToolTypes(const std::vector<OutputTool>& tools);
+  // `keeps_schemas`: for PlaceOf.
+  explicit ToolTypes(const std::vector<OutputTool>& tools,
+                     bool keeps_schemas = false);
 
   bool empty() const { return tools_.empty(); }
   bool Has(std::string_view name) const;
@@ -45,11 +66,14 @@ class ToolTypes {
   // Returns the name of the parameter at place `index` of its schema; empty
   // beyond the last.
   std::string_view NameAt(std::string_view name, size_t index) const;
+  // Returns the parameter's place in its schema.
+  SchemaPlace PlaceOf(std::string_view name, std::string_view parameter) const;
 
  private:
   struct Tool {
     std::unordered_map<std::string, ParameterType> parameters;
-    std::vector<std::string> names;  // of the parameters, in order
+    std::vector<std::string> names;      // of the parameters, in order
+    std::shared_ptr<const Json> schema;  // null: not kept, or none
   };
   std::unordered_map<std::string, Tool> tools_;
 };
@@ -60,10 +84,6 @@ class ToolTypes {
 // the only word of Python's that counts, unless the value `is_python`.
 std::string ValueAsJson(std::string_view text, const ParameterType& type,
                         bool is_python = false);
-
-// Returns whether a quote within a list or dict of Python's ends its string, by
-// the text behind it: models write apostrophes without a backslash.
-bool EndsListedText(std::string_view behind);
 
 }  // namespace sluice
 

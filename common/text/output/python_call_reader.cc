@@ -1,15 +1,12 @@
 #include <algorithm>
-#include <optional>
 #include <string>
 
 #include "common/text/output/arguments_writer.h"
 #include "common/text/output/call_reader.h"
-#include "common/text/utf8.h"
+#include "common/text/output/python_literal.h"
 
 namespace sluice {
 namespace {
-
-bool IsQuote(char c) { return c == '"' || c == '\''; }
 
 bool IsWord(std::string_view text) {
   return text == "True" || text == "False" || text == "None";
@@ -21,23 +18,20 @@ bool BeginsLiteral(char c) {
          (c >= '0' && c <= '9');
 }
 
-std::optional<char32_t> HexOf(std::string_view digits) {
-  constexpr std::string_view kHex = "0123456789abcdefABCDEF";
-  if (digits.find_first_not_of(kHex) != digits.npos) return std::nullopt;
-  return static_cast<char32_t>(std::stoul(std::string(digits), nullptr, 16));
-}
-
 bool IsNameByte(char c) {
   return IsCallName(std::string_view(&c, 1)) ||
          static_cast<unsigned char>(c) >= 0x80;
 }
 
-// Looks at the text behind a quote, up to a bound.
+// Looks at the text behind quotes, up to a bound.
 class Ahead {
  public:
   using Match = PendingText::Match;
-  explicit Ahead(const PendingText& input)
-      : input_(input), text_(input.text().substr(0, kMaxSize)) {}
+  // `at`: the first byte that is looked at.
+  Ahead(const PendingText& input, size_t at)
+      : input_(input),
+        text_(input.text().substr(0, kMaxSize)),
+        at_(std::min(at, text_.size())) {}
 
   // Returns the byte behind white space; '\0' if there is none.
   char Peek() {
@@ -71,7 +65,7 @@ class Ahead {
 
   const PendingText& input_;
   const std::string_view text_;
-  size_t at_ = 1;
+  size_t at_;
 };
 
 // One call of a list, NAME(K=V, ..), with a bracket before the first. Strings
@@ -114,7 +108,7 @@ class PythonCallReader : public CallReader {
           ReadKey(c, input, out);
           break;
         case State::kBefore:
-          ReadBefore(c, input, out);
+          waits = !ReadBefore(c, input, out);
           break;
         case State::kText:
           waits = !ReadText(c, input, out);
@@ -204,26 +198,57 @@ class PythonCallReader : public CallReader {
     ++num_values_;
   }
 
-  void ReadBefore(char c, PendingText& input, EventWriter& out) {
+  // Reads to the value, or into its quotes. False: needs more text.
+  bool ReadBefore(char c, PendingText& input, EventWriter& out) {
     if (IsBlank(c)) {
       input.Consume(1);
-      return;
+      return true;
     }
+    StringHead head;
+    if (!FindString(input, head)) return false;
     if (is_dropped_) {
       arguments_.BeginDropped();
     } else {
-      arguments_.BeginValue(TrimBlanks(key_), out,
-                            IsQuote(c) ? ValueForm::kText : ValueForm::kPython);
+      arguments_.BeginValue(
+          TrimBlanks(key_), out,
+          head.size > 0 ? ValueForm::kText : ValueForm::kPython);
     }
     ++num_values_;
     key_.clear();
     quote_ = '\0';
     depth_ = 0;
     state_ = State::kValue;
-    if (!IsQuote(c)) return;
-    quote_ = c;
-    input.Consume(1);
+    if (head.size == 0) return true;
+    is_raw_ = head.is_raw;
+    quotes_ = head.quotes;
+    quote_ = input.text()[head.size - 1];
+    input.Consume(head.size);
     state_ = State::kText;
+    return true;
+  }
+
+  // What begins a string.
+  struct StringHead {
+    size_t size = 0;    // with a letter before the quotes; 0: no string begins
+    size_t quotes = 1;  // or three
+    bool is_raw = false;
+  };
+
+  // False: needs more text.
+  static bool FindString(const PendingText& input, StringHead& head) {
+    constexpr std::string_view kPrefixes = "rRuU";
+    const std::string_view text = input.text();
+    const size_t prefix = kPrefixes.find(text.front()) != kPrefixes.npos;
+    if (prefix == text.size()) return input.ended();
+    const char quote = text[prefix];
+    if (!IsQuote(quote)) return true;
+    head.is_raw = prefix == 1 && (text.front() | 0x20) == 'r';
+    const std::string three(3, quote);
+    const Match triple = input.Find(three, prefix);
+    if (triple == Match::kMaybe) return false;
+    if (triple == Match::kYes) head.quotes = three.size();
+    head.size = prefix + head.quotes;
+    return true;
   }
 
   // Reads a character of a string, or an escape. False: needs more text.
@@ -231,14 +256,13 @@ class PythonCallReader : public CallReader {
     if (c == quote_) {
       const Match end = EndsText(input);
       if (end == Match::kMaybe) return false;
-      input.Consume(1);
-      if (end == Match::kNo) {
+      if (end == Match::kYes) {
+        input.Consume(std::min(quotes_, input.text().size()));
+        EndText(out);
+      } else {
         arguments_.Value(std::string_view(&c, 1), out);
-        return true;
+        input.Consume(1);
       }
-      arguments_.EndValue(out);
-      quote_ = '\0';
-      state_ = State::kKey;
       return true;
     }
     if (c != '\\') {
@@ -252,12 +276,16 @@ class PythonCallReader : public CallReader {
     return ReadEscape(input, out);
   }
 
-  // Returns whether the quote at the front ends its string. Templates write
+  // Returns whether the quotes at the front end their string. Templates write
   // strings without escapes, so it may be an apostrophe of theirs: behind a
   // string stand the next argument, or the end of the call and what follows a
   // call.
   Match EndsText(const PendingText& input) const {
-    Ahead ahead(input);
+    const std::string quotes(quotes_, quote_);
+    const Match found = input.Find(quotes);
+    if (input.EndsWithin(quotes, 0)) return Match::kYes;
+    if (found != Match::kYes) return found;
+    Ahead ahead(input, quotes_);
     const char c = ahead.Peek();
     if (c != ',' && c != ')' && c != ']') return ahead.Is(close_);
     ahead.Step();
@@ -281,59 +309,49 @@ class PythonCallReader : public CallReader {
     return ahead.Is('=');
   }
 
+  // Reads a backslash and what it escapes. False: needs more text.
   bool ReadEscape(PendingText& input, EventWriter& out) {
     const std::string_view text = input.text();
-    if (text.size() < 2) return false;
-    constexpr std::string_view kLetters = "nrtbf0";
-    constexpr std::string_view kMeant = {"\n\r\t\b\f\0", 6};
-    const char c = text[1];
-    const size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
-    if (digits > 0) {
-      if (text.size() < 2 + digits) return false;
-      if (const auto code = HexOf(text.substr(2, digits))) {
-        return WriteCode(*code, 2 + digits, input, out);
-      }
-    }
-    const size_t letter = kLetters.find(c);
-    if (letter != kLetters.npos) {
-      arguments_.Value(kMeant.substr(letter, 1), out);
-    } else if (c == '\'' || c == '"' || c == '\\') {
-      arguments_.Value(text.substr(1, 1), out);
-    } else {
-      arguments_.Value(text.substr(0, 1), out);  // Python keeps it
-      input.Consume(1);
+    if (text.size() < 2 && !input.ended()) return false;
+    if (is_raw_) {
+      arguments_.Value(text.substr(0, 2), out);
+      input.Consume(std::min<size_t>(2, text.size()));
       return true;
     }
-    input.Consume(2);
+    if (text.size() > 1 && text[1] == quote_ && quotes_ == 1) {
+      const Match end = EndsCall(input, 2);
+      if (end == Match::kMaybe) return false;
+      if (end == Match::kYes) {
+        arguments_.Value("\\", out);
+        input.Consume(2);
+        EndText(out);
+        return true;
+      }
+    }
+    const PythonEscape escape = ReadPythonEscape(text, input.ended());
+    if (escape.size == 0) return false;
+    arguments_.Value(escape.text, out);
+    input.Consume(escape.size);
     return true;
   }
 
-  // Writes the character of an escape of `size` bytes, or of two escapes that
-  // are halves of a character. False: needs more text.
-  bool WriteCode(char32_t code, size_t size, PendingText& input,
-                 EventWriter& out) {
-    constexpr char32_t kReplacement = 0xFFFD;
-    if (code >= 0xD800 && code < 0xDC00) {
-      constexpr size_t kSize = 6;  // of the other half
-      const std::string_view other = input.text().substr(size, kSize);
-      const bool may_follow =
-          std::string_view("\\u").starts_with(other.substr(0, 2)) ||
-          other.starts_with("\\u");
-      if (other.size() < kSize && may_follow && !input.ended()) return false;
-      if (other.size() == kSize && may_follow) {
-        const char32_t low = HexOf(other.substr(2)).value_or(0);
-        if (low >= 0xDC00 && low < 0xE000) {
-          code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
-          size += kSize;
-        }
-      }
+  // Returns whether the end of the call and its closing tag stand at `at`: a
+  // path may end with a backslash that escapes nothing.
+  Match EndsCall(const PendingText& input, size_t at) const {
+    Ahead ahead(input, at);
+    if (ahead.Peek() != ')') {
+      return ahead.IsEnd() == Match::kMaybe ? Match::kMaybe : Match::kNo;
     }
-    const bool is_half = code >= 0xD800 && code < 0xE000;
-    std::string decoded;
-    AppendUtf8(is_half || code > 0x10FFFF ? kReplacement : code, decoded);
-    arguments_.Value(decoded, out);
-    input.Consume(size);
-    return true;
+    ahead.Step();
+    if (ahead.Peek() == ']') ahead.Step();
+    const bool is_cut = input.cut_short() && ahead.Peek() == '\0';
+    return is_cut ? Match::kNo : ahead.Is(close_);
+  }
+
+  void EndText(EventWriter& out) {
+    arguments_.EndValue(out);
+    quote_ = '\0';
+    state_ = State::kKey;
   }
 
   // Reads a byte of a value that is no string. False: needs more text.
@@ -395,6 +413,8 @@ class PythonCallReader : public CallReader {
   size_t num_values_ = 0;    // that have begun
   bool is_dropped_ = false;  // the value has no name and no place
   char quote_ = '\0';        // within quotes
+  size_t quotes_ = 1;        // around the string: one, or three
+  bool is_raw_ = false;      // backslashes of the string escape nothing
   bool escaped_ = false;
   size_t depth_ = 0;
 };

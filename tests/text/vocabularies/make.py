@@ -327,6 +327,11 @@ def main():
                   "file": "byte_fallback.json", "parses_special": True,
                   **of_tokenizers(fallback)})
 
+    # Without bytes, for make_symbols.py.
+    (HERE / "bare.model").write_bytes(sentencepiece_model(
+        corpus, size=160, byte_fallback=False,
+        normalization_rule_name="identity"))
+
     rules = HERE / "rules.tsv"
     model = sentencepiece_model(corpus, byte_fallback=True,
                                 normalization_rule_tsv=str(rules))

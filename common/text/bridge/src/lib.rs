@@ -39,6 +39,7 @@ mod schema;
 #[cfg(test)]
 mod schema_answers_test;
 mod schema_values;
+mod sentencepiece;
 mod split;
 mod template;
 mod tokenizer;

@@ -3,6 +3,7 @@
 use crate::added::{piece, Cutters, Piece};
 use crate::failure::{Code, Failure, Result};
 use crate::pretokenize::PreTokenize;
+use crate::sentencepiece::{self, SentencePiece};
 use serde_json::Value;
 use std::collections::HashSet;
 use tokenizers::{
@@ -27,6 +28,8 @@ pub struct Span {
 
 pub struct TextTokenizer {
     pub inner: Tokenizer,
+    /// In the place of a normalizer.
+    sentencepiece: Option<SentencePiece>,
     pre_tokenize: PreTokenize,
     with_special: Cutters,
     without_special: Cutters,
@@ -38,7 +41,8 @@ pub struct TextTokenizer {
 
 impl TextTokenizer {
     pub fn from_json(json: &[u8], keep_reference: bool) -> Result<Self> {
-        let mut inner: Tokenizer = serde_json::from_slice(json)
+        let (sentencepiece, json) = sentencepiece::take(json)?;
+        let mut inner: Tokenizer = serde_json::from_slice(&json)
             .map_err(|e| Failure::invalid(format!("tokenizer.json: {e}")))?;
         // Left over from training: they would cut or vary what is encoded.
         inner.with_padding(None);
@@ -63,7 +67,10 @@ impl TextTokenizer {
             .collect();
         let pre_tokenize = PreTokenize::new(inner.get_pre_tokenizer())?;
         Ok(Self {
-            parts_words: pre_tokenize.parts_words() && keeps_ends(inner.get_normalizer()),
+            parts_words: pre_tokenize.parts_words()
+                && sentencepiece.is_none()
+                && keeps_ends(inner.get_normalizer()),
+            sentencepiece,
             pre_tokenize,
             with_special: Cutters::new(&inner, true)?,
             without_special: Cutters::new(&inner, false)?,
@@ -86,7 +93,8 @@ impl TextTokenizer {
             .get_added_tokens_decoder()
             .values()
             .any(|token| token.lstrip || token.rstrip);
-        if swallows || !self.pre_tokenize.keeps_all() {
+        let shortens = self.sentencepiece.as_ref().is_some_and(|own| !own.keeps_all());
+        if swallows || shortens || !self.pre_tokenize.keeps_all() {
             return 0;
         }
         match serde_json::to_value(self.inner.get_normalizer()) {
@@ -100,6 +108,9 @@ impl TextTokenizer {
         if flags & REFERENCE != 0 {
             if !self.keep_reference {
                 return Err(Failure::invalid("made without SLUICE_KEEP_REFERENCE"));
+            }
+            if self.sentencepiece.is_some() {
+                return Err(Failure::invalid("the crate has no normalizer of sentencepiece's"));
             }
             return Ok(self.inner.encode_fast(text, add_special)?.get_ids().to_vec());
         }
@@ -124,7 +135,9 @@ impl TextTokenizer {
     /// A text whose raw added tokens are cut out, to its end.
     fn encode_parts(&self, mut parts: PreTokenizedString, cutters: &Cutters) -> Result<Encoding> {
         parts.split(|_, mut part| {
-            if let Some(normalizer) = self.inner.get_normalizer() {
+            if let Some(own) = &self.sentencepiece {
+                part = own.normalize(part.get()).into();
+            } else if let Some(normalizer) = self.inner.get_normalizer() {
                 normalizer.normalize(&mut part)?;
             }
             Ok(cutters.normalized.cut(part))
