@@ -212,6 +212,15 @@ class OneHash:
             elif out != self.first:
                 self.tell_difference(row, out)
 
+    def run_until_all_occurred(self, row):
+        """What occurs in a row depends on which requests meet: a machine that
+        is busy elsewhere has them come one by one."""
+        for _ in range(3):
+            if all(self.totals[name] > 0 for name in OCCURRED.values()):
+                return
+            print("once more, for what has not occurred")
+            self.run([row])
+
     def tell_difference(self, row, out):
         lines = [i for i, pair in enumerate(zip(out.split(b"\n"),
                                                 self.first.split(b"\n")))
@@ -277,6 +286,7 @@ def main(arguments):
         print(f"skipped: {skip}")
         return harness.SKIPPED
     test.run(rows)
+    test.run_until_all_occurred(rows[0])
     test.check_occurred()
     test.check_crossed()
     if pathlib.Path(test.model).is_dir():
