@@ -226,6 +226,15 @@ bool Allowed(const Json& value, unsigned types) {
   return !value.is_string() && (TypeOfValue(value) & types) != 0;
 }
 
+// Returns whether a bare text may be a literal of Python's. Where any type will
+// do, 007, +49171 and 1_000 are texts and no numbers.
+bool MayBeLiteral(std::string_view text, unsigned types) {
+  constexpr std::string_view kStarts = "[{\"'";
+  if (types != kAnyType || text.empty()) return true;
+  return kStarts.find(text.front()) != kStarts.npos || text == "True" ||
+         text == "False" || text == "None";
+}
+
 std::optional<std::string> AllowedJson(std::string_view text, unsigned types) {
   const auto value = ParseJson(text);
   if (!value.ok() || !Allowed(*value, types)) return std::nullopt;
@@ -307,7 +316,8 @@ std::string ValueAsJson(std::string_view text, const ParameterType& type,
       if (auto json = AllowedJson(trimmed, types)) return *std::move(json);
     }
     const bool has_strings = (types & kStringType) != 0;
-    if (!has_strings || (is_python && types != kStringType)) {
+    const bool is_bare = !has_strings && MayBeLiteral(trimmed, types);
+    if (is_bare || (is_python && types != kStringType)) {
       const auto literal = PythonLiteralAsJson(trimmed);
       auto json = AllowedJson(literal.value_or(""), types);
       if (json) return *std::move(json);
