@@ -81,6 +81,15 @@ TEST(OutputElementsTest, MiniMaxM3sTagsMayBeMissing) {
   EXPECT_EQ(MiniMaxM3("<tool_call><invoke name=\"search\"><query>v",
                       OutputEnd::kCutShort),
             R"(search[{"query": "v...)");
+  // The last bracket is the value's.
+  EXPECT_EQ(MiniMaxM3("<tool_call><invoke name=\"search\"><tags>[1, 2]"),
+            R"(search[{"tags": [1, 2]}])");
+  EXPECT_EQ(MiniMaxM3("<tool_call><invoke name=\"search\"><query>a[0]"),
+            R"(search[{"query": "a[0]"}])");
+  EXPECT_EQ(
+      ReadElements(Cat(Marked("<tool_call><invoke name=\"search\"><query>v"),
+                       "]<]minimax[>[")),
+      R"(search[{"query": "v"}])");
   EXPECT_EQ(
       MiniMaxM3("<tool_call><invoke name=\"search\"><options><k>v</k>"
                 "<invoke name=\"free\"><a>1</b></c></invoke> </tool_call>"),
