@@ -73,6 +73,15 @@ TEST(OutputElementsTest, MiniMaxM3KnowsTypesWithinValues) {
       R"(think[Hm.] put[{"rows": [{"id": "1", "n": 2, "next": {"id": "3"}}], )"
       R"("any": {"id": 1, "item": 2}, "one": {"id": "4"}, )"
       R"("map": {"a": "5"}, "list": ["6"]}])");
+  request.tools = {{"put", R"({"properties": {
+      "rows": {"anyOf": [{"type": "array"}, {"type": "null"}]},
+      "map": {"type": ["object", "null"]},
+      "note": {"type": ["string", "null"]}}})"}};
+  EXPECT_EQ(Told({ToolFormat::kMiniMaxM3, ReasoningFormat::kNone}, request,
+                 AsText(Marked("<tool_call><invoke name=\"put\"><rows></rows>"
+                               "<map>\n</map><note></note></invoke>"
+                               "</tool_call>"))),
+            R"(put[{"rows": [], "map": {}, "note": ""}])");
 }
 
 TEST(OutputElementsTest, MiniMaxM3sTagsMayBeMissing) {
