@@ -84,6 +84,29 @@ TEST(OutputElementsTest, MiniMaxM3KnowsTypesWithinValues) {
             R"(put[{"rows": [], "map": {}, "note": ""}])");
 }
 
+// Each element is looked up in the schema: without a bound on its branches the
+// test would run for about a minute.
+TEST(OutputElementsTest, ASchemaOfManyBranchesIsReadInBoundedTime) {
+  std::string schema = R"({"properties": {"a": {"$ref": "#/$defs/J"}}, )"
+                       R"("$defs": {"J": {"anyOf": [)";
+  for (int i = 0; i < 100000; ++i) {
+    schema += Cat(i == 0 ? "" : ",", R"({"$ref": "#/$defs/J"})");
+  }
+  schema += "]}}}";
+  OutputRequest request;
+  request.tools = {{"f", schema}};
+  std::string text = "<tool_call><invoke name=\"f\"><a>";
+  std::string items;
+  for (int i = 0; i < 1500; ++i) {
+    text += "<item></item>";
+    items += Cat(i == 0 ? "" : ", ", "\"\"");
+  }
+  text += "</a></invoke></tool_call>";
+  EXPECT_EQ(Show(ParseStream({ToolFormat::kMiniMaxM3, ReasoningFormat::kNone},
+                             request, AsText(Marked(text)))),
+            Cat("f[{\"a\": [", items, "]}]"));
+}
+
 TEST(OutputElementsTest, MiniMaxM3sTagsMayBeMissing) {
   EXPECT_EQ(MiniMaxM3("<tool_call><invoke name=\"search\"><options><k>v"),
             R"(search[{"options": {"k": "v"}}])");

@@ -185,10 +185,9 @@ class PartFinder {
 
   // `name`: of the member; null: the elements of a list.
   const Json* Find(const Json& node, const std::string* name, int depth = 0) {
-    if (!node.is_object() || depth > kMaxSchemaDepth || steps_left_ == 0) {
-      return nullptr;
-    }
+    if (steps_left_ == 0) return nullptr;
     --steps_left_;
+    if (!node.is_object() || depth > kMaxSchemaDepth) return nullptr;
     if (const Json* ref = Member(node, "$ref"); ref && ref->is_string()) {
       const Json* target = Resolve(root_, ref->get_ref<const std::string&>());
       return target == nullptr ? nullptr : Find(*target, name, depth + 1);
@@ -201,7 +200,7 @@ class PartFinder {
       if (choices == nullptr || !choices->is_array()) continue;
       for (const Json& choice : *choices) {
         const Json* found = Find(choice, name, depth + 1);
-        if (found != nullptr) return found;
+        if (found != nullptr || steps_left_ == 0) return found;
       }
     }
     return nullptr;
