@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "common/base/cat.h"
 #include "common/base/json.h"
 #include "common/grammar/bare_value.h"
@@ -36,6 +37,7 @@ constexpr std::pair<unsigned, const char*> kTypeNames[] = {
 constexpr char kOtherName[] = "/[^<>\\s][^<>\\r\\n]{0,63}/";
 constexpr char kOtherQuotedName[] = "/[^<>\"\\s][^<>\"\\r\\n]{0,63}/";
 constexpr char kOtherElement[] = "/[A-Za-z_][A-Za-z0-9_.\\-]{0,63}/";
+constexpr char kNoElement[] = "/invoke|tool_call/";
 
 // What a parameter's tag says of its value, where it tells strings.
 enum class ValueKind { kText, kJson, kAny };
@@ -198,11 +200,12 @@ class TaggedCall {
                            schema_["additionalProperties"] == false;
     if (has_properties && is_closed) return body;
     const std::string part = Cat(rule_, "_other");
-    AddRule(part,
-            has_elements_          ? kOtherElement
-            : markup_.quotes_names ? kOtherQuotedName
-                                   : kOtherName,
-            ValueKind::kAny, Text(part, kAnyBareText, never_.tags));
+    std::string name = markup_.quotes_names ? kOtherQuotedName : kOtherName;
+    if (has_elements_) {
+      name = Cat(absl::AsciiStrToUpper(part), "_NAME");
+      rules_ += Cat(name, ": ", kOtherElement, " & ~", kNoElement, "\n");
+    }
+    AddRule(part, name, ValueKind::kAny, Text(part, kAnyBareText, never_.tags));
     return Cat(body, " ", part, "*");
   }
 
@@ -263,8 +266,18 @@ class TaggedCall {
     const auto is_blank = [](char c) { return c == ' ' || c == '\t'; };
     return !name.empty() && name.find_first_of("<>\r\n") == name.npos &&
            !(markup_.quotes_names && name.find('"') != name.npos) &&
-           !(has_elements_ && name.front() == '/') && !is_blank(name.front()) &&
-           !is_blank(name.back());
+           !(has_elements_ && (name.front() == '/' || IsTagOfCalls(name))) &&
+           !is_blank(name.front()) && !is_blank(name.back());
+  }
+
+  // Returns whether a tag of the element `name` is one that stands around
+  // calls: `invoke` and `tool_call`, which kNoElement has, too.
+  bool IsTagOfCalls(const std::string& name) const {
+    const std::string open = Cat(markup_.parameter, name, ">");
+    const std::string close = Cat(markup_.parameter_end, name, ">");
+    return open.starts_with(markup_.open) ||
+           open.starts_with(markup_.function) || close == markup_.close ||
+           close == markup_.function_end;
   }
 
   // Returns what stands before the value of the parameter `name`, a literal or

@@ -409,6 +409,12 @@ TEST_F(AnswerGrammarTest, SchemasThatAFormatCannotSayAreRefused) {
     EXPECT_NE(message.find("tool f"), message.npos) << name << message;
   }
   EXPECT_FALSE(status({}, R"({"type":"object"})").ok());
+  for (const char* name : {"invoke", "tool_call"}) {  // MiniMax M3's own tags
+    const std::string schema =
+        Cat(R"({"type":"object","properties":{")", name, R"(":{}}})");
+    EXPECT_TRUE(status(kFormats.at("minimax"), schema).ok()) << name;
+    EXPECT_FALSE(status(kFormats.at("minimax-m3"), schema).ok()) << name;
+  }
 }
 
 // Whatever the schema of a tool that is not strict, the tool can be called.

@@ -73,6 +73,38 @@ TEST(OutputElementsTest, MiniMaxM3KnowsTypesWithinValues) {
       R"(think[Hm.] put[{"rows": [{"id": "1", "n": 2, "next": {"id": "3"}}], )"
       R"("any": {"id": 1, "item": 2}, "one": {"id": "4"}, )"
       R"("map": {"a": "5"}, "list": ["6"]}])");
+  request.tools = {{"put", R"({"properties": {
+      "rows": {"anyOf": [{"type": "array"}, {"type": "null"}]},
+      "map": {"type": ["object", "null"]},
+      "note": {"type": ["string", "null"]}}})"}};
+  EXPECT_EQ(Told({ToolFormat::kMiniMaxM3, ReasoningFormat::kNone}, request,
+                 AsText(Marked("<tool_call><invoke name=\"put\"><rows></rows>"
+                               "<map>\n</map><note></note></invoke>"
+                               "</tool_call>"))),
+            R"(put[{"rows": [], "map": {}, "note": ""}])");
+}
+
+// Each element is looked up in the schema: without a bound on its branches the
+// test would run for about a minute.
+TEST(OutputElementsTest, ASchemaOfManyBranchesIsReadInBoundedTime) {
+  std::string schema = R"({"properties": {"a": {"$ref": "#/$defs/J"}}, )"
+                       R"("$defs": {"J": {"anyOf": [)";
+  for (int i = 0; i < 100000; ++i) {
+    schema += Cat(i == 0 ? "" : ",", R"({"$ref": "#/$defs/J"})");
+  }
+  schema += "]}}}";
+  OutputRequest request;
+  request.tools = {{"f", schema}};
+  std::string text = "<tool_call><invoke name=\"f\"><a>";
+  std::string items;
+  for (int i = 0; i < 1500; ++i) {
+    text += "<item></item>";
+    items += Cat(i == 0 ? "" : ", ", "\"\"");
+  }
+  text += "</a></invoke></tool_call>";
+  EXPECT_EQ(Show(ParseStream({ToolFormat::kMiniMaxM3, ReasoningFormat::kNone},
+                             request, AsText(Marked(text)))),
+            Cat("f[{\"a\": [", items, "]}]"));
 }
 
 TEST(OutputElementsTest, MiniMaxM3sTagsMayBeMissing) {
@@ -81,6 +113,15 @@ TEST(OutputElementsTest, MiniMaxM3sTagsMayBeMissing) {
   EXPECT_EQ(MiniMaxM3("<tool_call><invoke name=\"search\"><query>v",
                       OutputEnd::kCutShort),
             R"(search[{"query": "v...)");
+  // The last bracket is the value's.
+  EXPECT_EQ(MiniMaxM3("<tool_call><invoke name=\"search\"><tags>[1, 2]"),
+            R"(search[{"tags": [1, 2]}])");
+  EXPECT_EQ(MiniMaxM3("<tool_call><invoke name=\"search\"><query>a[0]"),
+            R"(search[{"query": "a[0]"}])");
+  EXPECT_EQ(
+      ReadElements(Cat(Marked("<tool_call><invoke name=\"search\"><query>v"),
+                       "]<]minimax[>[")),
+      R"(search[{"query": "v"}])");
   EXPECT_EQ(
       MiniMaxM3("<tool_call><invoke name=\"search\"><options><k>v</k>"
                 "<invoke name=\"free\"><a>1</b></c></invoke> </tool_call>"),

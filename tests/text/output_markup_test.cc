@@ -2,6 +2,7 @@
 // are not as they should be.
 #include <gtest/gtest.h>
 
+#include "common/base/cat.h"
 #include "tests/text/output_fixtures.h"
 
 namespace sluice::testing {
@@ -171,6 +172,15 @@ TEST(OutputGlmTest, WithoutASchemaJsonIsJsonAndTheRestStrings) {
   EXPECT_EQ(Glm("<tool_call>free<arg_key>a</arg_key><arg_value>7</arg_value>"
                 "<arg_key>b</arg_key><arg_value>seven</arg_value></tool_call>"),
             "free[{\"a\": 7, \"b\": \"seven\"}]");
+  // Python's lists and words are read, its numbers are not.
+  for (const char* text : {"007", "+49171", "1_000", "0x1F", ".5", "(5)"}) {
+    EXPECT_EQ(Glm(Cat("<tool_call>free<arg_key>a</arg_key><arg_value>", text,
+                      "</arg_value></tool_call>")),
+              Cat("free[{\"a\": \"", text, "\"}]"));
+  }
+  EXPECT_EQ(Glm("<tool_call>free<arg_key>a</arg_key><arg_value>['x', True]"
+                "</arg_value></tool_call>"),
+            "free[{\"a\": [\"x\", true]}]");
 }
 
 TEST(OutputGlmTest, StringsMaySpellMarkup) {

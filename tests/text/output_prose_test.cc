@@ -69,6 +69,9 @@ TEST(OutputProseTest, AContinuedAnswerIsContentToItsMark) {
   EXPECT_EQ(Told({ToolFormat::kGranite, ReasoningFormat::kThinkResponse},
                  request, AsText(" <think> of Bern.\n</response>")),
             "text[ <think> of Bern.]");
+  EXPECT_EQ(Told({ToolFormat::kHunyuan, ReasoningFormat::kApriel}, request,
+                 AsText(" of Bern.\n[END FINAL RESPONSE]")),
+            "text[ of Bern.]");
   EXPECT_EQ(Told(kGlm, request, AsText(" <think> of Bern.\n")),
             "text[ <think> of Bern.\n]");
 }

@@ -91,6 +91,11 @@ TEST(OutputPythonTest, ArgumentsWithoutNamesHaveTheSchemas) {
             R"(send[{"text": "a", "to": "b", "cc": "c", "lines": "d"}])");
   EXPECT_EQ(Closed("free('a', True, b=1)"), R"(free[{"b": 1}])");
   EXPECT_EQ(Closed("send(words, to='Bob')"), R"(send[{"to": "Bob"}])");
+  // The parenthesis may be missing.
+  for (const char* end : {"", "]", "<|tool_call_end|>", "]<|tool_call_end|>"}) {
+    EXPECT_EQ(Calls(Cat("[send(None, None", end)),
+              R"(send[{"text": null, "to": null}])");
+  }
 }
 
 TEST(OutputPythonTest, EscapesArePythons) {

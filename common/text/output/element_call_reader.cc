@@ -131,7 +131,9 @@ class ElementCallReader : public CallReader {
       return Progress::kOn;
     }
     size_t taken = 1;
-    if (input.EndsWithin(tags_.parameter_end, 0)) {
+    // The mark is one token: a lone bracket at the end is text.
+    if (input.text().size() >= kMiniMaxMark.size() &&
+        input.EndsWithin(tags_.parameter_end, 0)) {
       input.Consume(input.text().size());
       return Progress::kOn;
     }

@@ -75,8 +75,9 @@ std::string AsJson(std::string_view text, const SchemaPlace& place, int depth) {
       depth < kMaxElementDepth ? ElementsIn(text) : std::vector<Element>();
   if (elements.empty()) {
     // The template writes empty lists and objects so.
-    if (IsBlank(text) && type.types == kArrayType) return "[]";
-    if (IsBlank(text) && type.types == kObjectType) return "{}";
+    const unsigned types = type.types & ~static_cast<unsigned>(kNullType);
+    if (IsBlank(text) && types == kArrayType) return "[]";
+    if (IsBlank(text) && types == kObjectType) return "{}";
     return ValueAsJson(text, type);
   }
   const bool is_array = IsArray(elements, type.types);

@@ -369,7 +369,7 @@ std::unique_ptr<OutputParser> NewMarkupParser(
       format.tools != ToolFormat::kNone && !request.tools.empty();
   const ReasoningTags& tags = TagsOf(format.reasoning);
   const bool has_marks =
-      request.in_content ? !tags.around_content[0].empty() : !tags.open.empty();
+      request.in_content ? !tags.around_content[1].empty() : !tags.open.empty();
   if (!calls && !has_marks) {
     return std::make_unique<PlainParser>();
   }

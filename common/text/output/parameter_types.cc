@@ -185,10 +185,9 @@ class PartFinder {
 
   // `name`: of the member; null: the elements of a list.
   const Json* Find(const Json& node, const std::string* name, int depth = 0) {
-    if (!node.is_object() || depth > kMaxSchemaDepth || steps_left_ == 0) {
-      return nullptr;
-    }
+    if (steps_left_ == 0) return nullptr;
     --steps_left_;
+    if (!node.is_object() || depth > kMaxSchemaDepth) return nullptr;
     if (const Json* ref = Member(node, "$ref"); ref && ref->is_string()) {
       const Json* target = Resolve(root_, ref->get_ref<const std::string&>());
       return target == nullptr ? nullptr : Find(*target, name, depth + 1);
@@ -201,7 +200,7 @@ class PartFinder {
       if (choices == nullptr || !choices->is_array()) continue;
       for (const Json& choice : *choices) {
         const Json* found = Find(choice, name, depth + 1);
-        if (found != nullptr) return found;
+        if (found != nullptr || steps_left_ == 0) return found;
       }
     }
     return nullptr;
@@ -224,6 +223,15 @@ bool Allowed(const Json& value, unsigned types) {
   // Without a string type any JSON is nearer than a string.
   if ((types & kStringType) == 0) return true;
   return !value.is_string() && (TypeOfValue(value) & types) != 0;
+}
+
+// Returns whether a bare text may be a literal of Python's. Where any type will
+// do, 007, +49171 and 1_000 are texts and no numbers.
+bool MayBeLiteral(std::string_view text, unsigned types) {
+  constexpr std::string_view kStarts = "[{\"'";
+  if (types != kAnyType || text.empty()) return true;
+  return kStarts.find(text.front()) != kStarts.npos || text == "True" ||
+         text == "False" || text == "None";
 }
 
 std::optional<std::string> AllowedJson(std::string_view text, unsigned types) {
@@ -307,7 +315,8 @@ std::string ValueAsJson(std::string_view text, const ParameterType& type,
       if (auto json = AllowedJson(trimmed, types)) return *std::move(json);
     }
     const bool has_strings = (types & kStringType) != 0;
-    if (!has_strings || (is_python && types != kStringType)) {
+    const bool is_bare = !has_strings && MayBeLiteral(trimmed, types);
+    if (is_bare || (is_python && types != kStringType)) {
       const auto literal = PythonLiteralAsJson(trimmed);
       auto json = AllowedJson(literal.value_or(""), types);
       if (json) return *std::move(json);

@@ -81,7 +81,8 @@ class ToolTypes {
 // Returns an unquoted value of a model as JSON text. JSON and Python's True,
 // False, None, dicts and lists keep their type if `type` allows it; other
 // values, and the texts that `type` names, are strings. Beside strings None is
-// the only word of Python's that counts, unless the value `is_python`.
+// the only word of Python's that counts, unless the value `is_python`; numbers
+// as Python alone spells them count where `type` is known, or `is_python`.
 std::string ValueAsJson(std::string_view text, const ParameterType& type,
                         bool is_python = false);
 

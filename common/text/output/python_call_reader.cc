@@ -157,6 +157,7 @@ class PythonCallReader : public CallReader {
   }
 
   void EndCall(EventWriter& out) {
+    if (state_ == State::kKey) WriteWord(out);
     if (state_ == State::kValue) arguments_.EndValue(out);
     arguments_.EndCall(out);
     state_ = State::kEnd;
@@ -392,10 +393,8 @@ class PythonCallReader : public CallReader {
   Result AtEnd(PendingText& input, EventWriter& out) {
     input.Consume(input.text().size());
     if (input.stopped()) {
-      if (state_ == State::kText || state_ == State::kValue) {
-        arguments_.EndValue(out);
-      }
-      arguments_.EndCall(out);
+      if (state_ == State::kText) arguments_.EndValue(out);
+      EndCall(out);
     } else {
       arguments_.Abandon();
     }
