@@ -1,5 +1,6 @@
 // What GGUFs of many architectures say by other means than a key that stands
 // for one of config.json: windows, biases, scalings, sizes that no key tells.
+// Size: what many architectures say so.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -396,6 +397,23 @@ TEST(GgufReadersTest, HalvesOfRowsComeInTheModelsOrder) {
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_THAT(
       bias, ElementsAre(0, 2, 1, 3, 4, 5, 6, 7, 8, 10, 9, 11, 12, 13, 14, 15));
+}
+
+// Without two sections above 0 a file's rows stand as GLM-4's.
+TEST(GgufReadersTest, SectionsOfZerosAreNone) {
+  const auto type_with = [](const std::vector<int32_t>& sections) {
+    const auto config = GgufHeader("glm4")
+                            .Layers(1)
+                            .U32("rope.dimension_count", 4)
+                            .Ints("rope.dimension_sections", sections)
+                            .Open();
+    EXPECT_TRUE(config.ok()) << config.status();
+    return config.ok() ? config->value("model_type", "") : "";
+  };
+  EXPECT_EQ(type_with({0, 0, 0, 0}), "glm4");
+  EXPECT_EQ(type_with({2, 0, 0, 0}), "glm4");
+  EXPECT_EQ(type_with({1}), "glm4");
+  EXPECT_EQ(type_with({1, 1, 0, 0}), "glm4v");
 }
 
 }  // namespace
