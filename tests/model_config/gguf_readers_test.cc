@@ -399,6 +399,25 @@ TEST(GgufReadersTest, HalvesOfRowsComeInTheModelsOrder) {
       bias, ElementsAre(0, 2, 1, 3, 4, 5, 6, 7, 8, 10, 9, 11, 12, 13, 14, 15));
 }
 
+// Text has three numbers of a position, and no fourth one.
+TEST(GgufReadersTest, AFourthSectionOfPositionsIsRefused) {
+  const auto refusal = [](const std::vector<int32_t>& sections) {
+    return GgufHeader("qwen2vl")
+        .Ints("rope.dimension_sections", sections)
+        .Refusal();
+  };
+  EXPECT_EQ(refusal({1, 1, 2, 0}), "");
+  EXPECT_EQ(refusal({1, 1, 2}), "");
+  EXPECT_THAT(refusal({1, 1, 1, 1}),
+              HasSubstr("qwen2vl.rope.dimension_sections has a fourth section "
+                        "of 1, supported is 0"));
+  EXPECT_THAT(GgufHeader("qwen2vl").U32("rope.dimension_sections", 2).Refusal(),
+              HasSubstr("has a fourth section of 2"));
+  EXPECT_THAT(
+      GgufHeader("qwen2vl").Text("rope.dimension_sections", "1").Refusal(),
+      HasSubstr("rope.dimension_sections"));
+}
+
 // Without two sections above 0 a file's rows stand as GLM-4's.
 TEST(GgufReadersTest, SectionsOfZerosAreNone) {
   const auto type_with = [](const std::vector<int32_t>& sections) {
