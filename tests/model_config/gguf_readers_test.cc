@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -273,14 +275,14 @@ TEST(GgufReadersTest, AMixturesSizesMayBeItsTensors) {
 
 // A header of latent attention with an indexer.
 GgufHeader IndexedHeader(const std::string& architecture,
-                         uint32_t context = 4096) {
+                         uint32_t context = 4096, int64_t turned = 4) {
   GgufHeader header(architecture, context);
+  header.I64("rope.dimension_count", turned);
   for (const auto& [key, value] :
        {std::pair("attention.key_length_mla", 12),
         std::pair("attention.value_length_mla", 8),
         std::pair("attention.kv_lora_rank", 16),
-        std::pair("attention.q_lora_rank", 24),
-        std::pair("rope.dimension_count", 4), std::pair("expert_count", 4),
+        std::pair("attention.q_lora_rank", 24), std::pair("expert_count", 4),
         std::pair("expert_used_count", 2),
         std::pair("expert_feed_forward_length", 8),
         std::pair("leading_dense_block_count", 1),
@@ -317,6 +319,15 @@ TEST(GgufReadersTest, LayersHaveIndexersByTheFilesListOrByItsContext) {
   EXPECT_THAT(
       IndexedLayers(IndexedHeader("glm-dsa", 1 << 20).Layers(8).Parsed()),
       ElementsAre(true, true, true, false, false, false, true, false));
+}
+
+TEST(GgufReadersTest, NoMoreThanALatentHeadTurns) {
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  for (const int64_t turned : {kLeast, int64_t{-1}, int64_t{13}, ~kLeast}) {
+    EXPECT_THAT(IndexedHeader("deepseek32", 4096, turned).Refusal(),
+                HasSubstr(Cat("deepseek32.rope.dimension_count is ", turned,
+                              ", limits 0 and the key length 12")));
+  }
 }
 
 TEST(GgufReadersTest, AnIndexerThatIsNotReadIsRefused) {
