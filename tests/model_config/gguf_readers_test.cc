@@ -249,6 +249,19 @@ TEST(GgufReadersTest, AFusedQkvIsCutByItsRows) {
   }
 }
 
+// 2^61 heads of 8 below 0 have no rows in 64 bits.
+TEST(GgufReadersTest, AFusedQkvIsNotCutForHeadsBeyondAllLimits) {
+  const TempDir dir;
+  const auto model = GgufHeader("qwen2")
+                         .I64("attention.head_count_kv", -(int64_t{1} << 61))
+                         .Vector("blk.0.attn_qkv.bias", std::vector<float>(16))
+                         .OpenFile(dir);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->Find("model.layers.0.self_attn.k_proj.bias"), nullptr);
+  EXPECT_THAT(Message(ParseModelConfig((*model)->config()).status()),
+              HasSubstr("num_key_value_heads is -2305843009213693952"));
+}
+
 TEST(GgufReadersTest, AMixturesSizesMayBeItsTensors) {
   const TempDir dir;
   GgufBuilder gguf;
