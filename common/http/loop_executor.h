@@ -94,8 +94,8 @@ class LoopExecutor {
   LoopExecutor(Inner inner) noexcept : inner_(std::move(inner)) {}
 
   template <typename Property>
-  requires boost::asio::can_query<const Inner&, Property>::value auto query(
-      const Property& property) const {
+  requires boost::asio::can_query<const Inner&, Property>::value decltype(auto)
+  query(const Property& property) const {
     return boost::asio::query(inner_, property);
   }
 

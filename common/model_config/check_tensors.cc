@@ -177,13 +177,24 @@ bool IsOfSharedKv(const ModelConfig& config, std::string_view name) {
          rest == "self_attn.v_proj.weight" || rest == "self_attn.k_norm.weight";
 }
 
+// Files may have indexers in layers that take the choice of the layer before.
+bool IsOfSharedIndexer(const ModelConfig& config, std::string_view name) {
+  std::string_view rest;
+  const int32_t layer = LayerOfTensor(name, rest);
+  if (layer < 0 || layer >= config.num_layers()) return false;
+  const IndexerConfig& indexer = config.layers[layer].attention.latent.indexer;
+  return indexer.top_k > 0 && !indexer.own &&
+         rest.starts_with("self_attn.indexer.");
+}
+
 Status CheckKnown(const ModelConfig& config, const weights::ModelFile& model,
                   const std::unordered_set<std::string_view>& names,
                   std::string_view name) {
   const bool of_layer =
       name.starts_with(kLayerPrefix) || name.starts_with(kGgufLayerPrefix);
   if (!of_layer || names.contains(name) || IsUnread(name) ||
-      IsOfSharedKv(config, name) || IsLeftAside(config, name)) {
+      IsOfSharedKv(config, name) || IsOfSharedIndexer(config, name) ||
+      IsLeftAside(config, name)) {
     return OkStatus();
   }
   SLUICE_ASSIGN_OR_RETURN(const bool is_neutral, IsNeutral(model, names, name));

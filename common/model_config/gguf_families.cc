@@ -233,9 +233,12 @@ bool HasSigmoid(const GgufMetadata& metadata) {
   const auto gating = metadata.Int("deepseek2.expert_gating_func");
   return gating.ok() && *gating == static_cast<int64_t>(GgufGating::kSigmoid);
 }
-// Tells GLM-4.1V from GLM-4.
+// Tells GLM-4.1V from GLM-4, as llama.cpp does: its first two sections are
+// above 0.
 bool HasSections(const GgufMetadata& metadata) {
-  return metadata.Has("glm4.rope.dimension_sections");
+  const auto sections = metadata.Ints("glm4.rope.dimension_sections");
+  return sections.ok() && sections->size() > 1 && (*sections)[0] > 0 &&
+         (*sections)[1] > 0;
 }
 constexpr const char* kSlidingWindow = ".attention.sliding_window";
 

@@ -273,7 +273,12 @@ Status ReadLatentGguf(const GgufView& gguf, Json& config) {
                              ", limits 0 and ", kMaxHeadDim);
     }
   }
-  config["qk_nope_head_dim"] = key - config["qk_rope_head_dim"].get<int64_t>();
+  const auto turned = config["qk_rope_head_dim"].get<int64_t>();
+  if (turned < 0 || turned > key) {
+    return InvalidArgument(gguf.Key(".rope.dimension_count"), " is ", turned,
+                           ", limits 0 and the key length ", key);
+  }
+  config["qk_nope_head_dim"] = key - turned;
   config["v_head_dim"] = value;
   config["num_key_value_heads"] = config["num_attention_heads"];
   config["kv_b_split"] = gguf.FindTensor("blk.0.attn_k_b.weight") != nullptr;

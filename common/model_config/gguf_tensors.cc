@@ -1,6 +1,7 @@
 #include "common/model_config/gguf_tensors.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -65,6 +66,14 @@ int64_t HeadsOf(const ModelContents& contents, const char* key) {
   return contents.config[key].get<int64_t>();
 }
 
+// Whether products of two of these overflow nowhere. ParseModelConfig refuses
+// what is below or above.
+bool AreSizes(std::initializer_list<int64_t> numbers) {
+  constexpr int64_t kMost = 1 << 20;
+  return std::ranges::all_of(numbers,
+                             [](int64_t n) { return n >= 0 && n <= kMost; });
+}
+
 // Cuts attn_qkv into q, k and v where the table has these apart: each is a run
 // of its rows.
 Status CutQkv(const TensorTable& table, ModelContents& contents) {
@@ -74,11 +83,12 @@ Status CutQkv(const TensorTable& table, ModelContents& contents) {
     return OkStatus();
   }
   const int64_t head_dim = HeadsOf(contents, "head_dim");
-  const int64_t kv = HeadsOf(contents, "num_key_value_heads") * head_dim;
+  const int64_t heads = HeadsOf(contents, "num_attention_heads");
+  const int64_t kv_heads = HeadsOf(contents, "num_key_value_heads");
+  if (!AreSizes({head_dim, heads, kv_heads})) return OkStatus();
+  const int64_t kv = kv_heads * head_dim;
   const std::pair<const char*, int64_t> parts[] = {
-      {".attn_q.", HeadsOf(contents, "num_attention_heads") * head_dim},
-      {".attn_k.", kv},
-      {".attn_v.", kv}};
+      {".attn_q.", heads * head_dim}, {".attn_k.", kv}, {".attn_v.", kv}};
   std::vector<LocatedTensor> tensors;
   for (LocatedTensor& tensor : contents.tensors) {
     const size_t at = tensor.info.name.find(kFused);
@@ -214,9 +224,11 @@ Status AddLayerNumbers(const TensorRow& row, ModelContents& contents) {
 
 ValueHeads ValueHeadsOf(const ModelContents& contents) {
   const int64_t groups = HeadsOf(contents, "linear_num_key_heads");
-  return {groups, HeadsOf(contents, "linear_num_value_heads"),
-          2 * groups * HeadsOf(contents, "linear_key_head_dim"),
-          HeadsOf(contents, "linear_value_head_dim")};
+  const int64_t heads = HeadsOf(contents, "linear_num_value_heads");
+  const int64_t key_dim = HeadsOf(contents, "linear_key_head_dim");
+  const int64_t value_dim = HeadsOf(contents, "linear_value_head_dim");
+  if (!AreSizes({groups, heads, key_dim, value_dim})) return {};
+  return {groups, heads, 2 * groups * key_dim, value_dim};
 }
 
 }  // namespace

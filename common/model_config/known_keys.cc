@@ -206,9 +206,9 @@ constexpr std::string_view kWithinRope[] = {"rope_type",
                                             "max_position_embeddings"};
 
 // The keys of a GGUF's architecture: llama.cpp's own bookkeeping, and keys for
-// other scalings than the file's. Text has the same number of a position in all
-// sections (dimension_sections), so that its RoPE is the plain one, and no
-// image that the first layers add (n_deepstack_layers).
+// other scalings than the file's. Text has the same number of a position in its
+// three sections (dimension_sections), so that its RoPE is the plain one, and
+// no image that the first layers add (n_deepstack_layers).
 constexpr std::string_view kGgufNoEffect[] = {
     ".rope.scaling.finetuned",
     ".rope.scaling.original_context_length",

@@ -9,6 +9,8 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "common/base/catch_exceptions.h"
@@ -22,6 +24,12 @@ namespace net = boost::asio;
 using sluice::testing::FailingAllocation;
 
 constexpr int kCoroutines = 32;
+
+// Asio's timers and sockets ask an executor for its context, no copy of it.
+static_assert(
+    std::is_same_v<decltype(net::query(std::declval<const TaskExecutor&>(),
+                                       net::execution::context)),
+                   net::io_context&>);
 
 struct Waits {
   int begun = 0;

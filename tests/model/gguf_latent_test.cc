@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <tuple>
@@ -156,6 +157,12 @@ class LatentConverter {
     U32("attention.indexer.head_count", Int("index_n_heads"));
     U32("attention.indexer.key_length", Int("index_head_dim"));
     U32("attention.indexer.top_k", Int("index_topk"));
+    if (!from_.config().contains("indexer_types")) return;
+    std::string bytes;
+    for (const Json& type : from_.config()["indexer_types"]) {
+      bytes += BytesOf(type == "full");
+    }
+    gguf_.Array(Key("attention.indexer.types"), 7, bytes.size(), bytes);
   }
 
   // The keys' rows of every head, transposed, and the values' rows.
@@ -226,7 +233,8 @@ std::vector<float> LatentLogits(const std::string& path, int32_t ranks) {
   EXPECT_TRUE(pipeline.ok()) << pipeline.status();
   if (!pipeline.ok()) return {};
   Ask ask;
-  for (int i = 0; i < 20; ++i) ask.prompt.push_back(1 + i * 7 % 60);
+  // Longer than the 24 positions that the goldens' indexers choose.
+  for (int i = 0; i < 40; ++i) ask.prompt.push_back(1 + i * 7 % 60);
   ask.max_tokens = 0;
   ask.prompt_logits = true;
   ask.sampling.return_logits = true;
@@ -269,6 +277,30 @@ TEST_P(GgufLatentTest, AGgufGivesTheBitsOfTheModelThatItWasMadeFrom) {
   ASSERT_FALSE(logits.empty());
   EXPECT_EQ(LatentLogits(gguf, 1), logits);
   EXPECT_EQ(LatentLogits(gguf, 3), logits);
+}
+
+// Layers without an indexer of their own take the choice of the layer before,
+// also where the file has an indexer's tensors for them.
+TEST(GgufIndexersTest, LayersShareAChoiceAsTheFilesListSays) {
+  const std::string golden = GoldenModel("glm_moe_dsa");
+  const TempDir folder;
+  std::filesystem::create_symlink(golden + "/model.safetensors",
+                                  folder.path() + "/model.safetensors");
+  const auto all = OpenModel(golden);
+  ASSERT_TRUE(all.ok()) << all.status();
+  Json config = (*all)->config();
+  config["indexer_types"] =
+      Json::array({"full", "full", "shared", "full", "shared"});
+  folder.Write("config.json", DumpJson(config));
+  const auto from = OpenModel(folder.path());
+  ASSERT_TRUE(from.ok()) << from.status();
+  const TempDir dir;
+  const std::string gguf = dir.Write(
+      "m.gguf", LatentConverter(**from, "glm-dsa", /*split=*/true).Convert());
+  const std::vector<float> logits = LatentLogits(folder.path(), 1);
+  ASSERT_FALSE(logits.empty());
+  EXPECT_NE(logits, LatentLogits(golden, 1));
+  EXPECT_EQ(LatentLogits(gguf, 1), logits);
 }
 
 INSTANTIATE_TEST_SUITE_P(

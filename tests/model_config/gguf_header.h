@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -35,6 +36,10 @@ class GgufHeader {
   }
   GgufHeader& U32(std::string_view key, uint32_t value) {
     gguf_.U32(Cat(architecture_, ".", key), value);
+    return *this;
+  }
+  GgufHeader& I64(std::string_view key, int64_t value) {
+    gguf_.Key(Cat(architecture_, ".", key), 11, BytesOf(value));
     return *this;
   }
   GgufHeader& F32(std::string_view key, float value) {

@@ -1,10 +1,13 @@
 // What GGUFs of many architectures say by other means than a key that stands
 // for one of config.json: windows, biases, scalings, sizes that no key tells.
+// Size: what many architectures say so.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -246,6 +249,19 @@ TEST(GgufReadersTest, AFusedQkvIsCutByItsRows) {
   }
 }
 
+// 2^61 heads of 8 below 0 have no rows in 64 bits.
+TEST(GgufReadersTest, AFusedQkvIsNotCutForHeadsBeyondAllLimits) {
+  const TempDir dir;
+  const auto model = GgufHeader("qwen2")
+                         .I64("attention.head_count_kv", -(int64_t{1} << 61))
+                         .Vector("blk.0.attn_qkv.bias", std::vector<float>(16))
+                         .OpenFile(dir);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->Find("model.layers.0.self_attn.k_proj.bias"), nullptr);
+  EXPECT_THAT(Message(ParseModelConfig((*model)->config()).status()),
+              HasSubstr("num_key_value_heads is -2305843009213693952"));
+}
+
 TEST(GgufReadersTest, AMixturesSizesMayBeItsTensors) {
   const TempDir dir;
   GgufBuilder gguf;
@@ -272,14 +288,14 @@ TEST(GgufReadersTest, AMixturesSizesMayBeItsTensors) {
 
 // A header of latent attention with an indexer.
 GgufHeader IndexedHeader(const std::string& architecture,
-                         uint32_t context = 4096) {
+                         uint32_t context = 4096, int64_t turned = 4) {
   GgufHeader header(architecture, context);
+  header.I64("rope.dimension_count", turned);
   for (const auto& [key, value] :
        {std::pair("attention.key_length_mla", 12),
         std::pair("attention.value_length_mla", 8),
         std::pair("attention.kv_lora_rank", 16),
-        std::pair("attention.q_lora_rank", 24),
-        std::pair("rope.dimension_count", 4), std::pair("expert_count", 4),
+        std::pair("attention.q_lora_rank", 24), std::pair("expert_count", 4),
         std::pair("expert_used_count", 2),
         std::pair("expert_feed_forward_length", 8),
         std::pair("leading_dense_block_count", 1),
@@ -316,6 +332,15 @@ TEST(GgufReadersTest, LayersHaveIndexersByTheFilesListOrByItsContext) {
   EXPECT_THAT(
       IndexedLayers(IndexedHeader("glm-dsa", 1 << 20).Layers(8).Parsed()),
       ElementsAre(true, true, true, false, false, false, true, false));
+}
+
+TEST(GgufReadersTest, NoMoreThanALatentHeadTurns) {
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  for (const int64_t turned : {kLeast, int64_t{-1}, int64_t{13}, ~kLeast}) {
+    EXPECT_THAT(IndexedHeader("deepseek32", 4096, turned).Refusal(),
+                HasSubstr(Cat("deepseek32.rope.dimension_count is ", turned,
+                              ", limits 0 and the key length 12")));
+  }
 }
 
 TEST(GgufReadersTest, AnIndexerThatIsNotReadIsRefused) {
@@ -396,6 +421,42 @@ TEST(GgufReadersTest, HalvesOfRowsComeInTheModelsOrder) {
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_THAT(
       bias, ElementsAre(0, 2, 1, 3, 4, 5, 6, 7, 8, 10, 9, 11, 12, 13, 14, 15));
+}
+
+// Text has three numbers of a position, and no fourth one.
+TEST(GgufReadersTest, AFourthSectionOfPositionsIsRefused) {
+  const auto refusal = [](const std::vector<int32_t>& sections) {
+    return GgufHeader("qwen2vl")
+        .Ints("rope.dimension_sections", sections)
+        .Refusal();
+  };
+  EXPECT_EQ(refusal({1, 1, 2, 0}), "");
+  EXPECT_EQ(refusal({1, 1, 2}), "");
+  EXPECT_THAT(refusal({1, 1, 1, 1}),
+              HasSubstr("qwen2vl.rope.dimension_sections has a fourth section "
+                        "of 1, supported is 0"));
+  EXPECT_THAT(GgufHeader("qwen2vl").U32("rope.dimension_sections", 2).Refusal(),
+              HasSubstr("has a fourth section of 2"));
+  EXPECT_THAT(
+      GgufHeader("qwen2vl").Text("rope.dimension_sections", "1").Refusal(),
+      HasSubstr("rope.dimension_sections"));
+}
+
+// Without two sections above 0 a file's rows stand as GLM-4's.
+TEST(GgufReadersTest, SectionsOfZerosAreNone) {
+  const auto type_with = [](const std::vector<int32_t>& sections) {
+    const auto config = GgufHeader("glm4")
+                            .Layers(1)
+                            .U32("rope.dimension_count", 4)
+                            .Ints("rope.dimension_sections", sections)
+                            .Open();
+    EXPECT_TRUE(config.ok()) << config.status();
+    return config.ok() ? config->value("model_type", "") : "";
+  };
+  EXPECT_EQ(type_with({0, 0, 0, 0}), "glm4");
+  EXPECT_EQ(type_with({2, 0, 0, 0}), "glm4");
+  EXPECT_EQ(type_with({1}), "glm4");
+  EXPECT_EQ(type_with({1, 1, 0, 0}), "glm4v");
 }
 
 }  // namespace

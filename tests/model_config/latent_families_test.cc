@@ -245,6 +245,23 @@ TEST(LatentFamiliesTest, DeepseekV32sIndexerHasAnotherRope) {
   EXPECT_EQ(parsed.ropes[1].inv_freq, parsed.ropes[0].inv_freq);
 }
 
+// Released files have indexers in all layers.
+TEST(LatentFamiliesTest, IndexersOfLayersThatShareAChoiceAreLeftAside) {
+  const auto model = OpenModel(testing::GoldenModel("glm_moe_dsa"));
+  ASSERT_TRUE(model.ok()) << model.status();
+  Json config = (*model)->config();
+  config["index_topk_pattern"] = "FFSFS";
+  const Status status = CheckTensors(LatentOf(config), **model);
+  EXPECT_TRUE(status.ok()) << status;
+  // A model without indexers has none to leave aside.
+  const auto v32 = OpenModel(testing::GoldenModel("deepseek_v32"));
+  ASSERT_TRUE(v32.ok()) << v32.status();
+  config = (*v32)->config();
+  config["model_type"] = "deepseek_v3";
+  EXPECT_THAT(Message(CheckTensors(LatentOf(config), **v32)),
+              HasSubstr("is not part of a deepseek_v3 model"));
+}
+
 // A tensor with keys and values of all heads is two weights and counts once.
 TEST(LatentFamiliesTest, GoldenLayoutsPassAndTheirBytesAreAllCounted) {
   for (const char* name : {"deepseek_v2", "deepseek_v3", "kimi_k2",
