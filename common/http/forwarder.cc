@@ -218,11 +218,10 @@ class Forwarder::Impl {
   }
 
   void Run() {
-    LoopReserve& reserve = LoopReserve::Of(*io_);
     while (true) {
-      const Status ran = CatchAndCount("forward", [&] {
+      const Status ran = CatchAndCount("forward", [this] {
         do {
-          reserve.Run();
+          reserve_.Run();
         } while (io_->run_one() > 0);
       });
       if (ran.ok()) return;
@@ -532,6 +531,7 @@ class Forwarder::Impl {
   PeerTrust trust_;
   LogLimit failures_{5, seconds(10)};
   const std::shared_ptr<net::io_context> io_;
+  LoopReserve& reserve_ = LoopReserve::Of(*io_);
   net::executor_work_guard<net::io_context::executor_type> guard_;
   NameLookup names_;
   LeaderWatch watch_;

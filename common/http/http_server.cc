@@ -24,6 +24,7 @@
 #include "common/http/connection.h"
 #include "common/http/connection_table.h"
 #include "common/http/event_loop.h"
+#include "common/http/loop_executor.h"
 #include "common/http/tls_identity.h"
 #include "common/http/turned_away.h"
 
@@ -205,6 +206,7 @@ class HttpServer::Impl {
     net::io_context io{1};
     net::executor_work_guard<net::io_context::executor_type> guard{
         io.get_executor()};
+    LoopReserve& reserve = LoopReserve::Of(io);  // before memory is short
     std::unordered_set<std::shared_ptr<Connection>> connections;
     NamedThread thread;
   };

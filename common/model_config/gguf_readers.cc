@@ -295,8 +295,9 @@ Status ReadLatentGguf(const GgufView& gguf, Json& config) {
   }
   SLUICE_ASSIGN_OR_RETURN(const double multiplier, gguf.Float(kMultiplier));
   if (multiplier == 0.0) return OkStatus();
-  scaling["mscale"] = scaling["mscale_all_dim"] =
-      ShortestDouble(multiplier * 10);
+  const double scale = ShortestDouble(multiplier * 10);
+  scaling["mscale"] = scale;
+  scaling["mscale_all_dim"] = scale;
   return OkStatus();
 }
 
