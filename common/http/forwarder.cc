@@ -140,6 +140,7 @@ class Forwarder::Impl {
         peers_(std::move(peers)),
         trust_(options_.certificate, options_.ca),
         io_(std::make_shared<net::io_context>(1)),
+        reserve_(LoopReserve::Of(*io_)),
         guard_(io_->get_executor()),
         names_(io_, options_.look_up),
         watch_(*io_, options_, peers_, {names_, trust_},
@@ -531,7 +532,7 @@ class Forwarder::Impl {
   PeerTrust trust_;
   LogLimit failures_{5, seconds(10)};
   const std::shared_ptr<net::io_context> io_;
-  LoopReserve& reserve_ = LoopReserve::Of(*io_);
+  LoopReserve& reserve_;
   net::executor_work_guard<net::io_context::executor_type> guard_;
   NameLookup names_;
   LeaderWatch watch_;
