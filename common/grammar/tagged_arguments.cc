@@ -60,7 +60,8 @@ Never NeverOf(ToolFormat format) {
   }
   Never never;
   if (MarkupOf(format).shape == CallShape::kElements) {
-    return {{std::string(kMiniMaxMark)}, {std::string(kMiniMaxMark)}};
+    return {{std::string(kMiniMaxMark)},
+            {std::string(kMiniMaxMark.substr(0, 2))}};
   }
   for (const std::string_view tag : all) {
     const size_t end = tag.find_first_of(" >");
