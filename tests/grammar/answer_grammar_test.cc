@@ -119,6 +119,9 @@ class AnswerGrammarTest : public ::testing::Test {
                      int seeds = 40 / kSlowdown) {
     for (const Model& model : models_) {
       if (OnlyRepresentative() && &model != &models_.front()) return;
+      // Other vocabularies differ in what a token spells alone.
+      const bool is_first = &model == &models_.front();
+      const int draws = is_first || IsLong() ? seeds : std::max(3, seeds / 3);
       for (const auto& [name, format] : kFormats) {
         if (format == kHarmony && !model.tokenizer->TokenToId("<|channel|>")) {
           continue;
@@ -130,7 +133,7 @@ class AnswerGrammarTest : public ::testing::Test {
         const auto grammar = model.compiler->Compile(*spec, "");
         ASSERT_TRUE(grammar.ok()) << grammar.status() << "\n" << spec->text;
         int complete = 0;
-        for (int seed = 0; seed < seeds; ++seed) {
+        for (int seed = 0; seed < draws; ++seed) {
           const Answer answer = Draw(model, format, rules, **grammar,
                                      static_cast<uint64_t>(seed));
           if (!answer.is_complete) continue;
@@ -138,7 +141,7 @@ class AnswerGrammarTest : public ::testing::Test {
           SCOPED_TRACE(answer.text);
           check(answer);
         }
-        EXPECT_GE(complete, seeds / 3) << spec->text;
+        EXPECT_GE(complete, draws / 3) << spec->text;
       }
     }
   }
