@@ -21,8 +21,9 @@ std::string EscapedRegex(std::string_view text);
 // Returns `regex` as it stands between slashes.
 std::string WithEscapedSlashes(std::string_view regex);
 
-// Returns a tag of the markup: its id if the vocabulary calls it special, else
-// its spelling, behind the id of the mark that it begins with, if it is one.
+// Returns a tag of the markup: its id if the vocabulary calls the tag special,
+// else its spelling. Where a special token begins the tag, the token's id
+// stands for that part of the spelling.
 std::string LarkTag(std::string_view tag, const Vocabulary& vocabulary);
 bool IsSpecialTag(std::string_view tag, const Vocabulary& vocabulary);
 // Returns whether a tag is or begins with a special token.

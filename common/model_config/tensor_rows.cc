@@ -1,5 +1,5 @@
 // The tensors of every family but those with states (state_tables.cc).
-// Size: rows of tables, which is what a family adds.
+// Size: the rows of every family's tensors.
 #include "common/model_config/tensor_rows.h"
 
 #include "common/base/check.h"

@@ -1,4 +1,4 @@
-// Size: one converter, of every architecture.
+// Size: one converter writes every architecture.
 #include "tests/model/family_gguf.h"
 
 #include <gtest/gtest.h>
