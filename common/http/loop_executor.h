@@ -52,17 +52,11 @@ class LoopReserve : public boost::asio::execution_context::service {
   }
 
   // Runs what is kept, between two events. An exception drops its work alone.
-  void Run() {
-    while (next_ < size_) {
-      Kept& kept = kept_[next_++];
-      kept.end(kept.bytes.data(), /*runs=*/true);
-    }
-    next_ = size_ = 0;
-  }
+  void Run() { EndAll(/*runs=*/true); }
 
  private:
-  // Of the coroutines that one event ends: a few of a connection, or all that
-  // forward.
+  // More than the coroutines that an event ends, which are those of one
+  // connection or of one forwarded request.
   static constexpr size_t kMostKept = 256;
 
   struct Kept {
@@ -70,10 +64,11 @@ class LoopReserve : public boost::asio::execution_context::service {
     void (*end)(std::byte* bytes, bool runs);
   };
 
-  void shutdown() override {
+  void shutdown() override { EndAll(/*runs=*/false); }
+  void EndAll(bool runs) {
     while (next_ < size_) {
       Kept& kept = kept_[next_++];
-      kept.end(kept.bytes.data(), /*runs=*/false);
+      kept.end(kept.bytes.data(), runs);
     }
     next_ = size_ = 0;
   }

@@ -68,6 +68,9 @@ struct GgufFamily {
   // Value heads of the gated delta rule stand tiled: the first of every key
   // head, then the second of every key head.
   bool tiled_heads = false;
+  // A position has three numbers, which are the same for text
+  // (.rope.dimension_sections).
+  bool three_sections = false;
 };
 
 // Returns the keys that all families share, in an order in which `absent` may

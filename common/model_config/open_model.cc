@@ -2,7 +2,6 @@
 #include "common/model_config/open_model.h"
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 #include <string>
 #include <string_view>
@@ -148,16 +147,10 @@ Status CheckUnit(const ConfigWriter& config, std::string_view key) {
 // Checks that nothing turns by the fourth number of a position where text has
 // three: llama.cpp leaves those pairs as they are. A key that is no list is of
 // all sections.
-Status CheckSections(const ConfigWriter& config,
-                     std::string_view architecture) {
+Status CheckSections(const ConfigWriter& config, const GgufFamily& family) {
   constexpr std::string_view kKey = ".rope.dimension_sections";
-  constexpr std::string_view kOfThree[] = {"qwen2vl", "qwen3vl",   "qwen3vlmoe",
-                                           "qwen35",  "qwen35moe", "glm4",
-                                           "glm4moe"};
   constexpr size_t kFourth = 3;
-  const bool has_three =
-      std::ranges::find(kOfThree, architecture) != std::end(kOfThree);
-  if (!has_three || !config.Has(kKey)) return OkStatus();
+  if (!family.three_sections || !config.Has(kKey)) return OkStatus();
   const auto sections = config.metadata().Ints(config.Key(kKey));
   int64_t fourth = 0;
   if (!sections.ok()) {
@@ -369,7 +362,7 @@ StatusOr<Json> ConfigOf(const ModelContents& contents, const GgufFamily& family,
     return InvalidArgument("tensor 'token_embd.weight' is missing");
   }
   SLUICE_RETURN_IF_ERROR(CheckGating(config, family.gating));
-  SLUICE_RETURN_IF_ERROR(CheckSections(config, architecture));
+  SLUICE_RETURN_IF_ERROR(CheckSections(config, family));
   if (!family.own_head_sizes) {
     SLUICE_RETURN_IF_ERROR(CheckHeadDim(config, ".attention.value_length"));
   }

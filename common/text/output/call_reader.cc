@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/text/output/arguments_writer.h"
+
 namespace sluice {
 namespace {
 
@@ -70,8 +72,9 @@ PendingText::Match PendingText::ConsumeTag(std::string_view tag) {
   return match;
 }
 
-CallReader::Result FindCallTag(std::string_view begin, const PendingText& input,
-                               CallTag& tag) {
+CallReader::Result ReadCallTag(std::string_view begin, const ToolTypes* known,
+                               PendingText& input, ArgumentsWriter& arguments,
+                               EventWriter& out) {
   const std::string_view text = input.text();
   size_t at = 0;
   while (at < text.size() && IsBlank(text[at])) ++at;
@@ -86,9 +89,13 @@ CallReader::Result FindCallTag(std::string_view begin, const PendingText& input,
     return CallReader::Result::kMore;
   }
   if (end == text.npos || !is_near) return CallReader::Result::kNoCall;
-  tag = {UnquotedName(text.substr(at, end - at)), end + 1};
-  return IsCallName(tag.name) ? CallReader::Result::kDone
-                              : CallReader::Result::kNoCall;
+  const std::string_view name = UnquotedName(text.substr(at, end - at));
+  if (!IsCallName(name) || (known != nullptr && !known->Has(name))) {
+    return CallReader::Result::kNoCall;
+  }
+  arguments.BeginCall(name, out);
+  input.Consume(end + 1);
+  return CallReader::Result::kDone;
 }
 
 std::string_view UnquotedName(std::string_view name) {

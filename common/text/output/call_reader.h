@@ -12,6 +12,8 @@
 
 namespace sluice {
 
+class ArgumentsWriter;
+
 // Text that is not read yet. Value type.
 class PendingText {
  public:
@@ -104,14 +106,12 @@ std::unique_ptr<CallReader> NewTaggedCallReader(const ToolTypes& tools);
 // Behind [TOOL_CALLS]: a list or a name, since models mix these up, too.
 std::unique_ptr<CallReader> NewMistralCallReader(const ToolTypes& tools);
 
-// A tag with a call's name.
-struct CallTag {
-  std::string_view name;  // of the input's text
-  size_t size = 0;        // bytes to the tag's end, with blanks before it
-};
-// Finds white space and then `begin`, a name and `>`. kDone: `tag` is it.
-CallReader::Result FindCallTag(std::string_view begin, const PendingText& input,
-                               CallTag& tag);
+// Reads white space, `begin`, a name and `>`, and begins the call of that name.
+// kNoCall: the text is another, or `known` (null: any name will do) has no tool
+// of that name.
+CallReader::Result ReadCallTag(std::string_view begin, const ToolTypes* known,
+                               PendingText& input, ArgumentsWriter& arguments,
+                               EventWriter& out);
 
 // Returns the name in a tag, without quotes and what follows them.
 std::string_view UnquotedName(std::string_view name);

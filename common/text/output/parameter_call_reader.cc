@@ -27,12 +27,10 @@ class ParameterCallReader : public CallReader {
 
   Result Read(PendingText& input, EventWriter& out) override {
     if (state_ == State::kHead) {
-      CallTag tag;
-      const Result head = FindCallTag(tags_.function, input, tag);
+      const Result head =
+          ReadCallTag(tags_.function, known_only_ ? &tools_ : nullptr, input,
+                      arguments_, out);
       if (head != Result::kDone) return head;
-      if (known_only_ && !tools_.Has(tag.name)) return Result::kNoCall;
-      arguments_.BeginCall(tag.name, out);
-      input.Consume(tag.size);
       state_ = State::kFirst;
     }
     while (true) {
