@@ -218,10 +218,19 @@ mod tests {
 
     #[test]
     fn a_map_that_is_none_is_told() {
-        for map in ["0", "zz", "00000000", "01000000ff", "0400000000000080"] {
-            let settings = json!({ "map": map });
-            if let Ok(made) = SentencePiece::new(&settings) {
-                assert_eq!(made.normalize("ab"), "ab");
+        for (map, is_map) in [
+            ("0", false),
+            ("zz", false),
+            ("01000000ff", false),
+            ("04000000", false),
+            ("00000000", true),
+            ("0400000000000080", true),
+        ] {
+            let made = SentencePiece::new(&json!({ "map": map }));
+            assert_eq!(made.is_ok(), is_map, "{map}");
+            // No text stands for another in these.
+            if let Ok(made) = made {
+                assert_eq!(made.normalize("ab"), "ab", "{map}");
             }
         }
     }
