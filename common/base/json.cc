@@ -368,6 +368,16 @@ StatusOr<Json> ParseJson(std::string_view text, const JsonLimits& limits) {
   }
 }
 
+StatusOr<SortedJson> ParseSortedJson(std::string_view text, int max_depth) {
+  SLUICE_RETURN_IF_ERROR(CheckJsonShape(
+      text, {.max_depth = max_depth,
+             .max_members = std::numeric_limits<size_t>::max()}));
+  auto json = SortedJson::parse(text, /*cb=*/nullptr,
+                                /*allow_exceptions=*/false);
+  if (json.is_discarded()) return InvalidArgument("malformed JSON");
+  return json;
+}
+
 Json MakeObject(size_t members) {
   Json made = Json::object();
   made.get_ref<Json::object_t&>().reserve(members);

@@ -3,12 +3,12 @@
 
 #include <cstddef>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/base/json_values.h"
 #include "common/base/status.h"
 
 namespace sluice {
@@ -48,6 +48,11 @@ Status CheckJsonShape(std::string_view text, const JsonLimits& limits);
 // double's range, nesting, members, keys, values or size over limits. Takes
 // linear time, but for a sort of each object's keys. No throw but bad_alloc.
 StatusOr<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
+
+// Parses RFC 8259 JSON of a model's file, of any size and number of members.
+// INVALID_ARGUMENT for malformed text and deeper nesting. No throw but
+// bad_alloc.
+StatusOr<SortedJson> ParseSortedJson(std::string_view text, int max_depth = 64);
 
 // Returns the text of the member at `path` ("a.b": of b of a) of `text`, an
 // object that ParseJson takes; of members of one name the last. Nothing where

@@ -1,6 +1,7 @@
 #include "common/base/json_difference.h"
 
 #include <set>
+#include <utility>
 
 #include "common/base/cat.h"
 #include "common/base/json.h"
@@ -11,28 +12,29 @@ namespace {
 constexpr size_t kMostNamed = 5;
 constexpr size_t kMostText = 120;
 
-nlohmann::json Parse(std::string_view text) {
-  return nlohmann::json::parse(text, /*cb=*/nullptr,
-                               /*allow_exceptions=*/false);
+// Returns null for a text that is no JSON.
+SortedJson Parse(std::string_view text) {
+  auto json = ParseSortedJson(text);
+  return json.ok() ? *std::move(json) : SortedJson();
 }
 
 // The value's text, cut.
-std::string TextAt(const nlohmann::json& object, const std::string& key) {
+std::string TextAt(const SortedJson& object, const std::string& key) {
   const auto found = object.find(key);
   if (found == object.end()) return "absent";
   return found
       ->dump(-1, ' ', /*ensure_ascii=*/true,
-             nlohmann::json::error_handler_t::replace)
+             SortedJson::error_handler_t::replace)
       .substr(0, kMostText);
 }
 
 }  // namespace
 
 std::string DifferenceOfObjects(std::string_view here, std::string_view there) {
-  const nlohmann::json own = Parse(here), other = Parse(there);
+  const SortedJson own = Parse(here), other = Parse(there);
   if (!own.is_object() || !other.is_object()) return "";
   std::set<std::string> keys;
-  for (const nlohmann::json* object : {&own, &other}) {
+  for (const SortedJson* object : {&own, &other}) {
     for (const auto& [key, value] : object->items()) keys.insert(key);
   }
   std::string text;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <limits>
 #include <map>
 #include <set>
 #include <string_view>
@@ -155,13 +154,8 @@ StatusOr<ChosenFiles> ChooseFiles(const HubListing& listing,
 
 StatusOr<std::vector<std::string>> ShardsOf(const std::string& index,
                                             const HubListing& listing) {
-  SLUICE_RETURN_IF_ERROR(CheckJsonShape(
-      index, {.max_bytes = std::numeric_limits<size_t>::max(),
-              .max_depth = 32,
-              .max_members = std::numeric_limits<size_t>::max()}));
-  // A sorted map, so that a long index takes no quadratic time.
-  const auto json =
-      nlohmann::json::parse(index, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  auto parsed = ParseSortedJson(index);
+  const SortedJson json = parsed.ok() ? *std::move(parsed) : SortedJson();
   if (!json.is_object() || !json.contains("weight_map") ||
       !json["weight_map"].is_object()) {
     return InvalidArgument(kSafetensorsIndex,

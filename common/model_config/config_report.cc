@@ -71,7 +71,7 @@ Json OneRope(const Json& config) {
 }
 
 // Writes a number without a fraction as an integer: 500000.0 is 500000.
-void UseIntegers(nlohmann::json& json) {
+void UseIntegers(SortedJson& json) {
   if (json.is_structured()) {
     for (auto& value : json) UseIntegers(value);
   } else if (json.is_number_float()) {
@@ -82,8 +82,8 @@ void UseIntegers(nlohmann::json& json) {
   }
 }
 
-std::string TextOf(const nlohmann::json& json) {
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+std::string TextOf(const SortedJson& json) {
+  return json.dump(-1, ' ', false, SortedJson::error_handler_t::replace);
 }
 
 // A scale of 1, a size or a scale of 0 and causal attention change nothing.
@@ -189,7 +189,7 @@ std::optional<weights::ComputedParts> ComputedPartsOf(
   ReadKeys read;
   const auto config = ParseAndRecord(model.config(), read);
   if (!config.ok()) return std::nullopt;
-  nlohmann::json keys = nlohmann::json::object();
+  SortedJson keys = SortedJson::object();
   for (const auto& [key, value] : model.config().items()) {
     const bool is_computed =
         (read.contains(key) || key == "quantization_config") &&

@@ -49,7 +49,8 @@ bool HasWeights(const fs::path& folder) {
   const auto index = ReadTextFile(folder / "model.safetensors.index.json");
   if (!index.ok()) return false;
   // A large index is read as it is; a bad one is OpenModel's to tell.
-  const auto json = nlohmann::json::parse(*index, nullptr, false);
+  auto parsed = ParseSortedJson(*index);
+  const SortedJson json = parsed.ok() ? *std::move(parsed) : SortedJson();
   if (!json.is_object() || !json.contains("weight_map") ||
       !json["weight_map"].is_object()) {
     return true;

@@ -117,11 +117,9 @@ std::pair<size_t, size_t> FindAddedTokens(std::string_view text) {
 std::unordered_set<std::string> AddedAlready(std::string_view text) {
   const auto [begin, end] = FindAddedTokens(text);
   std::unordered_set<std::string> contents;
-  const auto list = nlohmann::json::parse(text.substr(begin, end - begin),
-                                          /*cb=*/nullptr,
-                                          /*allow_exceptions=*/false);
-  if (!list.is_array()) return contents;
-  for (const auto& token : list) {
+  const auto list = ParseSortedJson(text.substr(begin, end - begin));
+  if (!list.ok() || !list->is_array()) return contents;
+  for (const SortedJson& token : *list) {
     const auto content =
         token.is_object() ? token.find("content") : token.end();
     if (token.is_object() && content != token.end() && content->is_string()) {
@@ -134,7 +132,7 @@ std::unordered_set<std::string> AddedAlready(std::string_view text) {
 // The vocabulary of a parsed tokenizer.json, to which tokens are added.
 class Patch {
  public:
-  explicit Patch(nlohmann::json& json) : json_(json) {}
+  explicit Patch(SortedJson& json) : json_(json) {}
 
   Status Read() {
     const auto model = json_.is_object() ? json_.find("model") : json_.end();
@@ -158,7 +156,7 @@ class Patch {
       }
     }
     auto& added = json_["added_tokens"];
-    if (!added.is_array()) added = nlohmann::json::array();
+    if (!added.is_array()) added = SortedJson::array();
     for (const auto& token : added) {
       if (token.is_object() && token.contains("content") &&
           token["content"].is_string() && token.contains("id") &&
@@ -209,8 +207,8 @@ class Patch {
     return OkStatus();
   }
 
-  nlohmann::json& json_;
-  nlohmann::json* vocab_ = nullptr;
+  SortedJson& json_;
+  SortedJson* vocab_ = nullptr;
   std::unordered_map<std::string, int64_t> ids_;
   std::unordered_map<int64_t, std::string> tokens_;
 };
@@ -260,17 +258,15 @@ StatusOr<std::string> WithAddedTokens(std::string tokenizer_json,
     if (known.insert(token.content).second) missing.push_back(&token);
   }
   if (missing.empty()) return tokenizer_json;
-  // A sorted map, so that a large vocabulary takes no quadratic time.
-  auto json = nlohmann::json::parse(tokenizer_json, /*cb=*/nullptr,
-                                    /*allow_exceptions=*/false);
+  auto json = ParseSortedJson(tokenizer_json);
   // The tokenizer's own reader tells what is wrong.
-  if (json.is_discarded()) return tokenizer_json;
-  Patch patch(json);
+  if (!json.ok()) return tokenizer_json;
+  Patch patch(*json);
   SLUICE_RETURN_IF_ERROR(patch.Read());
   for (const AddedToken* token : missing) {
     SLUICE_RETURN_IF_ERROR(patch.Add(*token));
   }
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json->dump(-1, ' ', false, SortedJson::error_handler_t::replace);
 }
 
 }  // namespace sluice

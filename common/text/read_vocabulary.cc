@@ -1,7 +1,6 @@
 #include "common/text/read_vocabulary.h"
 
 #include <algorithm>
-#include <limits>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -10,11 +9,6 @@
 
 namespace sluice {
 namespace {
-
-// Sorted objects: a vocabulary is one of 100,000 members and more.
-using SortedJson = nlohmann::json;
-
-constexpr int kMaxDepth = 64;
 
 // Returns the member; null if there is none.
 const SortedJson& MemberOf(const SortedJson& object, const char* key) {
@@ -54,12 +48,7 @@ Status CannotTell(std::string_view what, const SortedJson& part) {
 }
 
 StatusOr<SortedJson> ParseTokenizer(const std::string& text) {
-  constexpr JsonLimits kShape = {
-      .max_depth = kMaxDepth,
-      .max_members = std::numeric_limits<size_t>::max()};
-  SLUICE_RETURN_IF_ERROR(CheckJsonShape(text, kShape));
-  SortedJson json = SortedJson::parse(text, /*cb=*/nullptr,
-                                      /*allow_exceptions=*/false);
+  SLUICE_ASSIGN_OR_RETURN(SortedJson json, ParseSortedJson(text));
   if (!json.is_object()) return InvalidArgument("is no JSON object");
   return json;
 }

@@ -38,9 +38,8 @@ StatusOr<Class> FindClass(std::string_view tokenizer_class) {
 }
 
 Status ReadTokens(std::string_view vocab, VocabularySpec& spec) {
-  // A sorted map, so that a large vocabulary takes no quadratic time.
-  const auto json =
-      nlohmann::json::parse(vocab, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  auto parsed = ParseSortedJson(vocab);
+  const SortedJson json = parsed.ok() ? *std::move(parsed) : SortedJson();
   if (!json.is_object() || json.empty() || json.size() > kMostTokens) {
     return InvalidArgument("vocab.json is no JSON object of 1 to ", kMostTokens,
                            " tokens");

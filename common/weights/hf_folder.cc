@@ -1,7 +1,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -79,13 +78,9 @@ Status CheckShardName(const std::string& name) {
 StatusOr<WeightMap> ReadIndex(const std::string& path) {
   SLUICE_ASSIGN_OR_RETURN(const std::string text,
                           ReadSmallFile(path, kMaxIndexBytes));
-  constexpr JsonLimits kShape = {
-      .max_depth = kMaxConfigDepth,
-      .max_members = std::numeric_limits<size_t>::max()};
-  SLUICE_RETURN_IF_ERROR(Annotate(CheckJsonShape(text, kShape), path));
-  // A sorted map, so that a long index takes no quadratic time.
-  const auto index =
-      nlohmann::json::parse(text, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  const auto parsed = ParseSortedJson(text, kMaxConfigDepth);
+  SLUICE_RETURN_IF_ERROR(Annotate(parsed.status(), path));
+  const SortedJson& index = *parsed;
   if (!index.is_object() || !index.contains("weight_map") ||
       !index["weight_map"].is_object()) {
     return InvalidArgument(path, ": is no JSON object with a weight_map");

@@ -89,9 +89,8 @@ StatusOr<ModelDigest> WholeIdentity(const ModelFile& model) {
   Sha256 sha;
   sha.Field("sluice model identity 1");
   // A map sorted by key: the order in the file does not count.
-  const nlohmann::json sorted = model.config();
-  sha.Field(
-      sorted.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  const SortedJson sorted = model.config();
+  sha.Field(sorted.dump(-1, ' ', false, SortedJson::error_handler_t::replace));
   sha.Number(model.tensors().size());
   for (const TensorInfo& tensor : model.tensors()) {
     SLUICE_RETURN_IF_ERROR(AddTensor(model, tensor.name, sha));

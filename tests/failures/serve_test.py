@@ -53,9 +53,8 @@ def requests():
         ("/v1/completions", {"prompt": [1] + [403] * 700, "max_tokens": 4,
                              "temperature": 0, "stream": True,
                              "ignore_eos": True, "logprobs": 3}),
-        # An answer of more ids would be a JSON array of 64 KiB, whose destructor
-        # allocates as much.
-        ("/tokenize", {"prompt": words * 60}),
+        # Of more ids than 4,096: an array of more than 64 KiB.
+        ("/tokenize", {"prompt": words * 600}),
         ("/v1/completions", {"prompt": words * 20, "max_tokens": 4,
                              "temperature": 0, "n": 3, "ignore_eos": True}),
     ]
