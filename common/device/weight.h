@@ -27,7 +27,8 @@ struct Weight {
   int64_t rows = 0;
   int64_t cols = 0;
   std::vector<WeightPart> parts;
-  // Keeps the parts' bytes if the backend does not own them.
+  // Keeps the parts' bytes if the backend does not own them, and what marks
+  // their file as used.
   std::shared_ptr<const void> memory;
   // Returns the bytes of the elements; a layout may fill up groups of rows.
   size_t bytes() const {

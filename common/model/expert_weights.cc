@@ -2,15 +2,21 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "common/base/cat.h"
+#include "common/model/cut_weights.h"
 #include "kernels/block_store.h"
 
 namespace sluice {
 namespace {
 
 using kernels::WeightType;
+
+// Of a layer, at most in one file of packed weights: what several ranks read at
+// once.
+constexpr int32_t kExpertsOfFile = 16;
 
 // to[c][r] = from[r][c]; from [rows, cols].
 template <typename T>
@@ -201,24 +207,60 @@ StatusOr<PackedWeights::Weights> ExpertLoader::Pack(int32_t layer,
   return made;
 }
 
+StatusOr<PackedWeights::Weights> ExpertLoader::LoadRun(int32_t layer,
+                                                       ExpertRange run,
+                                                       ExpertRange file,
+                                                       Backend& backend,
+                                                       const BytesRead& read) {
+  const bool is_cut = run != file && packed_.SharesWhole(backend);
+  const ExpertRange kept = is_cut ? file : run;
+  // The model's files and the mode say what types the matrices have.
+  const std::string name =
+      Cat("experts-", layer, "-", kept.begin, "-", kept.end - 1);
+  const PackedWeights::Group group = {name,
+                                      Cat(name, " ", ToString(mode_), "\n")};
+  bool tells = true;
+  const auto pack = [&] {
+    tells = is_cut;
+    return Pack(layer, kept, backend, is_cut ? BytesRead() : read);
+  };
+  PackedWeights::Weights weights;
+  if (is_cut) {
+    SLUICE_ASSIGN_OR_RETURN(const auto all,
+                            packed_.Whole(group, backend, pack));
+    const size_t each = all->size() / static_cast<size_t>(kept.size());
+    const size_t first = each * static_cast<size_t>(run.begin - kept.begin);
+    for (size_t i = 0; i < each * static_cast<size_t>(run.size()); ++i) {
+      const Weight& from = *(*all)[first + i];
+      const WeightCut cut = {0, 0, from.rows, 0, from.cols};
+      weights.push_back(CutWeight(from, {&cut, 1}, backend, packed_.context()));
+      weights.back()->memory = packed_.Marks();
+    }
+  } else {
+    SLUICE_ASSIGN_OR_RETURN(weights, packed_.Load(group, backend, pack));
+  }
+  if (tells && read) read(StoredBytes(layer, run));
+  return weights;
+}
+
 StatusOr<ExpertWeights> ExpertLoader::Load(int32_t layer, ExpertRange range,
                                            Backend& backend,
-                                           const BytesRead& read) {
+                                           const BytesRead& read,
+                                           std::optional<ExpertRange> whole) {
   ExpertWeights loaded;
   loaded.first = range.begin;
   const auto matrices = MatricesOf(layer);
-  // The model's files and the mode say what types the matrices have.
-  const std::string name =
-      Cat("experts-", layer, "-", range.begin, "-", range.end - 1);
-  const PackedWeights::Group group = {name,
-                                      Cat(name, " ", ToString(mode_), "\n")};
-  bool mapped = true;
-  const auto pack = [&] {
-    mapped = false;
-    return Pack(layer, range, backend, read);
-  };
-  SLUICE_ASSIGN_OR_RETURN(auto weights, packed_.Load(group, backend, pack));
-  if (mapped && read) read(StoredBytes(layer, range));
+  PackedWeights::Weights weights;
+  for (int32_t begin = range.begin, end = 0; begin < range.end; begin = end) {
+    const ExpertRange all = whole.value_or(range);
+    const int32_t first = begin / kExpertsOfFile * kExpertsOfFile;
+    const ExpertRange file = {std::max(first, all.begin),
+                              std::min(first + kExpertsOfFile, all.end)};
+    end = std::min(file.end, range.end);
+    SLUICE_ASSIGN_OR_RETURN(auto run,
+                            LoadRun(layer, {begin, end}, file, backend, read));
+    std::ranges::move(run, std::back_inserter(weights));
+  }
   for (size_t i = 0; i < weights.size(); i += matrices.size()) {
     loaded.gate_up.push_back(std::move(weights[i]));
     loaded.down.push_back(std::move(weights[i + 1]));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,9 +38,11 @@ class ExpertLoader {
   uint64_t StoredBytes(int32_t layer, ExpertRange range) const;
   // Returns the bytes of their matrices and biases once they are loaded.
   uint64_t LoadedBytes(int32_t layer, ExpertRange range) const;
-  // `read` may be empty.
+  // `read` may be empty. `whole`: the run that has `range` and whose packed
+  // weights are on disk, where ranks share it.
   StatusOr<ExpertWeights> Load(int32_t layer, ExpertRange range,
-                               Backend& backend, const BytesRead& read);
+                               Backend& backend, const BytesRead& read,
+                               std::optional<ExpertRange> whole = {});
 
  private:
   // One of an expert's two matrices, [rows, cols] when loaded, and its bias.
@@ -66,6 +69,11 @@ class ExpertLoader {
   StatusOr<PackedWeights::Weights> Pack(int32_t layer, ExpertRange range,
                                         Backend& backend,
                                         const BytesRead& read);
+  // Returns the same of a run of one file, read, packed or copied out of all
+  // that the file has.
+  StatusOr<PackedWeights::Weights> LoadRun(int32_t layer, ExpertRange run,
+                                           ExpertRange file, Backend& backend,
+                                           const BytesRead& read);
   Status ReadTransposed(std::string_view from, int32_t expert,
                         const Matrix& matrix, HostWeight& to) const;
   // Returns the rows in the order of Matrix::To.

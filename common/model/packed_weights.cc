@@ -15,6 +15,7 @@
 #include "common/model_config/layer_loads.h"
 #include "common/weights/weight_sums.h"
 #include "common/weights/xxh64.h"
+#include "kernels/block_pack.h"
 
 namespace sluice {
 namespace {
@@ -137,7 +138,7 @@ PackedOptions BoundFor(PackedOptions options, const ModelConfig& config,
   LayerLoadOptions loading;
   loading.weights = mode;
   const LayerLoads loads = LoadsOf(config, model, loading);
-  // A tied head is packed beside the embedding where ranks cut it.
+  // A tied head is packed beside the embedding where ranks cut and map it.
   options.bounds.model_bytes =
       WithRoom(loads.Of({0, loads.num_layers()}).weights +
                (loads.tied ? loads.embedding : 0));
@@ -265,6 +266,29 @@ StatusOr<PackedWeights::Weights> PackedWeights::Load(
         Cat(Message(found.status()), "; it is made anew"));
   }
   return Keep(name, key, device.memory_node, pack);
+}
+
+bool PackedWeights::SharesWhole(const Backend& backend) const {
+  return !places_.empty() && options_.memory == weights::PackedMemory::kCopy &&
+         backend.info().layout == kernels::kPackedLayout &&
+         backend.info().shares_host_memory;
+}
+
+StatusOr<std::shared_ptr<const PackedWeights::Weights>> PackedWeights::Whole(
+    const Group& group, const Backend& backend,
+    const std::function<StatusOr<Weights>()>& pack) {
+  if (whole_ != nullptr && group == whole_group_) return whole_;
+  whole_.reset();  // before there are two
+  SLUICE_ASSIGN_OR_RETURN(Weights loaded, Load(group, backend, pack));
+  whole_ = std::make_shared<const Weights>(std::move(loaded));
+  whole_group_ = group;
+  return whole_;
+}
+
+std::shared_ptr<const void> PackedWeights::Marks() const {
+  auto marks = std::make_shared<std::vector<std::shared_ptr<const void>>>();
+  for (const Place& place : places_) marks->push_back(place.marks);
+  return marks;
 }
 
 void PackedWeights::LogUse() const {

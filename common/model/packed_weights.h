@@ -48,8 +48,10 @@ PackedOptions BoundFor(PackedOptions options, const ModelConfig& config,
                        const weights::ModelFile& model, WeightsMode mode);
 
 // The packed weights of one model on disk, in a folder of this process's user
-// (own_folder.h). A file has a layer of one rank, a run of a layer's experts,
-// or the embedding or head, so that stages of any cuts share what is equal. The
+// (own_folder.h). A file has a layer, a run of a layer's experts, or the
+// embedding or head, so that stages of any cuts share what is equal; the ranks
+// of one process copy their parts out of files of whole layers, unless memory
+// is mapped: then each rank has files of its own. The
 // key of a file names the layout, the rows and columns in it, the digest of the
 // model, size and time of its files, and the digest of the sums that they were
 // checked against; a file of another key, or one that is not believed, is made
@@ -62,6 +64,7 @@ class PackedWeights {
   struct Group {
     std::string name;      // begins the file's name
     std::string contents;  // tells them from all others of the model
+    bool operator==(const Group&) const = default;
   };
 
   PackedWeights() = default;  // keeps nothing
@@ -77,6 +80,17 @@ class PackedWeights {
   // to the next place, if there is another. Errors are those of `pack`.
   StatusOr<Weights> Load(const Group& group, const Backend& backend,
                          const std::function<StatusOr<Weights>()>& pack);
+  // Whether the ranks of one process copy their parts out of Whole's weights.
+  bool SharesWhole(const Backend& backend) const;
+  // As Load; the latest result is kept for the next rank that asks for it.
+  StatusOr<std::shared_ptr<const Weights>> Whole(
+      const Group& group, const Backend& backend,
+      const std::function<StatusOr<Weights>()>& pack);
+  // Drops Whole's latest result.
+  void DropWhole() { whole_.reset(); }
+  // Returns what keeps files marked as used whose weights were copied.
+  std::shared_ptr<const void> Marks() const;
+  kernels::Context context() const { return {team_.get()}; }
   // Tells the log what was read and written, if anything is kept.
   void LogUse() const;
 
@@ -105,13 +119,14 @@ class PackedWeights {
   StatusOr<Weights> Keep(const std::string& name, const std::string& key,
                          int node,
                          const std::function<StatusOr<Weights>()>& pack);
-  kernels::Context context() const { return {team_.get()}; }
 
   std::string source_;  // of a key: the model's files
   std::vector<Place> places_;
   size_t written_to_ = 0;  // index of the place; their number: none
   std::unique_ptr<ThreadTeam> team_;
   PackedOptions options_;
+  Group whole_group_;
+  std::shared_ptr<const Weights> whole_;
   uint64_t bytes_ = 0;
   int32_t files_ = 0;
   int32_t written_files_ = 0;

@@ -22,9 +22,6 @@ using weights::Slice;
 // Of a weight, read at once.
 constexpr int64_t kReadBytes = int64_t{8} << 20;
 
-int64_t Rows(const Slice& slice) { return slice.row_end - slice.row_begin; }
-int64_t Cols(const Slice& slice) { return slice.col_end - slice.col_begin; }
-
 // Returns the member that has `place`, which one of `members` must have.
 template <typename T>
 T* MemberAt(WeightPlace place,
@@ -159,154 +156,24 @@ void TransposePart(HostWeight& part) {
   part = std::move(to);
 }
 
+// The weights of a layer, or one outside of layers, as packed files name them.
+PackedWeights::Group GroupOf(std::span<const WeightRead* const> reads) {
+  const int32_t layer = reads[0]->layer;
+  PackedWeights::Group group = {layer < 0 ? "rows" : Cat("layer-", layer), ""};
+  for (const WeightRead* read : reads) {
+    for (const WeightPiece& piece : read->pieces) {
+      const Slice& slice = piece.slice;
+      group.contents +=
+          Cat(piece.from, " [", slice.row_begin, ", ", slice.row_end, ") x [",
+              slice.col_begin, ", ", slice.col_end, ") ",
+              FormatOf(piece.type).name, "\n");
+    }
+    group.contents += read->is_transposed ? "transposed\n" : "\n";
+  }
+  return group;
+}
+
 }  // namespace
-
-WeightLoader::Read WeightLoader::ReadHeads(int32_t layer,
-                                           const WeightRows& weight,
-                                           const RankPlan& plan) const {
-  const TensorRow& row = weight.first();
-  const AttentionConfig& attention = config_.layers[layer].attention;
-  const LatentConfig& latent = attention.latent;
-  const std::vector<Dimension> shape = DimensionsOf(row, config_, layer);
-  int64_t rows = 1;  // of a head in the tensor
-  for (size_t i = 0; i + 1 < shape.size(); ++i) rows *= shape[i].size;
-  rows /= attention.num_heads;
-  int64_t begin = 0;
-  int64_t end = rows;
-  if (row.taken == RowsTaken::kHeadKeys) end = latent.nope_dim;
-  if (row.taken == RowsTaken::kHeadValues) begin = latent.nope_dim;
-  Read read = {layer,
-               weight.place,
-               /*is_vector=*/false,
-               /*is_apart=*/true,
-               row.taken == RowsTaken::kHeadKeys,
-               {}};
-  const LayerShare& share = plan.layers[static_cast<size_t>(layer)];
-  const WeightType type = TypesOf(weight, layer, file_, mode_)[0];
-  for (int64_t head = share.head_begin; head < share.head_end; ++head) {
-    read.pieces.push_back(
-        {NameOf(row, layer),
-         {head * rows + begin, head * rows + end, 0, shape.back().size},
-         type});
-  }
-  return read;
-}
-
-WeightLoader::Read WeightLoader::ReadOf(int32_t layer, const WeightRows& weight,
-                                        const RankPlan& plan) const {
-  if (weight.place == WeightPlace::kHeadKeys ||
-      weight.place == WeightPlace::kHeadValues) {
-    return ReadHeads(layer, weight, plan);
-  }
-  Read read = {layer, weight.place, weight.first().is_vector()};
-  const auto types = TypesOf(weight, layer, file_, mode_);
-  std::vector<Piece> late;
-  for (size_t part = 0; part < types.size(); ++part) {
-    const TensorRow* row = weight.rows[part];
-    const std::string from = NameOf(*row, layer);
-    const std::vector<Dimension> shape = DimensionsOf(*row, config_, layer);
-    const bool is_row = read.is_vector && row->stored != StoredAs::kTaps;
-    Slice slice = {0, is_row ? 1 : shape[0].size, 0, shape.back().size};
-    if (row->taken == RowsTaken::kLastRunFirst) {
-      const int64_t first = shape[0].size - shape[0].runs.back().size;
-      Slice rest = slice;
-      slice.row_begin = rest.row_end = first;
-      read.pieces.push_back({from, slice, types[part]});
-      read.pieces.push_back({from, rest, types[part]});
-      continue;
-    }
-    if (row->cut == RankCut::kNone) {
-      read.pieces.push_back({from, slice, types[part]});
-      continue;
-    }
-    if (row->cut == RankCut::kGroups) {
-      AddGroups(*row, layer, plan, {from, slice, types[part]}, read, late);
-      continue;
-    }
-    const bool cuts_rows = row->cut == RankCut::kRows && shape.size() > 1 &&
-                           !row->shape.starts_with("1 ");
-    const Dimension& cut = cuts_rows ? shape[0] : shape.back();
-    int64_t begin = 0;
-    for (const Dimension::Run& run : cut.runs) {
-      const OwnRange own = OwnRangeOf(plan, config_, layer, run.letter);
-      (cuts_rows ? slice.row_begin : slice.col_begin) = begin + own.begin;
-      (cuts_rows ? slice.row_end : slice.col_end) = begin + own.end;
-      read.pieces.push_back({from, slice, types[part]});
-      begin += run.size;
-    }
-  }
-  std::ranges::move(late, std::back_inserter(read.pieces));
-  return read;
-}
-
-// Adds the pieces of rows that stand group by group, each with its part of
-// every run: run by run. A gate of attention comes last of its weight.
-void WeightLoader::AddGroups(const TensorRow& row, int32_t layer,
-                             const RankPlan& plan, Piece piece, Read& read,
-                             std::vector<Piece>& late) const {
-  const Dimension all = DimensionsOf(row, config_, layer)[0];
-  const auto at = static_cast<size_t>(layer);
-  const bool is_gate = row.place == WeightPlace::kQkv;
-  const LayerConfig& config = config_.layers[at];
-  const int64_t groups = is_gate ? config.attention.num_heads
-                                 : config.state.mixer.shape.num_key_heads;
-  int64_t begin = 0;
-  for (size_t r = 0; r < all.runs.size(); ++r) {
-    const Dimension::Run& run = all.runs[r];
-    const int64_t rows = run.size / groups;
-    const OwnRange own = OwnRangeOf(plan, config_, layer, run.letter);
-    std::vector<Piece>& to = is_gate && r > 0 ? late : read.pieces;
-    if (own.begin == own.end) {  // a rank without such heads
-      piece.slice.row_begin = piece.slice.row_end = 0;
-      to.push_back(piece);
-    }
-    for (int64_t group = own.begin / rows; group < own.end / rows; ++group) {
-      piece.slice.row_begin = group * (all.size / groups) + begin;
-      piece.slice.row_end = piece.slice.row_begin + rows;
-      to.push_back(piece);
-    }
-    begin += rows;
-  }
-}
-
-WeightLoader::Read WeightLoader::TiedHead(const RankPlan& plan) const {
-  TensorRow rows = WeightsOf(config_, -1, ExpertStorage::kSeparate)[0].first();
-  rows.cut = RankCut::kRows;
-  return ReadOf(-1, {WeightPlace::kHead, {&rows}}, plan);
-}
-
-std::vector<WeightLoader::Read> WeightLoader::Reads(
-    const StageRange& range, const RankPlan& plan) const {
-  const bool has_embedding = range.is_first && plan.rank == 0;
-  std::vector<Read> reads;
-  for (const WeightRows& weight :
-       WeightsOf(config_, -1, ExpertStorage::kSeparate)) {
-    const bool is_here = IsEmbedding(weight.place)      ? has_embedding
-                         : IsOfFirstStage(weight.place) ? range.is_first
-                                                        : range.is_last;
-    if (is_here) {
-      reads.push_back(ReadOf(-1, weight, plan));
-    }
-  }
-  if (range.is_last && config_.tie_word_embeddings && !has_embedding) {
-    reads.push_back(TiedHead(plan));
-  }
-  for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
-    for (const WeightRows& weight :
-         WeightsOf(config_, i, ExpertStorage::kSeparate)) {
-      if (weight.first().cut == RankCut::kExperts) continue;
-      reads.push_back(ReadOf(i, weight, plan));
-    }
-  }
-  return reads;
-}
-
-uint64_t WeightLoader::StoredBytes(const Piece& piece) const {
-  const auto all = static_cast<double>(file_.Find(piece.from)->elements());
-  return static_cast<uint64_t>(
-      static_cast<double>(file_.StoredBytes(piece.from)) *
-      static_cast<double>(piece.slice.elements()) / all);
-}
 
 void WeightLoader::Reading::Allocate(BufferPool* pool) {
   for (HostWeight& part : parts) {
@@ -314,21 +181,21 @@ void WeightLoader::Reading::Allocate(BufferPool* pool) {
   }
 }
 
-WeightLoader::Reading WeightLoader::ReadingOf(const Read& read) const {
+WeightLoader::Reading WeightLoader::ReadingOf(const WeightRead& read) const {
   Reading reading;
-  const Piece* last = nullptr;
-  for (const Piece& piece : read.pieces) {
-    if (last == nullptr || last->type != piece.type || read.is_apart) {
+  const std::vector<PlaceInWeight> places = PlacesOf(read);
+  for (size_t i = 0; i < read.pieces.size(); ++i) {
+    const WeightPiece& piece = read.pieces[i];
+    if (reading.parts.size() == places[i].part) {
       HostWeight& part = reading.parts.emplace_back();
       part.type = piece.type;
       // A vector is one column.
       part.cols = read.is_vector ? 1 : Cols(read.pieces[0].slice);
     }
-    last = &piece;
     HostWeight& part = reading.parts.back();
     const int64_t begin = part.rows;
     part.rows += read.is_vector ? piece.slice.elements() : Rows(piece.slice);
-    reading.stored_bytes += StoredBytes(piece);
+    reading.stored_bytes += reads_.StoredBytes(piece);
     reading.bytes += FormatOf(piece.type).bytes(piece.slice.elements());
     if (piece.slice.elements() == 0) continue;
     const auto row_bytes =
@@ -351,8 +218,9 @@ Status WeightLoader::ReadChunk(const Chunk& chunk, Reading& to) const {
 }
 
 void WeightLoader::Announce(const StageRange& range, const RankPlan& plan) {
-  for (const Read& read : Reads(range, plan)) {
-    for (const Piece& piece : read.pieces) total_bytes_ += StoredBytes(piece);
+  for (const WeightRead& read : reads_.All(range, plan)) {
+    for (const WeightPiece& piece : read.pieces)
+      total_bytes_ += reads_.StoredBytes(piece);
   }
   for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
     for (const ExpertRange& run : plan.layers[i].experts) {
@@ -364,8 +232,8 @@ void WeightLoader::Announce(const StageRange& range, const RankPlan& plan) {
 uint64_t WeightLoader::LoadedBytes(const StageRange& range,
                                    const RankPlan& plan) const {
   uint64_t bytes = 0;
-  for (const Read& read : Reads(range, plan)) {
-    for (const Piece& piece : read.pieces) {
+  for (const WeightRead& read : reads_.All(range, plan)) {
+    for (const WeightPiece& piece : read.pieces) {
       bytes += FormatOf(piece.type).bytes(piece.slice.elements());
     }
   }
@@ -378,11 +246,11 @@ uint64_t WeightLoader::LoadedBytes(const StageRange& range,
 }
 
 StatusOr<PackedWeights::Weights> WeightLoader::Pack(
-    std::span<const Read* const> reads, Backend& backend,
+    std::span<const WeightRead* const> reads, Backend& backend,
     const LoadProgress& progress) {
   PackedWeights::Weights made;
   std::vector<Reading> readings;
-  for (const Read* read : reads) readings.push_back(ReadingOf(*read));
+  for (const WeightRead* read : reads) readings.push_back(ReadingOf(*read));
   const ReadAheadOptions options = ReadAheadFor(backend.info());
   BufferPool* const pool = options.threads > 0 ? pool_.get() : nullptr;
   std::vector<AheadRead> aheads;
@@ -416,7 +284,7 @@ StatusOr<PackedWeights::Weights> WeightLoader::Pack(
   return made;
 }
 
-void WeightLoader::Change(const Read& read, HostWeight& vector) const {
+void WeightLoader::Change(const WeightRead& read, HostWeight& vector) const {
   using enum WeightPlace;
   if (read.place == kStateTaps && vector.rows > 0) {
     // Stored channel by channel.
@@ -455,7 +323,7 @@ void WeightLoader::Change(const Read& read, HostWeight& vector) const {
 
 Status WeightLoader::LoadVectors(const Group& group, Backend& backend,
                                  const LoadProgress& progress) {
-  for (const Read& read : group.reads) {
+  for (const WeightRead& read : group.reads) {
     if (!read.is_vector) continue;
     Reading reading = ReadingOf(read);
     reading.Allocate(nullptr);
@@ -478,28 +346,53 @@ Status WeightLoader::LoadVectors(const Group& group, Backend& backend,
   return OkStatus();
 }
 
+StatusOr<PackedWeights::Weights> WeightLoader::LoadCuts(
+    std::span<const WeightRead* const> reads, Backend& backend) {
+  std::vector<WeightRead> whole;
+  std::vector<std::vector<WeightCut>> cuts;
+  for (const WeightRead* read : reads) {
+    auto all = reads_.SameOf(*read, *whole_);
+    if (!all.has_value()) return PackedWeights::Weights();
+    whole.push_back(*std::move(all));
+    cuts.push_back(CutsOf(*read, whole.back()));
+    if (cuts.back().empty()) return PackedWeights::Weights();
+  }
+  std::vector<const WeightRead*> wanted;
+  for (const WeightRead& read : whole) wanted.push_back(&read);
+  const uint64_t done = done_bytes_;
+  const auto pack = [&] { return Pack(wanted, backend, LoadProgress()); };
+  SLUICE_ASSIGN_OR_RETURN(const auto all,
+                          packed_.Whole(GroupOf(wanted), backend, pack));
+  done_bytes_ = done;
+  PackedWeights::Weights weights;
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    weights.push_back(
+        CutWeight(*(*all)[i], cuts[i], backend, packed_.context()));
+    weights.back()->memory = packed_.Marks();
+  }
+  return weights;
+}
+
 Status WeightLoader::LoadMatrices(const Group& group, Backend& backend,
                                   const LoadProgress& progress) {
-  std::vector<const Read*> reads;
-  const int32_t layer = group.reads[0].layer;
-  PackedWeights::Group packed = {layer < 0 ? "rows" : Cat("layer-", layer), ""};
+  std::vector<const WeightRead*> reads;
   uint64_t done = done_bytes_;
-  for (const Read& read : group.reads) {
+  for (const WeightRead& read : group.reads) {
     if (read.is_vector) continue;
     reads.push_back(&read);
-    for (const Piece& piece : read.pieces) {
-      const Slice& slice = piece.slice;
-      packed.contents +=
-          Cat(piece.from, " [", slice.row_begin, ", ", slice.row_end, ") x [",
-              slice.col_begin, ", ", slice.col_end, ") ",
-              FormatOf(piece.type).name, "\n");
-      done += StoredBytes(piece);
-    }
-    packed.contents += read.is_transposed ? "transposed\n" : "\n";
+    for (const WeightPiece& piece : read.pieces)
+      done += reads_.StoredBytes(piece);
   }
   if (reads.empty()) return OkStatus();
-  const auto pack = [&] { return Pack(reads, backend, progress); };
-  SLUICE_ASSIGN_OR_RETURN(auto weights, packed_.Load(packed, backend, pack));
+  PackedWeights::Weights weights;
+  if (whole_ != nullptr && packed_.SharesWhole(backend)) {
+    SLUICE_ASSIGN_OR_RETURN(weights, LoadCuts(reads, backend));
+  }
+  if (weights.empty()) {
+    const auto pack = [&] { return Pack(reads, backend, progress); };
+    SLUICE_ASSIGN_OR_RETURN(weights,
+                            packed_.Load(GroupOf(reads), backend, pack));
+  }
   done_bytes_ = done;  // of mapped weights, too
   if (progress) progress(done_bytes_, total_bytes_);
   for (size_t i = 0; i < reads.size(); ++i) {
@@ -509,46 +402,87 @@ Status WeightLoader::LoadMatrices(const Group& group, Backend& backend,
   return OkStatus();
 }
 
-Status WeightLoader::LoadExperts(const StageRange& range, const RankPlan& plan,
-                                 Backend& backend, const LoadProgress& progress,
-                                 RankWeights& to) {
+std::optional<ExpertRange> WeightLoader::WholeRun(
+    int32_t layer, const ExpertRange& run) const {
+  if (whole_ == nullptr) return std::nullopt;
+  for (const ExpertRange& whole : whole_->layers[layer].experts) {
+    if (run.begin >= whole.begin && run.end <= whole.end) return whole;
+  }
+  return std::nullopt;
+}
+
+Status WeightLoader::LoadExperts(int32_t layer, Rank& rank, MoeWeights& moe,
+                                 const LoadProgress& progress) {
   const auto read_expert = [&](uint64_t bytes) {
     done_bytes_ += bytes;
     if (progress) progress(done_bytes_, total_bytes_);
   };
-  for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
-    if (!config_.is_sparse(i)) continue;
-    MoeWeights& moe = to.layers[i - range.first_layer].moe;
-    for (const ExpertRange& run : plan.layers[i].experts) {
-      SLUICE_ASSIGN_OR_RETURN(
-          auto experts, expert_loader_.Load(i, run, backend, read_expert));
-      to.bytes += experts.bytes();
-      moe.experts.push_back(std::move(experts));
-    }
+  for (const ExpertRange& run : rank.plan.layers[layer].experts) {
+    SLUICE_ASSIGN_OR_RETURN(
+        auto experts, expert_loader_.Load(layer, run, rank.backend, read_expert,
+                                          WholeRun(layer, run)));
+    rank.loaded.bytes += experts.bytes();
+    moe.experts.push_back(std::move(experts));
   }
   return OkStatus();
 }
 
-StatusOr<RankWeights> WeightLoader::Load(const StageRange& range,
-                                         const RankPlan& plan, Backend& backend,
-                                         const LoadProgress& progress) {
-  RankWeights loaded;
-  LayerWeights none;
-  loaded.layers.resize(range.last_layer - range.first_layer);
-  const std::vector<Read> reads = Reads(range, plan);
-  for (size_t begin = 0, end = 0; begin < reads.size(); begin = end) {
-    const int32_t layer = reads[begin].layer;
-    for (end = begin + 1; layer >= 0 && end < reads.size(); ++end) {
-      if (reads[end].layer != layer) break;
-    }
-    const Group group = {
-        std::span(reads).subspan(begin, end - begin), &loaded,
-        layer < 0 ? &none : &loaded.layers[layer - range.first_layer]};
-    SLUICE_RETURN_IF_ERROR(LoadVectors(group, backend, progress));
-    SLUICE_RETURN_IF_ERROR(LoadMatrices(group, backend, progress));
-    if (layer >= 0) AddOnes(config_.layers[layer], backend, *group.layer);
+Status WeightLoader::LoadNext(const StageRange& range, Rank& rank,
+                              const LoadProgress& progress) {
+  const std::span<const WeightRead> reads(rank.reads);
+  const size_t begin = rank.next;
+  const int32_t layer = reads[begin].layer;
+  size_t& end = rank.next;
+  for (++end; layer >= 0 && end < reads.size(); ++end) {
+    if (reads[end].layer != layer) break;
   }
-  SLUICE_RETURN_IF_ERROR(LoadExperts(range, plan, backend, progress, loaded));
+  LayerWeights none;
+  LayerWeights& of_layer =
+      layer < 0 ? none : rank.loaded.layers[layer - range.first_layer];
+  const Group group = {reads.subspan(begin, end - begin), &rank.loaded,
+                       &of_layer};
+  SLUICE_RETURN_IF_ERROR(LoadVectors(group, rank.backend, progress));
+  SLUICE_RETURN_IF_ERROR(LoadMatrices(group, rank.backend, progress));
+  if (layer < 0) return OkStatus();
+  AddOnes(config_.layers[layer], rank.backend, of_layer);
+  return OkStatus();
+}
+
+StatusOr<std::vector<RankWeights>> WeightLoader::Load(
+    const StageRange& range, std::span<const RankPlan> plans,
+    std::span<Backend* const> backends, const std::optional<RankPlan>& whole,
+    const LoadProgress& progress) {
+  whole_ = whole.has_value() ? &*whole : nullptr;
+  std::vector<Rank> ranks;
+  for (size_t r = 0; r < plans.size(); ++r) {
+    Rank& rank = ranks.emplace_back(
+        Rank{plans[r], *backends[r], reads_.All(range, plans[r])});
+    rank.loaded.layers.resize(range.last_layer - range.first_layer);
+  }
+  const auto is_at = [](const Rank& rank, int32_t layer) {
+    return rank.next < rank.reads.size() &&
+           rank.reads[rank.next].layer == layer;
+  };
+  for (Rank& rank : ranks) {
+    while (is_at(rank, -1)) {
+      SLUICE_RETURN_IF_ERROR(LoadNext(range, rank, progress));
+    }
+  }
+  for (int32_t i = range.first_layer; i < range.last_layer; ++i) {
+    for (Rank& rank : ranks) {
+      if (is_at(rank, i)) {
+        SLUICE_RETURN_IF_ERROR(LoadNext(range, rank, progress));
+      }
+    }
+    for (Rank& rank : ranks) {
+      if (!config_.is_sparse(i)) continue;
+      MoeWeights& moe = rank.loaded.layers[i - range.first_layer].moe;
+      SLUICE_RETURN_IF_ERROR(LoadExperts(i, rank, moe, progress));
+    }
+  }
+  packed_.DropWhole();
+  std::vector<RankWeights> loaded;
+  for (Rank& rank : ranks) loaded.push_back(std::move(rank.loaded));
   return loaded;
 }
 

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/status.h"
@@ -13,6 +15,7 @@
 #include "common/model/expert_weights.h"
 #include "common/model/packed_weights.h"
 #include "common/model/read_ahead.h"
+#include "common/model/weight_reads.h"
 #include "common/model_config/rank_plan.h"
 #include "common/model_config/tensor_table.h"
 #include "common/model_config/weights_mode.h"
@@ -126,13 +129,6 @@ struct RankWeights {
   }
 };
 
-struct StageRange {
-  int32_t first_layer = 0;
-  int32_t last_layer = 0;  // exclusive
-  bool is_first = false;   // embeds
-  bool is_last = false;    // has the output head
-};
-
 // Called with bytes read so far and total bytes.
 using LoadProgress = std::function<void(uint64_t done, uint64_t total)>;
 
@@ -148,7 +144,7 @@ class WeightLoader {
                WeightsMode mode, PackedWeights* packed)
       : file_(file),
         config_(config),
-        mode_(mode),
+        reads_(file, config, mode),
         packed_(*packed),
         expert_loader_(file, config, mode, packed) {}
 
@@ -156,40 +152,19 @@ class WeightLoader {
   void Announce(const StageRange& range, const RankPlan& plan);
   // Returns the bytes of the rank's matrices and vectors once they are loaded.
   uint64_t LoadedBytes(const StageRange& range, const RankPlan& plan) const;
-  StatusOr<RankWeights> Load(const StageRange& range, const RankPlan& plan,
-                             Backend& backend, const LoadProgress& progress);
+  // Returns the weights of these ranks, each with its backend, layer by layer.
+  // `whole`: the plan of a rank that has all they have, whose packed weights
+  // they copy their parts out of; absent: each packs its own.
+  StatusOr<std::vector<RankWeights>> Load(const StageRange& range,
+                                          std::span<const RankPlan> plans,
+                                          std::span<Backend* const> backends,
+                                          const std::optional<RankPlan>& whole,
+                                          const LoadProgress& progress);
 
  private:
-  // Rows or columns of one matrix, and their computed type.
-  struct Piece {
-    std::string from;
-    weights::Slice slice;
-    kernels::WeightType type = kernels::WeightType::kF32;
-  };
-  // One weight or vector: its pieces one after another.
-  struct Read {
-    int32_t layer = -1;  // of the model; -1: outside of layers
-    WeightPlace place = WeightPlace::kEmbedding;
-    bool is_vector = false;
-    bool is_apart = false;       // each piece is a part
-    bool is_transposed = false;  // part by part
-    std::vector<Piece> pieces;
-  };
-
-  std::vector<Read> Reads(const StageRange& range, const RankPlan& plan) const;
-  Read ReadOf(int32_t layer, const WeightRows& weight,
-              const RankPlan& plan) const;
-  void AddGroups(const TensorRow& row, int32_t layer, const RankPlan& plan,
-                 Piece piece, Read& read, std::vector<Piece>& late) const;
-  // The same of a weight that has a part for each head.
-  Read ReadHeads(int32_t layer, const WeightRows& weight,
-                 const RankPlan& plan) const;
-  // Returns the output head's rows, for a head that is the embedding.
-  Read TiedHead(const RankPlan& plan) const;
-  uint64_t StoredBytes(const Piece& piece) const;
   // Some rows of a piece: rows of a weight's part from row `at` on.
   struct Chunk {
-    const Piece* piece;
+    const WeightPiece* piece;
     weights::Slice slice;
     size_t part;
     int64_t at;
@@ -205,36 +180,54 @@ class WeightLoader {
     void Allocate(BufferPool* pool);
   };
   // `read` must outlive the result.
-  Reading ReadingOf(const Read& read) const;
+  Reading ReadingOf(const WeightRead& read) const;
   // Any thread may call it.
   Status ReadChunk(const Chunk& chunk, Reading& to) const;
+  // Copies the weights out of packed ones of the whole layer; none where that
+  // is not possible.
+  StatusOr<PackedWeights::Weights> LoadCuts(
+      std::span<const WeightRead* const> reads, Backend& backend);
   // Reads and packs matrices, one after another.
-  StatusOr<PackedWeights::Weights> Pack(std::span<const Read* const> reads,
-                                        Backend& backend,
-                                        const LoadProgress& progress);
+  StatusOr<PackedWeights::Weights> Pack(
+      std::span<const WeightRead* const> reads, Backend& backend,
+      const LoadProgress& progress);
+  // A rank that is loaded.
+  struct Rank {
+    const RankPlan& plan;
+    Backend& backend;
+    std::vector<WeightRead> reads;
+    size_t next = 0;  // in `reads`
+    RankWeights loaded;
+  };
   // The reads of one layer, or one read outside of layers.
   struct Group {
-    std::span<const Read> reads;
+    std::span<const WeightRead> reads;
     RankWeights* to;
     LayerWeights* layer;
   };
+  // Loads a rank's next group.
+  Status LoadNext(const StageRange& range, Rank& rank,
+                  const LoadProgress& progress);
   // Makes of a stored vector the computed one: 1 + w of norms, scaled biases.
-  void Change(const Read& read, HostWeight& vector) const;
+  void Change(const WeightRead& read, HostWeight& vector) const;
   Status LoadVectors(const Group& group, Backend& backend,
                      const LoadProgress& progress);
   Status LoadMatrices(const Group& group, Backend& backend,
                       const LoadProgress& progress);
-  Status LoadExperts(const StageRange& range, const RankPlan& plan,
-                     Backend& backend, const LoadProgress& progress,
-                     RankWeights& to);
+  // Returns the experts of the whole layer that stand together with `run`.
+  std::optional<ExpertRange> WholeRun(int32_t layer,
+                                      const ExpertRange& run) const;
+  Status LoadExperts(int32_t layer, Rank& rank, MoeWeights& moe,
+                     const LoadProgress& progress);
 
   const weights::ModelFile& file_;
   const ModelConfig& config_;
-  const WeightsMode mode_;
+  const WeightReads reads_;
   PackedWeights& packed_;
   ExpertLoader expert_loader_;
   // Of matrices that are packed into other memory.
   const std::shared_ptr<BufferPool> pool_ = BufferPool::Make(kReadAheadBytes);
+  const RankPlan* whole_ = nullptr;  // of Load, while it runs; null: none
   uint64_t total_bytes_ = 0;
   uint64_t done_bytes_ = 0;
 };

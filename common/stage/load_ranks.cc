@@ -112,14 +112,12 @@ class StageLoader {
     // Before any reads its weights, which may take minutes.
     SLUICE_RETURN_IF_ERROR(AgreeOnCache(info));
     for (const RankPlan& plan : plans_) loader_.Announce(range_, plan);
-    std::vector<RankWeights> weights;
-    for (const RankPlan& plan : plans_) {
-      SLUICE_ASSIGN_OR_RETURN(
-          auto of_rank,
-          loader_.Load(range_, plan, BackendOf(plan), options_.progress));
-      info.weights_bytes += of_rank.bytes;
-      weights.push_back(std::move(of_rank));
-    }
+    std::vector<Backend*> backends;
+    for (const RankPlan& plan : plans_) backends.push_back(&BackendOf(plan));
+    SLUICE_ASSIGN_OR_RETURN(
+        std::vector<RankWeights> weights,
+        loader_.Load(range_, plans_, backends, whole_, options_.progress));
+    for (const RankWeights& rank : weights) info.weights_bytes += rank.bytes;
     packed_.LogUse();
     SLUICE_RETURN_IF_ERROR(MeasureAgain(info));
     SLUICE_RETURN_IF_ERROR(AgreeOnCache(info));
@@ -157,6 +155,12 @@ class StageLoader {
           PlanRank(config_, options_.total_ranks(), options_.first_rank + r,
                    options_.placement, formats));
       plans_.push_back(std::move(plan));
+    }
+    if (options_.ranks > 1 && options_.ranks == options_.total_ranks()) {
+      SLUICE_ASSIGN_OR_RETURN(auto whole,
+                              PlanRank(config_, /*ranks=*/1, /*rank=*/0,
+                                       options_.placement, formats));
+      whole_ = std::move(whole);
     }
     SLUICE_ASSIGN_OR_RETURN(backends_,
                             options_.make_backends(DevicesOfRanks(info)));
@@ -470,6 +474,7 @@ class StageLoader {
   WeightLoader loader_;
   StageRange range_;
   std::vector<RankPlan> plans_;
+  std::optional<RankPlan> whole_;  // of several ranks, all of this process
   std::vector<std::unique_ptr<Backend>> backends_;  // of ranks to be loaded
   // Loaded; here until all of them are, so that GiveUp comes before they go.
   std::vector<RankGroup::Rank> ranks_;

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,11 +34,16 @@ struct Started {
 };
 
 Started Start(const std::string& model, const PackedOptions& packed,
-              int32_t stages, int32_t ranks) {
+              int32_t stages, int32_t ranks,
+              WeightsMode weights = WeightsMode::kAuto) {
   CapturedStderr log;
   PipelineOptions options;
   options.stage.model_path = model;
   options.stage.packed = packed;
+  options.stage.weights = weights;
+  options.stage.progress = [](uint64_t done, uint64_t total) {
+    EXPECT_LE(done, total);
+  };
   options.stage.packed.bounds.free_share = 0;
   options.stage.ranks = ranks;
   options.stage.threads = 1;
@@ -65,10 +72,10 @@ TEST_P(PackedModelTest, KeptWeightsGiveTheBitsOfThoseJustPackedOverEveryCut) {
   const TempDir dir;
   const auto uncut = Start(path, {}, 1, 1).answers;
   for (const auto& [stages, ranks] : {std::pair{1, 1}, {2, 2}}) {
-    Start(path, {dir.path()}, stages, ranks);
     for (const auto memory :
          {weights::PackedMemory::kCopy, weights::PackedMemory::kMap}) {
       SCOPED_TRACE(Cat(stages, " stages, ", ranks, " ranks"));
+      Start(path, {dir.path(), memory}, stages, ranks);
       const Started started = Start(path, {dir.path(), memory}, stages, ranks);
       ExpectSame(started.answers, uncut);
       EXPECT_THAT(started.log, HasSubstr("this start wrote 0"));
@@ -86,6 +93,75 @@ TEST_P(PackedModelTest, StagesOfOtherCutsReadTheSameFiles) {
   ExpectSame(Start(path, {dir.path()}, 2, 1).answers, whole);
   EXPECT_EQ(FilesIn(dir.path()), files);
 }
+
+// A model, what its weights become, and how many ranks share them.
+struct CutCase {
+  const char* model;
+  WeightsMode weights = WeightsMode::kAuto;
+  int32_t ranks = 2;
+};
+
+class PackedCutsTest : public ::testing::TestWithParam<CutCase> {};
+
+TEST_P(PackedCutsTest, RanksCopyTheirPartsOutOfTheFilesOfWholeLayers) {
+  const auto& [model, weights, ranks] = GetParam();
+  const std::string path = GoldenModel(model);
+  const TempDir dir;
+  const auto whole = Start(path, {dir.path()}, 1, 1, weights).answers;
+  const auto files = FilesIn(dir.path());
+  const Started cut = Start(path, {dir.path()}, 2, ranks, weights);
+  ExpectSame(cut.answers, whole);
+  EXPECT_THAT(cut.log, Not(ContainsRegex("wrote [1-9]")));
+  EXPECT_EQ(FilesIn(dir.path()), files);
+  // Ranks that come first write what a rank alone then reads.
+  const TempDir other;
+  ExpectSame(Start(path, {other.path()}, 1, ranks, weights).answers, whole);
+  const Started alone = Start(path, {other.path()}, 1, 1, weights);
+  ExpectSame(alone.answers, whole);
+  EXPECT_THAT(alone.log, Not(ContainsRegex("wrote [1-9]")));
+  EXPECT_EQ(FilesIn(other.path()).size(), files.size());
+}
+
+TEST(PackedRanksTest, MakeDamagedFilesOfWholeLayersAnew) {
+  const std::string path = GoldenModel("glm4_moe-air");
+  const TempDir dir;
+  const auto whole = Start(path, {dir.path()}, 1, 2).answers;
+  const auto files = FilesIn(dir.path());
+  for (const auto& file : files) {
+    std::filesystem::permissions(file, std::filesystem::perms::owner_write,
+                                 std::filesystem::perm_options::add);
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    bytes.seekp(-1, std::ios::end);
+    bytes.put('\x5a');
+  }
+  const Started again = Start(path, {dir.path()}, 1, 2);
+  ExpectSame(again.answers, whole);
+  EXPECT_THAT(again.log, HasSubstr("it is made anew"));
+  EXPECT_EQ(FilesIn(dir.path()), files);
+  const Started last = Start(path, {dir.path()}, 1, 2);
+  ExpectSame(last.answers, whole);
+  EXPECT_THAT(last.log, Not(ContainsRegex("wrote [1-9]")));
+}
+
+// Heads, halves of an MLP, latent rows of heads, transposed keys, groups of
+// states, gates, runs of experts, tied and fused tensors.
+INSTANTIATE_TEST_SUITE_P(
+    Goldens, PackedCutsTest,
+    ::testing::Values(
+        CutCase{"llama3-tied"}, CutCase{"llama3-tied", WeightsMode::kQ8_0},
+        CutCase{"stories", WeightsMode::kQ8_0},
+        CutCase{"stories", WeightsMode::kAuto, 3}, CutCase{"gpt_oss-mxfp4"},
+        CutCase{"glm4_moe-air"}, CutCase{"glm4_moe-air", WeightsMode::kQ8_0},
+        CutCase{"deepseek_v3"}, CutCase{"deepseek_v3", WeightsMode::kQ8_0},
+        CutCase{"qwen3_next"}, CutCase{"qwen3_next", WeightsMode::kQ8_0},
+        CutCase{"phi3"}, CutCase{"falcon_h1"}),
+    [](const auto& tested) {
+      std::string name =
+          Cat(tested.param.model, "_", ToString(tested.param.weights), "_",
+              tested.param.ranks);
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
 
 INSTANTIATE_TEST_SUITE_P(Goldens, PackedModelTest,
                          ::testing::Values("llama2-bf16-sharded", "llama3-tied",
