@@ -195,10 +195,11 @@ keep_crates() {
 # sluice_build PRESET [TARGET...]: configures and builds, the sources of a room
 # compiled together (a third of the time from nothing; SLUICE_UNITY=OFF in the
 # environment: one by one), with every unit test (SLUICE_UNIT_TESTS=OFF,
-# SLUICE_TSAN_ALL=OFF: those that CMakeLists.txt names); quick if nothing has
-# changed. What ccache keeps serves every checkout of this machine: paths in
-# it begin at the checkout, and precompiled headers count by their text. Runs in
-# the repository root.
+# SLUICE_TSAN_ALL=OFF: those that CMakeLists.txt names; SLUICE_LEFT_OUT: none
+# whose name fits this regular expression); quick if nothing has changed. What
+# ccache keeps serves every checkout of this machine: paths in it begin at the
+# checkout, and precompiled headers count by their text. Runs in the repository
+# root.
 sluice_build() {
   local preset=$1 log crates
   shift
@@ -220,7 +221,8 @@ sluice_build() {
   log=build/configure-$preset.log
   if ! cmake --preset "$preset" -DSLUICE_UNITY="${SLUICE_UNITY:-ON}" \
        -DSLUICE_UNIT_TESTS="${SLUICE_UNIT_TESTS:-ON}" \
-       -DSLUICE_TSAN_ALL="${SLUICE_TSAN_ALL:-ON}" >"$log" 2>&1; then
+       -DSLUICE_TSAN_ALL="${SLUICE_TSAN_ALL:-ON}" \
+       -DSLUICE_LEFT_OUT="${SLUICE_LEFT_OUT:-}" >"$log" 2>&1; then
     cat "$log" >&2
     return 1
   fi

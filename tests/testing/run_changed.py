@@ -116,15 +116,26 @@ def mentions(files):
     return out
 
 
+def programs():
+    """{target: its program} of the build."""
+    text = (BUILD / "build.ninja").read_text().replace("$\n", "")
+    found = re.findall(r"^build (\w+): phony (\S+)$", text, re.M)
+    return {name: str(BUILD / path) for name, path in found}
+
+
 def all_tests():
-    """[(name, command, folder, labels)] as ctest knows them."""
+    """[(name, command, folder, labels)] as ctest knows them; of a program that
+    is not built, which ctest shows no command of, the build's."""
+    targets = programs()
     shown = subprocess.run(
         ["ctest", "--test-dir", BUILD, "--show-only=json-v1"], check=True,
         capture_output=True, text=True).stdout
     out = []
     for test in json.loads(shown)["tests"]:
         facts = {fact["name"]: fact["value"] for fact in test["properties"]}
-        out.append((test["name"], test.get("command", []),
+        name = test["name"]
+        known = [targets[name]] if name in targets else []
+        out.append((name, test.get("command") or known,
                     facts.get("WORKING_DIRECTORY", str(ROOT)),
                     facts.get("LABELS", [])))
     return out
@@ -138,7 +149,6 @@ def is_reached(test, reached, any_program):
         path = os.path.normpath(os.path.join(folder, word))
         if path.startswith(f"{ROOT}/") and under_root(path) in reached:
             return True
-    # A test whose program is not built has no command.
     is_script = any("python" in word or "run_in_venv" in word
                     for word in command[:1])
     return any_program and is_script and bool({"cluster", "http"} & {*labels})
@@ -218,8 +228,8 @@ def main():
     if not (BUILD / "build.ninja").exists():
         sys.exit(f"{BUILD} is not there: run `tests/run --quick` once")
     # tests/run leaves most unit tests to another build.
-    subprocess.run(["cmake", "-DSLUICE_UNIT_TESTS=ON", BUILD], check=True,
-                   stdout=subprocess.DEVNULL)
+    subprocess.run(["cmake", "-DSLUICE_UNIT_TESTS=ON", "-DSLUICE_LEFT_OUT=", BUILD],
+                   check=True, stdout=subprocess.DEVNULL)
     tests = all_tests()
     rings = choose(files, tests)
     print(f"{len(files)} files reach {sum(map(len, rings))} of {len(tests)} "
