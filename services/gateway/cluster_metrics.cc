@@ -9,16 +9,16 @@ using metrics::Counter;
 using metrics::Gauge;
 
 void GatewayMetrics::AddSplitSeries() {
-  const Gauge stages = registry_.AddGauge(
+  const Gauge stages = registry().AddGauge(
       names::kGatewayStages, "Stages that the layers are split over");
-  const Gauge missing = registry_.AddGauge(
+  const Gauge missing = registry().AddGauge(
       names::kGatewayMissingStages, "Stages that they are not split over now");
   const char* const help = "Times that the layers were split anew";
-  const Counter shrinks =
-      registry_.AddCounter(names::kGatewayResplits, help, {{"kind", "shrink"}});
-  const Counter growths =
-      registry_.AddCounter(names::kGatewayResplits, help, {{"kind", "growth"}});
-  registry_.OnScrape([=, this] {
+  const Counter shrinks = registry().AddCounter(names::kGatewayResplits, help,
+                                                {{"kind", "shrink"}});
+  const Counter growths = registry().AddCounter(names::kGatewayResplits, help,
+                                                {{"kind", "growth"}});
+  registry().OnScrape([=, this] {
     MutexLock lock(mutex_);
     if (!sources_.pipeline) return;
     const PipelineStatus status = sources_.pipeline();
@@ -32,20 +32,20 @@ void GatewayMetrics::AddSplitSeries() {
 
 void GatewayMetrics::AddLeaderSeries() {
   const Gauge leader =
-      registry_.AddGauge(names::kGatewayLeader, "1 if it has the stages");
+      registry().AddGauge(names::kGatewayLeader, "1 if it has the stages");
   const Gauge term =
-      registry_.AddGauge(names::kGatewayTerm, "Of the latest pipeline");
-  const Counter takeovers = registry_.AddCounter(names::kGatewayTakeovers,
-                                                 "Times that it began to lead");
-  const Gauge waiting = registry_.AddGauge(
+      registry().AddGauge(names::kGatewayTerm, "Of the latest pipeline");
+  const Counter takeovers = registry().AddCounter(
+      names::kGatewayTakeovers, "Times that it began to lead");
+  const Gauge waiting = registry().AddGauge(
       names::kGatewayForwarding, "Requests that other gateways answer");
   const auto forwarded = [this](const char* end) {
-    return registry_.AddCounter(names::kGatewayForwarded,
-                                "Answers of other gateways", {{"end", end}});
+    return registry().AddCounter(names::kGatewayForwarded,
+                                 "Answers of other gateways", {{"end", end}});
   };
   const Counter whole = forwarded("whole"), resumed = forwarded("resumed"),
                 broken = forwarded("broken"), lost = forwarded("lost_gateways");
-  registry_.OnScrape([=, this] {
+  registry().OnScrape([=, this] {
     MutexLock lock(mutex_);
     if (!sources_.pipeline) return;
     const PipelineStatus status = sources_.pipeline();

@@ -19,13 +19,6 @@ using metrics::Labels;
 
 namespace {
 
-constexpr const char* kOutcomes[] = {"stop", "length", "abort", "error"};
-constexpr const char* kRejections[] = {"queue_full", "draining", "unavailable",
-                                       "too_large", "invalid"};
-
-constexpr const char* kGrammarKinds[kNumGrammarKinds] = {
-    "json_schema", "json_object", "regex", "choice", "grammar", "tools"};
-
 // Counts of the engine, shown unchanged.
 struct EngineCounter {
   std::string_view name;
@@ -128,112 +121,39 @@ constexpr EngineGauge kEngineGauges[] = {
      [](const EngineStats& s) -> double { return s.max_plans_in_flight_seen; }},
 };
 
-Labels With(Labels labels, const std::string& name, const std::string& value) {
-  labels[name] = value;
-  return labels;
-}
-
 }  // namespace
 
 GatewayMetrics::GatewayMetrics(GatewayMetricsOptions options)
-    : options_(std::move(options)),
-      vllm_labels_{{"model_name", options_.model_name}, {"engine", "0"}},
-      http_(registry_, options_.key_names) {
-  metrics::AddProcessMetrics(registry_, "gateway");
-  tokenize_ = registry_.AddHistogram(names::kGatewayTokenizeSeconds,
-                                     "Parsing, rendering and tokenizing",
-                                     buckets::StepPart());
-  detokenize_ =
-      registry_.AddHistogram(names::kGatewayDetokenizeSeconds,
-                             "An event's tokens to text", buckets::StepPart());
-  for (size_t i = 0; i < std::size(kOutcomes); ++i) {
-    outcomes_[i] =
-        vllm().AddCounter(names::kVllmSuccess, "Sequences ended, by reason",
-                          With(vllm_labels_, "finished_reason", kOutcomes[i]));
-  }
-  for (size_t i = 0; i < std::size(kRejections); ++i) {
-    rejections_[i] = registry_.AddCounter(names::kGatewayRejections,
-                                          "Requests refused, by reason",
-                                          {{"reason", kRejections[i]}});
-  }
-  resumed_ = registry_.AddCounter(names::kGatewayResumedStreams,
-                                  "Streams that went on where one was cut");
-  for (size_t i = 0; i < std::size(kGrammarKinds); ++i) {
-    grammars_[i] = registry_.AddCounter(names::kGatewayGrammarRequests,
-                                        "Requests with a grammar, by kind",
-                                        {{"kind", kGrammarKinds[i]}});
-  }
-  grammar_ =
-      registry_.AddHistogram(names::kGatewayGrammarSeconds,
-                             "Making a request's grammar", buckets::StepPart());
-  AddHistograms();
+    : RequestMetrics(
+          {options.model_name, options.max_positions, options.vllm_names}),
+      options_(std::move(options)),
+      http_(registry(), options_.key_names) {
+  metrics::AddProcessMetrics(registry(), "gateway");
   AddEngineSeries();
   AddScrapedSeries();
   AddExportSeries();
   AddTrialSeries();
 }
 
-metrics::Registry& GatewayMetrics::vllm() {
-  return options_.vllm_names ? registry_ : discarded_;
-}
-
-void GatewayMetrics::AddHistograms() {
-  const auto add = [this](std::string_view name, std::string_view help,
-                          const std::vector<double>& bounds) {
-    return vllm().AddHistogram(name, help, bounds, vllm_labels_);
-  };
-  const auto latency = buckets::RequestLatency();
-  const auto tokens = buckets::TokenCount(std::max(options_.max_positions, 1));
-  ttft_ = add(names::kVllmTtft, "Arrival to first token", buckets::Ttft());
-  itl_ = add(names::kVllmItl, "Between tokens", buckets::InterToken());
-  tpot_alias_ = add(names::kVllmTimePerToken, "Between tokens (older name)",
-                    buckets::InterToken());
-  request_tpot_ =
-      add(names::kVllmRequestTpot, "Mean time between a request's tokens",
-          buckets::InterToken());
-  e2e_ = add(names::kVllmE2e, "Arrival to last token", latency);
-  queue_time_ = add(names::kVllmQueueTime, "Arrival to first step", latency);
-  prefill_time_ =
-      add(names::kVllmPrefillTime, "First step to first token", latency);
-  decode_time_ =
-      add(names::kVllmDecodeTime, "First token to last token", latency);
-  inference_time_ =
-      add(names::kVllmInferenceTime, "First step to last token", latency);
-  prompt_tokens_ =
-      add(names::kVllmRequestPromptTokens, "Prompt tokens", tokens);
-  generation_tokens_ =
-      add(names::kVllmRequestGenerationTokens, "Generated tokens", tokens);
-  max_tokens_ =
-      add(names::kVllmRequestMaxTokens, "max_tokens asked for", tokens);
-  choices_ = add(names::kVllmRequestN, "Choices asked for", buckets::Choices());
-  most_tokens_ = add(names::kVllmMaxGenerationTokens,
-                     "Most tokens of a prompt's choices", tokens);
-  prefill_computed_ = add(names::kVllmPrefillComputed,
-                          "Prompt tokens not found in the cache", tokens);
-  iteration_tokens_ =
-      add(names::kVllmIterationTokens, "Tokens of a step, prompts' included",
-          buckets::StepTokens());
-}
-
 void GatewayMetrics::AddEngineSeries() {
   std::vector<Counter> counters;
   for (const EngineCounter& one : kEngineCounters) {
-    counters.push_back(one.vllm
-                           ? vllm().AddCounter(one.name, one.help, vllm_labels_)
-                           : registry_.AddCounter(one.name, one.help));
+    counters.push_back(
+        one.vllm ? vllm().AddCounter(one.name, one.help, vllm_labels())
+                 : registry().AddCounter(one.name, one.help));
   }
   std::vector<Counter> times;
   for (const EngineTime& one : kEngineTimes) {
-    times.push_back(registry_.AddCounter(one.name, one.help));
+    times.push_back(registry().AddCounter(one.name, one.help));
   }
   std::vector<Gauge> gauges;
   for (const EngineGauge& one : kEngineGauges) {
-    Labels labels = one.vllm ? vllm_labels_ : Labels();
+    Labels labels = one.vllm ? vllm_labels() : Labels();
     if (one.kind != nullptr) labels["kind"] = one.kind;
-    metrics::Registry& registry = one.vllm ? vllm() : registry_;
-    gauges.push_back(registry.AddGauge(one.name, one.help, labels));
+    metrics::Registry& of = one.vllm ? vllm() : registry();
+    gauges.push_back(of.AddGauge(one.name, one.help, labels));
   }
-  registry_.OnScrape([=, this] {
+  registry().OnScrape([=, this] {
     EngineStats stats;
     {
       MutexLock lock(mutex_);
@@ -259,7 +179,7 @@ void GatewayMetrics::SetCacheConfig(int blocks) {
   if (cache_blocks_ != 0) {
     vllm().RemoveGauge(names::kVllmCacheConfig, cache_config_);
   }
-  Labels labels = vllm_labels_;
+  Labels labels = vllm_labels();
   labels["block_size"] = Cat(kBlockTokens);
   labels["num_gpu_blocks"] = Cat(blocks);
   labels["enable_prefix_caching"] = options_.prefix_cache ? "True" : "False";
@@ -272,37 +192,37 @@ void GatewayMetrics::SetCacheConfig(int blocks) {
 // How the layers are split over stages.
 void GatewayMetrics::AddScrapedSeries() {
   const Gauge ready =
-      registry_.AddGauge(names::kGatewayReady, "1 if /readyz says 200");
+      registry().AddGauge(names::kGatewayReady, "1 if /readyz says 200");
   const Gauge healthy = vllm().AddGauge(
-      names::kVllmHealthy, "1 if the pipeline moves", vllm_labels_);
+      names::kVllmHealthy, "1 if the pipeline moves", vllm_labels());
   const Gauge epoch =
-      registry_.AddGauge(names::kGatewayEpoch, "Pipeline rebuilds");
+      registry().AddGauge(names::kGatewayEpoch, "Pipeline rebuilds");
   const Gauge recovery =
-      registry_.AddGauge(names::kGatewayRecoverySeconds,
-                         "From the latest loss of the pipeline to the next");
+      registry().AddGauge(names::kGatewayRecoverySeconds,
+                          "From the latest loss of the pipeline to the next");
   const Gauge connections =
-      registry_.AddGauge(names::kGatewayConnections, "Open connections");
+      registry().AddGauge(names::kGatewayConnections, "Open connections");
   const Gauge inflight =
-      registry_.AddGauge(names::kGatewayInflight, "Requests being answered");
-  const Gauge backlog = registry_.AddGauge(
+      registry().AddGauge(names::kGatewayInflight, "Requests being answered");
+  const Gauge backlog = registry().AddGauge(
       names::kGatewaySseBacklog, "Bytes that clients have not read yet");
-  const Counter evicted = registry_.AddCounter(
+  const Counter evicted = registry().AddCounter(
       names::kGatewayEvictions, "Connections closed to make room");
-  const Gauge longest_hold = registry_.AddGauge(
+  const Gauge longest_hold = registry().AddGauge(
       names::kGatewayLoopLongestHold,
       "The longest that an event held its HTTP event loop, in CPU time");
-  const Counter long_holds =
-      registry_.AddCounter(names::kGatewayLoopLongHolds,
-                           "Events that held theirs for more than 50 ms of it");
-  const Counter gone = registry_.AddCounter(
+  const Counter long_holds = registry().AddCounter(
+      names::kGatewayLoopLongHolds,
+      "Events that held theirs for more than 50 ms of it");
+  const Counter gone = registry().AddCounter(
       names::kGatewayDisconnects, "Clients gone before their answer's end",
       {{"reason", "disconnected"}});
-  const Counter slow = registry_.AddCounter(
+  const Counter slow = registry().AddCounter(
       names::kGatewayDisconnects, "Clients gone before their answer's end",
       {{"reason", "slow_reader"}});
   AddSplitSeries();
   AddLeaderSeries();
-  registry_.OnScrape([=, this] {
+  registry().OnScrape([=, this] {
     MutexLock lock(mutex_);
     if (sources_.ready) {
       const bool now = sources_.ready();
@@ -327,13 +247,13 @@ void GatewayMetrics::AddScrapedSeries() {
 
 void GatewayMetrics::AddTrialSeries() {
   const auto add = [this](const char* reason) {
-    return registry_.AddCounter(
+    return registry().AddCounter(
         names::kGatewayGrammarFailures,
         "Grammars that ended the process in which they were tried, by reason",
         {{"reason", reason}});
   };
-  registry_.OnScrape([this, crashed = add("crashed"), time = add("time"),
-                      memory = add("memory")] {
+  registry().OnScrape([this, crashed = add("crashed"), time = add("time"),
+                       memory = add("memory")] {
     MutexLock lock(mutex_);
     if (sources_.trials == nullptr) return;
     crashed.AdvanceTo(static_cast<double>(sources_.trials->crashed));
@@ -344,18 +264,18 @@ void GatewayMetrics::AddTrialSeries() {
 
 void GatewayMetrics::AddExportSeries() {
   const auto add = [this](const char* result) {
-    return registry_.AddCounter(names::kGatewayTracesExported,
-                                "Traces for the collector, by what became of "
-                                "them",
-                                {{"result", result}});
+    return registry().AddCounter(names::kGatewayTracesExported,
+                                 "Traces for the collector, by what became of "
+                                 "them",
+                                 {{"result", result}});
   };
   const Counter sent = add("sent");
   const Counter queue_full = add("queue_full");
   const Counter failed = add("failed");
   const Counter rejected =
-      registry_.AddCounter(names::kGatewayTracesRejectedSpans,
-                           "Spans that the collector said it did not take");
-  registry_.OnScrape([=, this] {
+      registry().AddCounter(names::kGatewayTracesRejectedSpans,
+                            "Spans that the collector said it did not take");
+  registry().OnScrape([=, this] {
     MutexLock lock(mutex_);
     if (sources_.traces == nullptr) return;
     const otlp::ExportStats& stats = *sources_.traces;
@@ -364,46 +284,6 @@ void GatewayMetrics::AddExportSeries() {
     failed.AdvanceTo(static_cast<double>(stats.failed));
     rejected.AdvanceTo(static_cast<double>(stats.rejected_spans));
   });
-}
-
-void GatewayMetrics::OnRejection(Rejection why) const {
-  rejections_[static_cast<int>(why)].Add();
-}
-
-void GatewayMetrics::OnGrammar(GrammarKind kind, double seconds) const {
-  grammars_[static_cast<int>(kind)].Add();
-  grammar_.Observe(seconds);
-}
-
-void GatewayMetrics::OnNextTokens(double seconds, int count) const {
-  for (int i = 0; i < count; ++i) {
-    itl_.Observe(seconds / count);
-    tpot_alias_.Observe(seconds / count);
-  }
-}
-
-void GatewayMetrics::OnSequenceEnd(Outcome outcome, const SequenceStats& stats,
-                                   int max_tokens, double e2e_seconds) const {
-  outcomes_[static_cast<int>(outcome)].Add();
-  if (outcome == Outcome::kError) return;
-  e2e_.Observe(e2e_seconds);
-  queue_time_.Observe(Seconds(stats.queue_time));
-  prefill_time_.Observe(Seconds(stats.prefill_time));
-  decode_time_.Observe(Seconds(stats.decode_time));
-  inference_time_.Observe(Seconds(stats.prefill_time + stats.decode_time));
-  prompt_tokens_.Observe(stats.prompt_tokens);
-  generation_tokens_.Observe(stats.completion_tokens);
-  max_tokens_.Observe(max_tokens);
-  prefill_computed_.Observe(stats.prompt_tokens - stats.cached_tokens);
-  if (stats.completion_tokens > 1) {
-    request_tpot_.Observe(Seconds(stats.decode_time) /
-                          (stats.completion_tokens - 1));
-  }
-}
-
-void GatewayMetrics::OnPromptEnd(int choices, int most_tokens) const {
-  choices_.Observe(choices);
-  most_tokens_.Observe(most_tokens);
 }
 
 void GatewayMetrics::Attach(Sources sources) {

@@ -16,16 +16,16 @@
 #include "common/http/probe_server.h"
 #include "common/http/router.h"
 #include "common/metrics/certificate_metrics.h"
-#include "common/openai/error.h"
 #include "common/otlp/exporter.h"
 #include "common/pipeline/gateway/pipeline_assembler.h"
+#include "common/serving/error.h"
+#include "common/serving/served_model.h"
 #include "common/trace/trace_store.h"
 #include "services/gateway/access_log.h"
 #include "services/gateway/doors.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/endpoints.h"
 #include "services/gateway/judge_readiness.h"
-#include "services/gateway/served_model.h"
 #include "services/gateway/stream_feed.h"
 
 namespace sluice::gateway {
@@ -94,13 +94,13 @@ EngineOptions EngineOptionsOf(const GatewayOptions& options,
   return engine;
 }
 
-StatusOr<ServedModel> LoadNamedModel(const GatewayOptions& options) {
+StatusOr<serving::ServedModel> LoadNamedModel(const GatewayOptions& options) {
   const std::vector<std::string>& names = options.model_names;
   SLUICE_ASSIGN_OR_RETURN(
-      ServedModel model,
-      LoadServedModel(options.model_path, names.empty() ? "" : names.front(),
-                      options.tool_format, options.reasoning_format,
-                      options.grammars));
+      serving::ServedModel model,
+      serving::LoadServedModel(
+          options.model_path, names.empty() ? "" : names.front(),
+          options.tool_format, options.reasoning_format, options.grammars));
   if (!names.empty()) model.aliases.assign(names.begin() + 1, names.end());
   model.any_name = options.any_model_name;
   return model;
@@ -119,7 +119,7 @@ std::string WhyModelsDiffer(const std::string& config,
 
 class GatewayServer::Impl {
  public:
-  Impl(GatewayOptions options, ServedModel model,
+  Impl(GatewayOptions options, serving::ServedModel model,
        std::unique_ptr<PipelineAssembler> pipeline,
        std::unique_ptr<Doors> doors, std::unique_ptr<otlp::Exporter> exporter)
       : options_(std::move(options)),
@@ -135,8 +135,9 @@ class GatewayServer::Impl {
             ExportTo(exporter_.get())),
         work_(TextOptions(options_)),
         compiles_(CompileOptions(options_)),
-        streams_(options_.stream_journal,
-                 [this](const StreamJournal::Entry&) { feed_.OnNew(); }),
+        streams_(
+            options_.stream_journal,
+            [this](const serving::StreamJournal::Entry&) { feed_.OnNew(); }),
         feed_(streams_),
         doors_(std::move(doors)) {}
 
@@ -158,7 +159,7 @@ class GatewayServer::Impl {
          peers_ ? &peers_->stats() : nullptr,
          model_.grammars ? model_.grammars->trial_failures() : nullptr});
     AddCertificates();
-    AddStreamJournalSeries(metrics_.registry(), streams_);
+    serving::AddStreamJournalSeries(metrics_.registry(), streams_);
     SLUICE_RETURN_IF_ERROR(StartMetricsServer());
     StartPipeline();
     return OkStatus();
@@ -169,8 +170,8 @@ class GatewayServer::Impl {
     return Cat(listen.substr(0, listen.rfind(':')), ":", http_->port());
   }
 
-  GatewayReadiness readiness() const {
-    GatewayReadiness own =
+  serving::Readiness readiness() const {
+    serving::Readiness own =
         JudgeReadiness(pipeline_->status(), engine_.Progress(), draining_);
     return peers_ ? peers_->Judge(std::move(own)) : own;
   }
@@ -221,19 +222,19 @@ class GatewayServer::Impl {
 
  private:
   void AddRoutes() {
-    const HandlerContext context{model_,
-                                 engine_,
-                                 metrics_,
-                                 &work_,
-                                 [this] { return readiness(); },
-                                 &traces_,
-                                 doors_->asks_for_keys(),
-                                 options_.strict_fields,
-                                 options_.limits,
-                                 options_.rules,
-                                 &streams_,
-                                 [this] { return arithmetic(); },
-                                 &compiles_};
+    const serving::ServingContext context{model_,
+                                          engine_,
+                                          metrics_,
+                                          &work_,
+                                          [this] { return readiness(); },
+                                          &traces_,
+                                          doors_->asks_for_keys(),
+                                          options_.strict_fields,
+                                          options_.limits,
+                                          options_.rules,
+                                          &streams_,
+                                          [this] { return arithmetic(); },
+                                          &compiles_};
     AddEndpoints(router_, context, options_.debug_endpoints, [this] {
       return ClusterReading{readiness(), pipeline_->status(), max_context(),
                             engine_.Stats()};
@@ -305,9 +306,10 @@ class GatewayServer::Impl {
 
   // Keeps a stream that the leader has.
   void TakeStream(const std::string& record) {
-    StatusOr<StreamRequest> request = DecodeStreamRequest(record);
+    StatusOr<serving::StreamRequest> request = DecodeStreamRequest(record);
     if (!request.ok()) return LogWarning(Message(request.status()));
-    streams_.Insert(std::make_shared<const StreamRequest>(*std::move(request)));
+    streams_.Insert(
+        std::make_shared<const serving::StreamRequest>(*std::move(request)));
   }
 
   void AddCertificates() {
@@ -329,7 +331,7 @@ class GatewayServer::Impl {
                                 metrics_.registry().Text()};
     };
     probes.readiness = [this] {
-      const GatewayReadiness now = readiness();
+      const serving::Readiness now = readiness();
       // The listener is the operator's own.
       return http::Readiness{now.ready,
                              ReadinessJson(now, Audience::kKeyHolder)};
@@ -375,7 +377,7 @@ class GatewayServer::Impl {
     };
     callbacks.on_superseded = [this](const Status& why) {
       leads_ = false;
-      engine_.OnSuperseded(openai::WithCode(
+      engine_.OnSuperseded(serving::WithCode(
           why, std::string(http::HandoverExchange::kSuperseded)));
     };
     if (peers_) {
@@ -386,7 +388,7 @@ class GatewayServer::Impl {
   }
 
   const GatewayOptions options_;
-  const ServedModel model_;
+  const serving::ServedModel model_;
   GatewayMetrics metrics_;
   const std::unique_ptr<PipelineAssembler> pipeline_;
   EngineLoop engine_;
@@ -394,7 +396,7 @@ class GatewayServer::Impl {
   trace::TraceStore traces_;
   TurnQueue work_;
   TurnQueue compiles_;
-  StreamJournal streams_;
+  serving::StreamJournal streams_;
   StreamFeed feed_;
   http::Router router_;
   const std::unique_ptr<Doors> doors_;
@@ -418,7 +420,7 @@ StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
   // Doors keeps digests: this memory must not keep the keys.
   std::fill(options.api_keys.begin(), options.api_keys.end(), '\0');
   options.api_keys.clear();
-  SLUICE_ASSIGN_OR_RETURN(ServedModel model, LoadNamedModel(options));
+  SLUICE_ASSIGN_OR_RETURN(serving::ServedModel model, LoadNamedModel(options));
   PipelineOptions pipeline;
   pipeline.stages = options.stages;
   pipeline.spares = options.spares;
@@ -455,7 +457,9 @@ StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
 }
 
 std::string GatewayServer::address() const { return impl_->address(); }
-GatewayReadiness GatewayServer::readiness() const { return impl_->readiness(); }
+serving::Readiness GatewayServer::readiness() const {
+  return impl_->readiness();
+}
 void GatewayServer::Tidy() { impl_->Tidy(); }
 
 EngineStats GatewayServer::engine_stats() const {

@@ -12,15 +12,15 @@
 #include "common/engine/engine_loop.h"
 #include "common/grammar/grammar_compiler.h"
 #include "common/http/http_server.h"
-#include "common/openai/request_cost.h"
 #include "common/otlp/otlp_options.h"
 #include "common/pipeline/gateway/resplit_options.h"
 #include "common/rpc/transport_options.h"
+#include "common/serving/request_cost.h"
+#include "common/serving/request_rules.h"
+#include "common/serving/stream_journal.h"
 #include "common/trace/trace_options.h"
+#include "services/gateway/audience.h"
 #include "services/gateway/peer_gateways.h"
-#include "services/gateway/readiness.h"
-#include "services/gateway/request_rules.h"
-#include "services/gateway/stream_journal.h"
 
 namespace sluice::gateway {
 
@@ -60,11 +60,11 @@ struct GatewayOptions {
   bool vllm_metrics = true;
   bool metrics_key_names = false;  // see GatewayMetricsOptions
   bool debug_endpoints = false;
-  bool strict_fields = false;  // see HandlerContext
+  bool strict_fields = false;  // see serving::ServingContext
   bool access_log = false;     // see LogAccess
-  openai::CostLimits limits;   // per request
-  RequestRules rules;
-  StreamJournal::Options stream_journal;
+  serving::CostLimits limits;  // per request
+  serving::RequestRules rules;
+  serving::StreamJournal::Options stream_journal;
   trace::TraceOptions traces;
   std::optional<otlp::OtlpOptions> otlp;  // none: no traces are exported
 };
@@ -81,7 +81,7 @@ class GatewayServer {
   GatewayServer& operator=(const GatewayServer&) = delete;
 
   std::string address() const;  // "127.0.0.1:8000", the port as chosen
-  GatewayReadiness readiness() const;
+  serving::Readiness readiness() const;
   EngineStats engine_stats() const;
   // Forgets what is too old to be kept. Any thread, every few seconds.
   void Tidy();

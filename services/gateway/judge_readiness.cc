@@ -13,8 +13,8 @@ constexpr int kFarBeyond = 10;  // times the expected time
 constexpr Duration kShortest = std::chrono::milliseconds(2500);
 constexpr Duration kLongest = std::chrono::seconds(60);
 
-PartReadiness PartOf(const StageStatus& stage, size_t index) {
-  PartReadiness part;
+serving::PartReadiness PartOf(const StageStatus& stage, size_t index) {
+  serving::PartReadiness part;
   part.name = Cat("stage ", index, " (", stage.address, ")");
   part.open_name = Cat("stage ", index);
   if (stage.last_layer > 0) {
@@ -34,14 +34,14 @@ PartReadiness PartOf(const StageStatus& stage, size_t index) {
 
 // Names the stage that holds up the others.
 void NameStuckStage(const PipelineStatus& pipeline,
-                    GatewayReadiness& readiness) {
+                    serving::Readiness& readiness) {
   const auto stuck =
       std::min_element(pipeline.stages.begin(), pipeline.stages.end(),
                        [](const StageStatus& a, const StageStatus& b) {
                          return a.load.steps_done < b.load.steps_done;
                        });
   if (stuck == pipeline.stages.end()) return;
-  PartReadiness& part =
+  serving::PartReadiness& part =
       readiness.parts[static_cast<size_t>(stuck - pipeline.stages.begin())];
   part.ready = false;
   part.why = part.open_why = "answers and does no step";
@@ -64,8 +64,8 @@ bool AnyLoads(const PipelineStatus& pipeline) {
 }
 
 // Returns why the pipeline is not ready, by its stages' states alone.
-std::string OpenWhy(const GatewayReadiness& readiness) {
-  for (const PartReadiness& part : readiness.parts) {
+std::string OpenWhy(const serving::Readiness& readiness) {
+  for (const serving::PartReadiness& part : readiness.parts) {
     if (!part.ready) return Cat(part.open_name, ": ", part.open_why);
   }
   return readiness.ready ? "" : "the pipeline is not up";
@@ -95,9 +95,10 @@ int RetryAfter(const PipelineStatus& pipeline, bool draining) {
   return static_cast<int>(std::clamp(std::ceil(Seconds(wait)), 1.0, 30.0));
 }
 
-GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
-                                const EngineProgress& progress, bool draining) {
-  GatewayReadiness readiness;
+serving::Readiness JudgeReadiness(const PipelineStatus& pipeline,
+                                  const EngineProgress& progress,
+                                  bool draining) {
+  serving::Readiness readiness;
   readiness.ready = pipeline.ready;
   readiness.why = pipeline.message;
   readiness.epoch = pipeline.epoch.count();

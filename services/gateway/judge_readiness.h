@@ -4,7 +4,7 @@
 #include "common/base/clock.h"
 #include "common/engine/engine_stats.h"
 #include "common/pipeline/gateway/pipeline_status.h"
-#include "services/gateway/readiness.h"
+#include "services/gateway/audience.h"
 
 namespace sluice::gateway {
 
@@ -17,8 +17,9 @@ Duration StuckAfter(Duration expected_step);
 // every stage reaches a host for each remote expert. A queue of any length is
 // no reason. A stage that answers heartbeats and does no steps is named: the
 // first with the fewest steps. `draining`: the gateway was told to end.
-GatewayReadiness JudgeReadiness(const PipelineStatus& pipeline,
-                                const EngineProgress& progress, bool draining);
+serving::Readiness JudgeReadiness(const PipelineStatus& pipeline,
+                                  const EngineProgress& progress,
+                                  bool draining);
 
 // Returns when to retry, in whole seconds of 1 to 30: the rest of a stage's
 // drain; for a lost pipeline, the rest of its latest recovery's time, else the

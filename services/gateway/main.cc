@@ -12,8 +12,8 @@
 
 #include "common/base/control_group.h"
 #include "common/base/log.h"
+#include "common/dialects/openai/parse.h"
 #include "common/grammar/compile_server.h"
-#include "common/openai/parse.h"
 #include "common/otlp/otlp_options.h"
 #include "common/service/service_main.h"
 #include "services/gateway/gateway_server.h"
@@ -234,7 +234,7 @@ Status CheckRange(const char* flag, double value, double low, double high) {
                          ", got ", value);
 }
 
-StatusOr<openai::CostLimits> CostLimitsFromFlags() {
+StatusOr<serving::CostLimits> CostLimitsFromFlags() {
   const auto size = [](const char* flag, int64_t value,
                        int64_t low) -> StatusOr<size_t> {
     SLUICE_RETURN_IF_ERROR(CheckRange(flag, static_cast<double>(value),
@@ -242,7 +242,7 @@ StatusOr<openai::CostLimits> CostLimitsFromFlags() {
                                       static_cast<double>(int64_t{1} << 40)));
     return static_cast<size_t>(value);
   };
-  openai::CostLimits limits;
+  serving::CostLimits limits;
   SLUICE_ASSIGN_OR_RETURN(
       limits.answer_bytes,
       size("--max-answer-bytes", absl::GetFlag(FLAGS_max_answer_bytes), 1));
@@ -347,8 +347,8 @@ StatusOr<std::vector<std::string>> ModelNames() {
   return names;
 }
 
-StatusOr<RequestRules> RulesFromFlags() {
-  RequestRules rules;
+StatusOr<serving::RequestRules> RulesFromFlags() {
+  serving::RequestRules rules;
   const int stops = absl::GetFlag(FLAGS_max_stop_strings);
   SLUICE_RETURN_IF_ERROR(
       CheckRange("--max-stop-strings", stops, 0, openai::kMaxStopStrings));
@@ -374,8 +374,8 @@ StatusOr<RequestRules> RulesFromFlags() {
   return rules;
 }
 
-StatusOr<StreamJournal::Options> JournalFromFlags() {
-  StreamJournal::Options journal;
+StatusOr<serving::StreamJournal::Options> JournalFromFlags() {
+  serving::StreamJournal::Options journal;
   const int32_t mib = absl::GetFlag(FLAGS_stream_journal_mb);
   SLUICE_RETURN_IF_ERROR(CheckRange("--stream-journal-mb", mib, 0, 1 << 20));
   journal.max_bytes = static_cast<size_t>(mib) << 20;

@@ -208,7 +208,7 @@ void PeerGateways::ServeHere(std::shared_ptr<http::Exchange> exchange) const {
       }));
 }
 
-GatewayReadiness PeerGateways::Judge(GatewayReadiness own) const {
+serving::Readiness PeerGateways::Judge(serving::Readiness own) const {
   const GatewayRole role = parts_.role();
   own.role = ToString(role);
   own.stages = stages_;

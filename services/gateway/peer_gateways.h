@@ -15,7 +15,7 @@
 #include "common/http/forwarder.h"
 #include "common/http/peer_secret.h"
 #include "common/pipeline/gateway/pipeline_status.h"
-#include "services/gateway/readiness.h"
+#include "services/gateway/audience.h"
 
 namespace sluice::gateway {
 
@@ -66,7 +66,7 @@ class PeerGateways {
   void Route(std::shared_ptr<http::Exchange> exchange) const;
   // Returns the readiness of a gateway whose `own` pipeline is as told: a
   // standby is ready if it knows the leader.
-  GatewayReadiness Judge(GatewayReadiness own) const;
+  serving::Readiness Judge(serving::Readiness own) const;
 
   const http::ForwarderStats& stats() const { return forwarder_->stats(); }
   // Returns what the peers say, for this gateway's pipeline. Beside one with

@@ -8,7 +8,7 @@
 #include "common/base/json_member.h"
 #include "common/http/error_answer.h"
 #include "common/http/feed_record.h"
-#include "services/gateway/handlers/handlers.h"
+#include "services/gateway/dialects.h"
 
 namespace sluice::gateway {
 namespace {
@@ -28,7 +28,7 @@ http::HttpResponse NotNow() {
 
 }  // namespace
 
-std::string EncodeStreamRequest(const StreamRequest& request) {
+std::string EncodeStreamRequest(const serving::StreamRequest& request) {
   const auto age =
       std::chrono::duration_cast<milliseconds>(Clock::now() - request.arrival);
   const Json head{{"request_id", request.request_id},
@@ -39,7 +39,7 @@ std::string EncodeStreamRequest(const StreamRequest& request) {
   return DumpJson(head) + "\n" + request.body;
 }
 
-StatusOr<StreamRequest> DecodeStreamRequest(std::string_view bytes) {
+StatusOr<serving::StreamRequest> DecodeStreamRequest(std::string_view bytes) {
   const auto bad = [](const char* what) {
     return InvalidArgument("a request of another gateway's streams has ", what);
   };
@@ -47,13 +47,13 @@ StatusOr<StreamRequest> DecodeStreamRequest(std::string_view bytes) {
   if (end == bytes.npos) return bad("no head");
   const StatusOr<Json> head = ParseJson(std::string(bytes.substr(0, end)));
   if (!head.ok() || !head->is_object()) return bad("no JSON as its head");
-  StreamRequest request;
+  serving::StreamRequest request;
   request.request_id = FindText(*head, "request_id");
   request.tenant = FindText(*head, "tenant");
   request.path = FindText(*head, "path");
   request.first_event_id = FindText(*head, "first_event_id");
   request.body = bytes.substr(end + 1);
-  if (request.path != kChatPath && request.path != kCompletionsPath) {
+  if (FindEndpoint(request.path) == nullptr) {
     return bad("another path than those of generations");
   }
   if (request.request_id.empty() || request.request_id.size() > kMaxIdBytes ||

@@ -10,7 +10,7 @@
 #include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/http/exchange.h"
-#include "services/gateway/stream_journal.h"
+#include "common/serving/stream_journal.h"
 
 namespace sluice::gateway {
 
@@ -18,16 +18,16 @@ namespace sluice::gateway {
 inline constexpr std::string_view kStreamFeedPath = "/peer/streams";
 
 // A kept request as bytes. Its age goes along: clocks of machines differ.
-std::string EncodeStreamRequest(const StreamRequest& request);
+std::string EncodeStreamRequest(const serving::StreamRequest& request);
 // INVALID_ARGUMENT for bytes that are none.
-StatusOr<StreamRequest> DecodeStreamRequest(std::string_view bytes);
+StatusOr<serving::StreamRequest> DecodeStreamRequest(std::string_view bytes);
 
 // Copies a journal to other gateways: to each what is kept, and then what comes
 // new, as an answer without an end. Any thread, but for Serve. The journal
 // outlives it.
 class StreamFeed {
  public:
-  explicit StreamFeed(StreamJournal& journal) : journal_(journal) {}
+  explicit StreamFeed(serving::StreamJournal& journal) : journal_(journal) {}
 
   // Answers a gateway; 503 if too many are there, or after EndAll. On the
   // exchange's loop.
@@ -60,7 +60,7 @@ class StreamFeed {
   bool finishes();
   std::vector<std::shared_ptr<Follower>> All();
 
-  StreamJournal& journal_;
+  serving::StreamJournal& journal_;
   Mutex mutex_;
   std::vector<std::shared_ptr<Follower>> followers_ ABSL_GUARDED_BY(mutex_);
   bool finishes_ ABSL_GUARDED_BY(mutex_) = false;

@@ -15,9 +15,10 @@
 #include "common/base/check.h"
 #include "common/base/json.h"
 #include "common/http/router.h"
-#include "common/openai/event_id.h"
+#include "common/serving/event_id.h"
 #include "common/text/output/parameter_types.h"
 #include "common/text/output/parsers.h"
+#include "services/gateway/dialects.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
 #include "tests/fuzz/input_bound.h"
@@ -26,31 +27,30 @@
 namespace sluice::gateway {
 namespace {
 
-ServedModel ModelThatCalls() {
-  auto text = std::make_unique<openai::FakeText>();
+serving::ServedModel ModelThatCalls() {
+  auto text = std::make_unique<serving::FakeText>();
   text->format = {ToolFormat::kHermes, ReasoningFormat::kThink};
   text->new_parser = [format = text->format](const OutputRequest& request) {
     return NewMarkupParser(format, request,
                            std::make_shared<const ToolTypes>(request.tools));
   };
-  ServedModel model = FakeModel();
+  serving::ServedModel model = FakeModel();
   model.text = std::move(text);
   return model;
 }
 
 // Everything behind the socket, made once.
 struct Gateway {
-  const ServedModel model = ModelThatCalls();
+  const serving::ServedModel model = ModelThatCalls();
   ScriptedEngine engine{Echo};
   GatewayMetrics metrics{{"fake"}};
   http::Router router;
 
   Gateway() {
-    const HandlerContext context{model, engine.loop(), metrics, nullptr,
-                                 [] { return GatewayReadiness{true}; }};
-    AddChatHandler(router, context);
-    AddCompletionsHandler(router, context);
-    AddTokenizeHandlers(router, context);
+    const serving::ServingContext context{
+        model, engine.loop(), metrics, nullptr,
+        [] { return serving::Readiness{true}; }};
+    AddDialects(router, context);
     AddModelHandlers(router, context);
     AddHealthHandlers(router, context);
   }
@@ -76,7 +76,7 @@ void CheckEvents(std::string_view text) {
     if (end < whole) {
       const std::string_view id = text.substr(end + 1, whole - end - 1);
       SLUICE_CHECK(id.starts_with(kId));
-      SLUICE_CHECK(openai::ParseEventId(id.substr(kId.size())).ok());
+      SLUICE_CHECK(serving::ParseEventId(id.substr(kId.size())).ok());
     }
     const auto data = text.substr(kData.size(), end - kData.size());
     if (data != "[DONE]") CheckJson(data);

@@ -11,11 +11,12 @@
 
 #include "common/base/check.h"
 #include "common/http/router.h"
+#include "services/gateway/dialects.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
 #include "tests/fuzz/input_bound.h"
-#include "tests/openai/toy_text.h"
 #include "tests/services/gateway/fakes.h"
+#include "tests/serving/toy_text.h"
 
 namespace sluice::gateway {
 namespace {
@@ -38,20 +39,19 @@ constexpr const char* kPaths[] = {"/v1/chat/completions", "/v1/completions",
 
 // Everything behind the socket, made once.
 struct TextGateway {
-  ServedModel model = FakeModel();
+  serving::ServedModel model = FakeModel();
   ScriptedEngine engine{Echo};
   GatewayMetrics metrics{{"toy"}};
   http::Router router;
 
   TextGateway() {
-    model.text = openai::MakeToyText(
+    model.text = serving::MakeToyText(
         kTemplate, {{"<|end|>", "<|start|>", "<|eot|>"}, {"<think>"}});
     model.eos_ids = {256};
-    const HandlerContext context{model, engine.loop(), metrics, nullptr,
-                                 [] { return GatewayReadiness{true}; }};
-    AddChatHandler(router, context);
-    AddCompletionsHandler(router, context);
-    AddTokenizeHandlers(router, context);
+    const serving::ServingContext context{
+        model, engine.loop(), metrics, nullptr,
+        [] { return serving::Readiness{true}; }};
+    AddDialects(router, context);
   }
 };
 

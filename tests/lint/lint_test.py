@@ -58,11 +58,12 @@ class IncludeLintTest(unittest.TestCase):
     def test_sockets_stay_below_the_dialect(self):
         for header in ("<boost/asio.hpp>", "<grpcpp/grpcpp.h>",
                        '"common/rpc/transport.h"'):
-            self.assertTrue(includes("common/openai/a.cc", header), header)
-        self.assertEqual(includes("common/openai/a.cc",
+            self.assertTrue(includes("common/dialects/openai/a.cc", header),
+                            header)
+        self.assertEqual(includes("common/dialects/openai/a.cc",
                                   '"common/http/message.h"'), [])
         self.assertTrue(includes("common/http/a.cc",
-                                 '"common/openai/error.h"'))
+                                 '"common/serving/error.h"'))
         self.assertTrue(includes("services/gateway/a.cc",
                                  "<boost/asio.hpp>"))
 

@@ -77,9 +77,15 @@ ROOMS = {
     "common/load": (_BASE | {"common/http"}, _PLAIN | {"boost"}),
     "common/eval": (_BASE | {"common/http", "common/load", "common/weights"},
                     _PLAIN),
-    "common/openai": (_BASE | {"common/core", "common/text", "common/grammar",
-                               "common/http"}, _PLAIN),
     "common/trace": (_NOUNS | {"common/http"}, _PLAIN),
+    # From a conversation to an answer; each dialect beside the others.
+    "common/serving": (_NOUNS | {"common/weights", "common/model_config",
+                                 "common/text", "common/grammar",
+                                 "common/engine", "common/metrics",
+                                 "common/http", "common/trace"}, _PLAIN),
+    "common/dialects/openai": (_BASE | {"common/core", "common/text",
+                                        "common/grammar", "common/http",
+                                        "common/serving"}, _PLAIN),
     "common/otlp": (_NOUNS | {"common/trace", "common/rpc"}, _STREAMS),
     # Both ends of one protocol: they meet on the wire alone.
     "common/pipeline/gateway": (_NOUNS | {"common/engine", "common/wire",
@@ -106,7 +112,8 @@ ROOMS = {
     # 5: shells. Never one another.
     "services/gateway": (_PROCESS | {"common/core", "common/text",
                                      "common/grammar", "common/engine",
-                                     "common/openai",
+                                     "common/serving",
+                                     "common/dialects/openai",
                                      "common/trace", "common/otlp",
                                      "common/pipeline/gateway"}, _PLAIN),
     "services/stage": (_PROCESS | {"common/pipeline/stage",

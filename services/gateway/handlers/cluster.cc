@@ -5,15 +5,16 @@
 #include "common/base/build_info.h"
 #include "common/base/clock.h"
 #include "common/base/json.h"
+#include "common/serving/served_model.h"
 #include "services/gateway/handlers/handlers.h"
-#include "services/gateway/served_model.h"
 
 namespace sluice::gateway {
 namespace {
 
 double Millis(Duration duration) { return 1e3 * Seconds(duration); }
 
-Json ModelPart(const ServedModel& model, const ClusterReading& reading) {
+Json ModelPart(const serving::ServedModel& model,
+               const ClusterReading& reading) {
   const std::optional<StageFacts>& joined = reading.pipeline.model;
   Json part{{"name", model.name}};
   if (!joined.has_value()) return part;
@@ -75,8 +76,8 @@ Json StagePart(const StageStatus& stage, size_t index, bool open) {
 
 }  // namespace
 
-std::string ClusterJson(const ServedModel& model, const ClusterReading& reading,
-                        Audience audience) {
+std::string ClusterJson(const serving::ServedModel& model,
+                        const ClusterReading& reading, Audience audience) {
   const bool open = audience == Audience::kAnybody;
   Json body{{"time_ms", MonotonicNanos() / 1000000},
             {"version", std::string(BuildVersion())},
@@ -100,7 +101,7 @@ std::string ClusterJson(const ServedModel& model, const ClusterReading& reading,
   return DumpJson(body);
 }
 
-void AddClusterHandler(http::Router& router, const ServedModel& model,
+void AddClusterHandler(http::Router& router, const serving::ServedModel& model,
                        bool keys_asked, std::function<ClusterReading()> read) {
   router.Add("GET", "/cluster",
              [&model, keys_asked,

@@ -6,12 +6,12 @@
 
 #include "common/base/json.h"
 #include "common/engine/engine_loop.h"
-#include "common/openai/error.h"
-#include "common/openai/fields.h"
+#include "common/serving/error.h"
+#include "common/serving/fields.h"
+#include "common/serving/prepare.h"
+#include "common/serving/served_model.h"
+#include "common/serving/text_work.h"
 #include "services/gateway/handlers/handlers.h"
-#include "services/gateway/handlers/prepare.h"
-#include "services/gateway/served_model.h"
-#include "services/gateway/text_work.h"
 
 namespace sluice::gateway {
 namespace {
@@ -46,14 +46,14 @@ std::string RowsJson(const LogitsRows& rows) {
 http::HttpResponse RowsResponse(const LogitsRows& rows) {
   const size_t expected = rows.ids.size() * rows.columns;
   if (rows.values.size() != expected) {
-    return http::ErrorResponse(openai::ToApiError(Unavailable(
+    return http::ErrorResponse(serving::ToApiError(Unavailable(
         "got ", rows.values.size(), " logits, expected ", expected)));
   }
   const bool finite =
       std::all_of(rows.values.begin(), rows.values.end(),
                   [](float value) { return std::isfinite(value); });
   if (!rows.binary && !finite) {
-    return http::ErrorResponse(openai::ToApiError(
+    return http::ErrorResponse(serving::ToApiError(
         Internal("logits are not finite; ask for application/octet-stream")));
   }
   http::HttpResponse response;
@@ -75,7 +75,7 @@ http::HttpResponse RowsResponse(const LogitsRows& rows) {
 class LogitsSink : public TokenSink {
  public:
   LogitsSink(std::shared_ptr<http::Exchange> exchange, LogitsRows rows,
-             const TextWorkers& text)
+             const serving::TextWorkers& text)
       : exchange_(std::move(exchange)), rows_(std::move(rows)), text_(text) {
     rows_.values.reserve(rows_.ids.size() * rows_.columns);
   }
@@ -88,43 +88,44 @@ class LogitsSink : public TokenSink {
   void OnEnd(FinalEvent event) override {
     if (event.reason == FinishReason::kError) {
       exchange_->Post([on = exchange_, status = event.status] {
-        on->Send(http::ErrorResponse(openai::ToApiError(status)));
+        on->Send(http::ErrorResponse(serving::ToApiError(status)));
       });
       return;
     }
     auto rows = std::make_shared<LogitsRows>(std::move(rows_));
     const size_t bytes = rows->values.size() * sizeof(float);
     // A value takes up to 14 bytes as JSON.
-    RunTextWork(text_, exchange_, rows->binary ? 2 * bytes : 5 * bytes,
-                [on = exchange_, rows] {
-                  const auto response =
-                      std::make_shared<http::HttpResponse>(RowsResponse(*rows));
-                  on->Post([on, response] { on->Send(std::move(*response)); });
-                });
+    serving::RunTextWork(
+        text_, exchange_, rows->binary ? 2 * bytes : 5 * bytes,
+        [on = exchange_, rows] {
+          const auto response =
+              std::make_shared<http::HttpResponse>(RowsResponse(*rows));
+          on->Post([on, response] { on->Send(std::move(*response)); });
+        });
   }
 
  private:
   const std::shared_ptr<http::Exchange> exchange_;
   LogitsRows rows_;  // of the engine's thread
-  const TextWorkers text_;
+  const serving::TextWorkers text_;
 };
 
 // Returns the ids of the body's prompt: token ids, or a text to tokenize.
-StatusOr<std::vector<TokenId>> ParseLogitsPrompt(const HandlerContext& context,
-                                                 const Json& json) {
-  openai::FieldReader in(json);
+StatusOr<std::vector<TokenId>> ParseLogitsPrompt(
+    const serving::ServingContext& context, const Json& json) {
+  serving::FieldReader in(json);
   const Json* prompt = in.Find("prompt");
   if (prompt != nullptr && prompt->is_string()) {
-    SLUICE_RETURN_IF_ERROR(openai::CheckText(
+    SLUICE_RETURN_IF_ERROR(serving::CheckText(
         "prompt", prompt->get_ref<const std::string&>().size(),
-        MaxTokenizeBytes(context)));
+        serving::MaxTokenizeBytes(context)));
     return context.model.text->Encode(prompt->get_ref<const std::string&>(),
                                       /*special=*/true);
   }
   auto ids = in.TokenIds("prompt", context.model.vocab_size,
-                         static_cast<size_t>(MaxContext(context)));
+                         static_cast<size_t>(serving::MaxContext(context)));
   SLUICE_RETURN_IF_ERROR(in.status());
-  if (!ids) return openai::FieldError("prompt", "must be a text or token ids");
+  if (!ids) return serving::FieldError("prompt", "must be a text or token ids");
   return *std::move(ids);
 }
 
@@ -132,8 +133,8 @@ bool TakesBytes(const http::HttpRequest& request) {
   return request.Header("accept") == "application/octet-stream";
 }
 
-StatusOr<GenerateRequest> ParseLogitsRequest(const HandlerContext& context,
-                                             const http::HttpRequest& http) {
+StatusOr<GenerateRequest> ParseLogitsRequest(
+    const serving::ServingContext& context, const http::HttpRequest& http) {
   SLUICE_ASSIGN_OR_RETURN(const Json json, ParseJson(http.body));
   if (!json.is_object()) return InvalidArgument("the body must be an object");
   SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
@@ -143,27 +144,28 @@ StatusOr<GenerateRequest> ParseLogitsRequest(const HandlerContext& context,
   const bool binary = TakesBytes(http);
   const size_t limit = binary ? kMaxLogitsBytes : kMaxJsonLogitsBytes;
   if (bytes > limit) {
-    return openai::FieldError(
+    return serving::FieldError(
         "prompt", "its logits take ", bytes, " bytes, limit ", limit,
         binary ? "" : " (more as application/octet-stream)");
   }
-  openai::GenerationFields fields;
+  serving::GenerationFields fields;
   fields.max_tokens = 0;
   fields.temperature = 0;
   fields.logprobs = 0;
   SLUICE_ASSIGN_OR_RETURN(
       GenerateRequest request,
-      MakeGenerateRequest(context, fields, std::move(prompt), {"prompt", 0}));
+      serving::MakeGenerateRequest(context, fields, std::move(prompt),
+                                   {"prompt", 0}));
   request.sampling.prompt_logprobs = 0;
   request.sampling.return_logits = true;
   return request;
 }
 
-void SubmitLogits(const HandlerContext& context,
+void SubmitLogits(const serving::ServingContext& context,
                   const std::shared_ptr<http::Exchange>& exchange,
                   StatusOr<GenerateRequest> request) {
   if (!request.ok()) {
-    exchange->Send(http::ErrorResponse(openai::ToApiError(request.status())));
+    exchange->Send(http::ErrorResponse(serving::ToApiError(request.status())));
     return;
   }
   request->request_id = exchange->request().request_id;
@@ -173,11 +175,12 @@ void SubmitLogits(const HandlerContext& context,
   rows.columns = static_cast<size_t>(context.model.vocab_size);
   rows.binary = TakesBytes(exchange->request());
   auto sink = std::make_shared<LogitsSink>(
-      exchange, std::move(rows), TextWorkers{context.work, context.metrics});
+      exchange, std::move(rows),
+      serving::TextWorkers{context.work, context.metrics});
   const auto sequence =
       context.engine.Submit(*std::move(request), std::move(sink));
   if (!sequence.ok()) {
-    exchange->Send(http::ErrorResponse(openai::ToApiError(sequence.status())));
+    exchange->Send(http::ErrorResponse(serving::ToApiError(sequence.status())));
     return;
   }
   exchange->OnGone([&engine = context.engine, id = *sequence](http::Gone) {
@@ -187,11 +190,12 @@ void SubmitLogits(const HandlerContext& context,
 
 }  // namespace
 
-void AddDebugHandlers(http::Router& router, const HandlerContext& context) {
+void AddDebugHandlers(http::Router& router,
+                      const serving::ServingContext& context) {
   router.Add(
       "POST", "/debug/logits",
       [context](std::shared_ptr<http::Exchange> exchange) {
-        MakeThenUse(
+        serving::MakeThenUse(
             context, ParseLogitsRequest,
             [context](const std::shared_ptr<http::Exchange>& on,
                       StatusOr<GenerateRequest> request, const TraceSpan&) {

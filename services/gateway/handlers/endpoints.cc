@@ -2,14 +2,14 @@
 
 #include <utility>
 
+#include "services/gateway/dialects.h"
+
 namespace sluice::gateway {
 
-void AddEndpoints(http::Router& router, const HandlerContext& context,
+void AddEndpoints(http::Router& router, const serving::ServingContext& context,
                   bool debug, std::function<ClusterReading()> cluster) {
-  AddChatHandler(router, context);
-  AddCompletionsHandler(router, context);
+  AddDialects(router, context);
   AddStreamsHandler(router, context);
-  AddTokenizeHandlers(router, context);
   AddModelHandlers(router, context);
   AddUnbuiltHandlers(router);
   AddHealthHandlers(router, context);

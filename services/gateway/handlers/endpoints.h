@@ -11,7 +11,7 @@ namespace sluice::gateway {
 
 // Adds every route of the gateway; `debug`: those of --debug-endpoints too.
 // Event loops call `cluster`, which must not block.
-void AddEndpoints(http::Router& router, const HandlerContext& context,
+void AddEndpoints(http::Router& router, const serving::ServingContext& context,
                   bool debug, std::function<ClusterReading()> cluster);
 
 }  // namespace sluice::gateway

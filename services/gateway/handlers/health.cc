@@ -7,7 +7,7 @@
 
 namespace sluice::gateway {
 
-std::string ReadinessJson(const GatewayReadiness& readiness,
+std::string ReadinessJson(const serving::Readiness& readiness,
                           Audience audience) {
   const bool open = audience == Audience::kAnybody;
   Json body{{"ready", readiness.ready},
@@ -23,7 +23,7 @@ std::string ReadinessJson(const GatewayReadiness& readiness,
     if (!readiness.pipeline.empty()) body["pipeline"] = readiness.pipeline;
     if (!open && !readiness.leader.empty()) body["leader"] = readiness.leader;
   }
-  for (const PartReadiness& part : readiness.parts) {
+  for (const serving::PartReadiness& part : readiness.parts) {
     if (part.ready) continue;
     body["not_ready"].push_back({{"name", open ? part.open_name : part.name},
                                  {"why", open ? part.open_why : part.why}});
@@ -39,12 +39,13 @@ Audience AudienceOf(bool keys_asked, const http::HttpRequest& request) {
   return known ? Audience::kKeyHolder : Audience::kAnybody;
 }
 
-void AddHealthHandlers(http::Router& router, const HandlerContext& context) {
+void AddHealthHandlers(http::Router& router,
+                       const serving::ServingContext& context) {
   router.Add("GET", "/livez", [](std::shared_ptr<http::Exchange> on) {
     on->Send({200, "text/plain", {}, "ok\n"});
   });
   const auto ready = [context](std::shared_ptr<http::Exchange> on) {
-    const GatewayReadiness readiness = context.readiness();
+    const serving::Readiness readiness = context.readiness();
     http::HttpResponse response;
     // The path needs no key.
     response.body =

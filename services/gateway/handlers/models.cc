@@ -1,22 +1,24 @@
 #include "common/base/build_info.h"
 #include "common/base/json.h"
-#include "common/openai/error.h"
+#include "common/serving/error.h"
+#include "common/serving/prepare.h"
+#include "common/serving/served_model.h"
 #include "services/gateway/handlers/handlers.h"
-#include "services/gateway/handlers/prepare.h"
-#include "services/gateway/served_model.h"
 
 namespace sluice::gateway {
 namespace {
 
 // Returns a model's object. Key holders see `root`, a path with a user's name.
-Json ModelJson(const HandlerContext& context, const http::HttpRequest& request,
-               std::string_view name) {
-  const ServedModel& model = context.model;
-  Json json{
-      {"id", std::string(name)},    {"object", "model"},
-      {"created", model.created},   {"owned_by", "sluice"},
-      {"parent", nullptr},          {"max_model_len", MaxContext(context)},
-      {"permission", Json::array()}};
+Json ModelJson(const serving::ServingContext& context,
+               const http::HttpRequest& request, std::string_view name) {
+  const serving::ServedModel& model = context.model;
+  Json json{{"id", std::string(name)},
+            {"object", "model"},
+            {"created", model.created},
+            {"owned_by", "sluice"},
+            {"parent", nullptr},
+            {"max_model_len", serving::MaxContext(context)},
+            {"permission", Json::array()}};
   if (!request.tenant.empty()) json["root"] = model.root;
   return json;
 }
@@ -29,7 +31,8 @@ http::HttpResponse JsonResponse(const Json& body) {
 
 }  // namespace
 
-void AddModelHandlers(http::Router& router, const HandlerContext& context) {
+void AddModelHandlers(http::Router& router,
+                      const serving::ServingContext& context) {
   router.Add(
       "GET", "/v1/models", [context](std::shared_ptr<http::Exchange> on) {
         Json body{{"object", "list"}, {"data", Json::array()}};
@@ -46,12 +49,13 @@ void AddModelHandlers(http::Router& router, const HandlerContext& context) {
         constexpr std::string_view kPrefix = "/v1/models/";
         std::string_view name = on->request().path;
         name.remove_prefix(kPrefix.size());
-        const ServedModel& model = context.model;
-        if (const Status known = CheckModel(model, name); !known.ok()) {
-          on->Send(http::ErrorResponse(openai::ToApiError(known)));
+        const serving::ServedModel& model = context.model;
+        if (const Status known = serving::CheckModel(model, name);
+            !known.ok()) {
+          on->Send(http::ErrorResponse(serving::ToApiError(known)));
           return;
         }
-        if (!Serves(model, name)) name = model.name;
+        if (!serving::Serves(model, name)) name = model.name;
         on->Send(JsonResponse(ModelJson(context, on->request(), name)));
       });
   router.Add("GET", "/version", [](std::shared_ptr<http::Exchange> on) {

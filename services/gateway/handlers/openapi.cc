@@ -9,8 +9,8 @@
 #include "common/base/build_info.h"
 #include "common/base/check.h"
 #include "common/base/json.h"
-#include "common/openai/field_schemas.h"
-#include "common/openai/known_fields.h"
+#include "common/dialects/openai/field_schemas.h"
+#include "common/dialects/openai/known_fields.h"
 #include "services/gateway/handlers/handlers.h"
 #include "services/gateway/page/page_files.h"
 

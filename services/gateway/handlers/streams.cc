@@ -4,10 +4,11 @@
 
 #include "common/http/error_answer.h"
 #include "common/http/sse.h"
-#include "common/openai/error.h"
-#include "services/gateway/answer_start.h"
+#include "common/serving/answer_start.h"
+#include "common/serving/error.h"
+#include "common/serving/stream_journal.h"
+#include "services/gateway/dialects.h"
 #include "services/gateway/handlers/handlers.h"
-#include "services/gateway/stream_journal.h"
 
 namespace sluice::gateway {
 namespace {
@@ -16,55 +17,58 @@ constexpr std::string_view kStreamsPath = "/v1/streams/";
 
 // Returns the request of the stream that `request` is about. NOT_FOUND; or
 // INVALID_ARGUMENT for a Last-Event-ID that is another request's.
-StatusOr<StreamJournal::Entry> FindStream(const HandlerContext& context,
-                                          const http::HttpRequest& request) {
-  StreamJournal* const streams = context.streams;
+StatusOr<serving::StreamJournal::Entry> FindStream(
+    const serving::ServingContext& context, const http::HttpRequest& request) {
+  serving::StreamJournal* const streams = context.streams;
   if (streams == nullptr || !context.rules.event_ids) {
-    return openai::WithCode(NotFound("no streams are kept here, because events "
-                                     "have no ids (--no-event-ids)"),
-                            "stream_not_found");
+    return serving::WithCode(
+        NotFound("no streams are kept here, because events "
+                 "have no ids (--no-event-ids)"),
+        "stream_not_found");
   }
   const std::string id = request.path.substr(kStreamsPath.size());
-  SLUICE_ASSIGN_OR_RETURN(StreamJournal::Entry entry,
+  SLUICE_ASSIGN_OR_RETURN(serving::StreamJournal::Entry entry,
                           streams->Find(id, request.tenant));
-  const std::string_view last = request.Header(kLastEventIdHeader);
+  const std::string_view last = request.Header(serving::kLastEventIdHeader);
   if (last.empty()) return entry;
-  SLUICE_ASSIGN_OR_RETURN(const openai::EventId resumed,
-                          openai::ParseEventId(last));
+  SLUICE_ASSIGN_OR_RETURN(const serving::EventId resumed,
+                          serving::ParseEventId(last));
   if (resumed.origin.request_id == id) return entry;
-  return openai::EventIdError("is of request \"" + resumed.origin.request_id +
-                              "\", the path names \"" + id + "\"");
+  return serving::EventIdError("is of request \"" + resumed.origin.request_id +
+                               "\", the path names \"" + id + "\"");
 }
 
 // Answers as if the client had sent its request again.
-void ResumeStream(const HandlerContext& context,
+void ResumeStream(const serving::ServingContext& context,
                   std::shared_ptr<http::Exchange> exchange) {
   http::HttpRequest& request = exchange->request();
-  StatusOr<StreamJournal::Entry> entry = FindStream(context, request);
+  StatusOr<serving::StreamJournal::Entry> entry = FindStream(context, request);
   if (!entry.ok()) {
-    exchange->Send(http::ErrorResponse(openai::ToApiError(entry.status())));
+    exchange->Send(http::ErrorResponse(serving::ToApiError(entry.status())));
     return;
   }
   if (request.method == "HEAD") return exchange->Send(http::SseHead());
   if (!exchange->TakeBody((*entry)->body)) {
-    exchange->Send(http::ErrorResponse(openai::ToApiError(
+    exchange->Send(http::ErrorResponse(serving::ToApiError(
         Unavailable("Too many large requests are being read at once"))));
     return;
   }
-  if (request.Header(kLastEventIdHeader).empty()) {
+  if (request.Header(serving::kLastEventIdHeader).empty()) {
     // The first value counts: an empty one goes.
     std::erase_if(request.headers, [](const auto& header) {
-      return header.first == kLastEventIdHeader;
+      return header.first == serving::kLastEventIdHeader;
     });
-    request.headers.emplace_back(kLastEventIdHeader, (*entry)->first_event_id);
+    request.headers.emplace_back(serving::kLastEventIdHeader,
+                                 (*entry)->first_event_id);
   }
-  if ((*entry)->path == kChatPath) return RunChat(context, std::move(exchange));
-  RunCompletion(context, std::move(exchange));
+  // Only paths of endpoints are kept.
+  FindEndpoint((*entry)->path)->run(context, std::move(exchange));
 }
 
 }  // namespace
 
-void AddStreamsHandler(http::Router& router, const HandlerContext& context) {
+void AddStreamsHandler(http::Router& router,
+                       const serving::ServingContext& context) {
   router.Add("GET", "/v1/streams/*",
              [context](std::shared_ptr<http::Exchange> exchange) {
                ResumeStream(context, std::move(exchange));

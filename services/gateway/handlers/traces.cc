@@ -3,12 +3,12 @@
 #include <utility>
 
 #include "common/base/json.h"
-#include "common/openai/error.h"
+#include "common/serving/error.h"
+#include "common/serving/text_work.h"
 #include "common/trace/chrome_trace.h"
 #include "common/trace/trace_json.h"
 #include "common/trace/trace_store.h"
 #include "services/gateway/handlers/handlers.h"
-#include "services/gateway/text_work.h"
 
 namespace sluice::gateway {
 namespace {
@@ -17,43 +17,46 @@ constexpr std::string_view kTracesPath = "/debug/traces/";
 // Memory while a trace is written.
 constexpr size_t kTraceMemory = size_t{4} << 20;
 
-void AnswerTrace(const HandlerContext& context,
+void AnswerTrace(const serving::ServingContext& context,
                  std::shared_ptr<http::Exchange> exchange) {
   const http::HttpRequest& request = exchange->request();
   const std::string id = request.path.substr(kTracesPath.size());
   const bool chrome = request.query == "format=chrome";
   if (!chrome && !request.query.empty()) {
-    exchange->Send(http::ErrorResponse(openai::ToApiError(InvalidArgument(
+    exchange->Send(http::ErrorResponse(serving::ToApiError(InvalidArgument(
         "the only query is format=chrome, got '", request.query, "'"))));
     return;
   }
   auto record = context.traces->Find(id, request.tenant);
   if (!record.ok()) {
-    exchange->Send(http::ErrorResponse(openai::ToApiError(record.status())));
+    exchange->Send(http::ErrorResponse(serving::ToApiError(record.status())));
     return;
   }
   // Writing a long answer's trace takes a while.
-  RunTextWork({context.work, context.metrics}, exchange, kTraceMemory,
-              [exchange, record = *std::move(record), chrome] {
-                const auto response = std::make_shared<http::HttpResponse>();
-                response->body = chrome ? trace::ChromeTrace(*record)
-                                        : trace::TraceJson(*record);
-                exchange->Post([exchange, response] {
-                  exchange->Send(std::move(*response));
-                });
-              });
+  serving::RunTextWork({context.work, context.metrics}, exchange, kTraceMemory,
+                       [exchange, record = *std::move(record), chrome] {
+                         const auto response =
+                             std::make_shared<http::HttpResponse>();
+                         response->body = chrome ? trace::ChromeTrace(*record)
+                                                 : trace::TraceJson(*record);
+                         exchange->Post([exchange, response] {
+                           exchange->Send(std::move(*response));
+                         });
+                       });
 }
 
 }  // namespace
 
-void AddTraceHandler(http::Router& router, const HandlerContext& context) {
+void AddTraceHandler(http::Router& router,
+                     const serving::ServingContext& context) {
   router.Add("GET", "/debug/traces/*",
              [context](std::shared_ptr<http::Exchange> exchange) {
                AnswerTrace(context, std::move(exchange));
              });
 }
 
-void AddTraceListHandler(http::Router& router, const HandlerContext& context) {
+void AddTraceListHandler(http::Router& router,
+                         const serving::ServingContext& context) {
   router.Add("GET", "/debug/traces",
              [context](std::shared_ptr<http::Exchange> exchange) {
                http::HttpResponse response;

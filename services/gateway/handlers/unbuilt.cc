@@ -1,6 +1,6 @@
 #include <string_view>
 
-#include "common/openai/error.h"
+#include "common/serving/error.h"
 #include "services/gateway/handlers/handlers.h"
 
 namespace sluice::gateway {
@@ -35,7 +35,7 @@ void AddUnbuiltHandlers(http::Router& router) {
   for (const std::string_view path : kUnbuilt) {
     // 404, not 501: clients retry 5xx.
     const auto refuse = [path](std::shared_ptr<http::Exchange> on) {
-      on->Send(http::ErrorResponse(openai::ToApiError(openai::WithCode(
+      on->Send(http::ErrorResponse(serving::ToApiError(serving::WithCode(
           NotFound(path,
                    " is not built; there are /v1/chat/completions and "
                    "/v1/completions"),

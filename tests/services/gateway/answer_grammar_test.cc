@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/concurrency/turn_queue.h"
+#include "services/gateway/dialects.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
 #include "tests/grammar/walk.h"
@@ -63,7 +64,7 @@ class Server {
   explicit Server(const Format& format)
       : model_(MakeToyModel(TemplateOf(format), format.tokens)),
         context_{model_, engine_.loop(), metrics_, nullptr, {}} {
-    context_.readiness = [] { return GatewayReadiness{true}; };
+    context_.readiness = [] { return serving::Readiness{true}; };
     AddRoutes();
   }
   ~Server() { engine_.EndAll(); }
@@ -117,7 +118,7 @@ class Server {
   }
 
   const Tokenizer& tokenizer() const {
-    return static_cast<const openai::LoadedText&>(*model_.text).tokenizer();
+    return static_cast<const serving::LoadedText&>(*model_.text).tokenizer();
   }
   TokenId Token(const char* text) const { return *tokenizer().TokenToId(text); }
   Json ErrorOf(const std::shared_ptr<http::FakeExchange>& on) {
@@ -125,17 +126,14 @@ class Server {
     return on->Body()["error"];
   }
 
-  ServedModel model_;
+  serving::ServedModel model_;
   ScriptedEngine engine_;
   GatewayMetrics metrics_{{"toy"}};
-  HandlerContext context_;
+  serving::ServingContext context_;
   http::Router router_;
 
  private:
-  void AddRoutes() {
-    AddChatHandler(router_, context_);
-    AddCompletionsHandler(router_, context_);
-  }
+  void AddRoutes() { AddDialects(router_, context_); }
 };
 
 // Answers to `body`, each of its own seed: all that are whole are checked.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "common/base/build_info.h"
+#include "services/gateway/dialects.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
 #include "tests/services/gateway/fakes.h"
@@ -23,9 +24,7 @@ class GatewayAnswerTest : public ::testing::Test {
   GatewayAnswerTest()
       : context_{model_, engine_.loop(), metrics_, nullptr, {}} {
     context_.readiness = [this] { return readiness_; };
-    AddChatHandler(router_, context_);
-    AddCompletionsHandler(router_, context_);
-    AddTokenizeHandlers(router_, context_);
+    AddDialects(router_, context_);
     AddModelHandlers(router_, context_);
     AddHealthHandlers(router_, context_);
   }
@@ -55,11 +54,11 @@ class GatewayAnswerTest : public ::testing::Test {
     return Route("/v1/completions", "{" + fields + "}");
   }
 
-  const ServedModel model_ = FakeModel();
+  const serving::ServedModel model_ = FakeModel();
   ScriptedEngine engine_;
   GatewayMetrics metrics_{{"fake"}};
-  GatewayReadiness readiness_{true, "", {}, 1};
-  HandlerContext context_;
+  serving::Readiness readiness_{true, "", {}, 1};
+  serving::ServingContext context_;
   http::Router router_;
 };
 
@@ -67,14 +66,14 @@ TEST_F(GatewayAnswerTest, AChatIsAnsweredWhole) {
   const auto on = Chat("\"max_tokens\":10");
   ASSERT_EQ(engine_.submitted(), 1u);
   EXPECT_EQ(engine_.request(0).prompt_tokens,
-            (std::vector<TokenId>{openai::kFakeBos, openai::kFakeTurn, 'u', 'h',
-                                  'i', openai::kFakeTurn}));
+            (std::vector<TokenId>{serving::kFakeBos, serving::kFakeTurn, 'u',
+                                  'h', 'i', serving::kFakeTurn}));
   EXPECT_EQ(engine_.request(0).max_tokens, 10);
-  EXPECT_THAT(engine_.request(0).eos_token_ids, ElementsAre(openai::kFakeEos));
+  EXPECT_THAT(engine_.request(0).eos_token_ids, ElementsAre(serving::kFakeEos));
   engine_.Text(0, "hello");
   EXPECT_TRUE(on->responses.empty());
   FinalEvent end;
-  end.stop_token = openai::kFakeEos;
+  end.stop_token = serving::kFakeEos;
   end.stats.cached_tokens = 4;
   engine_.End(0, end);
   const Json body = on->Body();
@@ -182,7 +181,7 @@ TEST_F(GatewayAnswerTest, ChatLogprobsHaveTokenBytesAndTops) {
   const auto on = Chat("\"logprobs\":true,\"top_logprobs\":1");
   EXPECT_EQ(engine_.request(0).sampling.logprobs, 1);
   TokenEvent event;
-  event.tokens = {openai::WithLogprob('a', -0.5f)};
+  event.tokens = {serving::WithLogprob('a', -0.5f)};
   engine_.Tokens(0, event);
   engine_.End(0, FinishReason::kLength);
   EXPECT_EQ(DumpJson(on->Body()["choices"][0]["logprobs"]["content"]),
@@ -197,7 +196,7 @@ TEST_F(GatewayAnswerTest, EchoGivesThePromptsOwnLogprobs) {
   EXPECT_EQ(engine_.request(0).max_tokens, 0);
   EXPECT_EQ(engine_.request(0).sampling.prompt_logprobs, 1);
   TokenEvent event;
-  event.prompt = {openai::WithLogprob('i', -1.5f)};
+  event.prompt = {serving::WithLogprob('i', -1.5f)};
   engine_.Tokens(0, event);
   engine_.End(0, FinishReason::kLength);
   const Json choice = on->Body()["choices"][0];
@@ -212,8 +211,8 @@ TEST_F(GatewayAnswerTest, EchoKeepsTheNewTokensLogprobLast) {
   const auto on = Complete(
       "\"prompt\":[[104,105]],\"echo\":true,\"logprobs\":1,\"max_tokens\":1");
   TokenEvent event;
-  event.prompt = {openai::WithLogprob('i', -1.5f)};
-  event.tokens = {openai::WithLogprob('j', -2.0f)};
+  event.prompt = {serving::WithLogprob('i', -1.5f)};
+  event.tokens = {serving::WithLogprob('j', -2.0f)};
   engine_.Tokens(0, event);
   engine_.End(0, FinishReason::kLength);
   const Json choice = on->Body()["choices"][0];
@@ -236,7 +235,7 @@ TEST_F(GatewayAnswerTest, TokensMayBeNamedByTheirIds) {
   const auto on = Complete(
       "\"prompt\":\"x\",\"logprobs\":1,\"return_tokens_as_token_ids\":true");
   TokenEvent event;
-  event.tokens = {openai::WithLogprob('a', -0.5f)};
+  event.tokens = {serving::WithLogprob('a', -0.5f)};
   engine_.Tokens(0, event);
   engine_.End(0, FinishReason::kLength);
   const Json logprobs = on->Body()["choices"][0]["logprobs"];
@@ -248,7 +247,7 @@ TEST_F(GatewayAnswerTest, TokenIdsComeBackIfAskedFor) {
   const auto chat = Chat("\"return_token_ids\":true");
   engine_.Text(0, "a");
   FinalEvent end;
-  end.stop_token = openai::kFakeEos;
+  end.stop_token = serving::kFakeEos;
   engine_.End(0, end);
   EXPECT_EQ(chat->Body()["prompt_token_ids"].size(), 6u);
   EXPECT_EQ(DumpJson(chat->Body()["choices"][0]["token_ids"]), "[97,257]");
@@ -399,7 +398,7 @@ TEST_F(GatewayAnswerTest, SamplingReachesTheEngineResolved) {
 TEST_F(GatewayAnswerTest, MinTokensExcludesTheEndTokensToo) {
   Chat("\"min_tokens\":2,\"stop_token_ids\":[9]");
   EXPECT_THAT(engine_.request(0).sampling.stop_token_ids,
-              ElementsAre(9, openai::kFakeEos));
+              ElementsAre(9, serving::kFakeEos));
 }
 
 TEST_F(GatewayAnswerTest, MinTokensAboveWhatMayBeGeneratedAreRefused) {

@@ -12,9 +12,9 @@
 #include <string>
 
 #include "common/base/cat.h"
-#include "common/openai/error.h"
-#include "common/openai/known_fields.h"
-#include "common/openai/parse.h"
+#include "common/dialects/openai/known_fields.h"
+#include "common/dialects/openai/parse.h"
+#include "common/serving/error.h"
 
 namespace sluice::gateway {
 namespace {
@@ -85,7 +85,7 @@ TEST(GatewayApiPageTest, NothingIsReadThatIsNotKnown) {
   for (const char* file :
        {"chat_fields.cc", "common_fields.cc", "grammar_fields.cc", "parse.cc",
         "reasoning_fields.cc", "tool_fields.cc"}) {
-    const std::string source = ReadFile(Cat("common/openai/", file));
+    const std::string source = ReadFile(Cat("common/dialects/openai/", file));
     for (std::sregex_iterator at(source.begin(), source.end(), read), end;
          at != end; ++at, ++reads) {
       EXPECT_TRUE(known.contains((*at)[1])) << (*at)[1] << " in " << file;
@@ -119,7 +119,7 @@ TEST(GatewayApiPageTest, EveryBuiltFieldIsReadAndRefusedByName) {
         field.name == "stream") {
       continue;  // the body has them already, and the last one counts
     }
-    EXPECT_EQ(openai::ToApiError(status).param.value_or("accepted"),
+    EXPECT_EQ(serving::ToApiError(status).param.value_or("accepted"),
               field.name);
   }
 }

@@ -11,15 +11,15 @@
 #include <string>
 #include <vector>
 
-#include "services/gateway/answer_start.h"
+#include "common/serving/answer_start.h"
 
 namespace sluice::gateway {
 namespace {
 
 using ::testing::MatchesRegex;
 
-AnswerStart StartOf(const http::HttpRequest& request) {
-  auto start = StartAnswer(request, kChatPath, {});
+serving::AnswerStart StartOf(const http::HttpRequest& request) {
+  auto start = serving::StartAnswer(request, "/v1/chat/completions", {});
   EXPECT_TRUE(start.ok()) << start.status();
   return *std::move(start);
 }
@@ -62,11 +62,11 @@ TEST(CallIdsTest, TheNextWordCannotBeToldFromThoseBefore) {
   request.request_id = "one";
   std::vector<uint64_t> ids, seeds;
   for (size_t i = 0; i < std::mt19937_64::state_size; ++i) {
-    const AnswerStart start = StartOf(request);
+    const serving::AnswerStart start = StartOf(request);
     ids.push_back(WordOf(start.CallIds()));
     seeds.push_back(start.origin.seed);
   }
-  const AnswerStart next = StartOf(request);
+  const serving::AnswerStart next = StartOf(request);
   EXPECT_NE(NextOf(ids), WordOf(next.CallIds()));
   EXPECT_NE(NextOf(seeds), next.origin.seed);
 }
@@ -78,7 +78,7 @@ TEST(CallIdsTest, EveryRequestHasItsOwn) {
   for (int i = 0; i < 1000; ++i) {
     // Also those with one X-Request-Id, within one second.
     request.request_id = i % 2 == 0 ? "one" : http::RandomId();
-    const AnswerStart start = StartOf(request);
+    const serving::AnswerStart start = StartOf(request);
     EXPECT_THAT(start.CallIds(), MatchesRegex("call_[0-9a-f]{16}_"));
     ids.insert(start.CallIds());
     seeds.insert(start.origin.seed);
@@ -90,8 +90,8 @@ TEST(CallIdsTest, EveryRequestHasItsOwn) {
 TEST(CallIdsTest, TheyAreAFunctionOfOriginAndRequest) {
   http::HttpRequest request;
   request.request_id = http::RandomId();
-  const AnswerStart start = StartOf(request);
-  AnswerStart again;
+  const serving::AnswerStart start = StartOf(request);
+  serving::AnswerStart again;
   again.origin = start.origin;
   EXPECT_EQ(again.CallIds(), start.CallIds());
   again.origin.seed ^= 1;
@@ -99,7 +99,7 @@ TEST(CallIdsTest, TheyAreAFunctionOfOriginAndRequest) {
   again.origin = start.origin;
   again.fingerprint = 1;  // one id, time and seed for two requests
   EXPECT_NE(again.CallIds(), start.CallIds());
-  AnswerStart known;
+  serving::AnswerStart known;
   known.origin = {"golden", false, 1700000000, 7};
   known.fingerprint = 0x123456789abc;
   EXPECT_EQ(known.CallIds(), "call_4b0427f9ed25ee74_")

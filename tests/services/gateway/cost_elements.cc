@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "common/base/cat.h"
-#include "common/openai/known_fields.h"
-#include "common/openai/parse.h"
+#include "common/dialects/openai/known_fields.h"
+#include "common/dialects/openai/parse.h"
 
 namespace sluice::gateway {
 namespace {

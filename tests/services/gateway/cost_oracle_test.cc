@@ -25,15 +25,16 @@
 #include <utility>
 #include <vector>
 
-#include "common/openai/known_fields.h"
-#include "common/openai/parse.h"
+#include "common/dialects/openai/known_fields.h"
+#include "common/dialects/openai/parse.h"
+#include "common/serving/request_grammar.h"
 #include "common/trace/trace_store.h"
+#include "services/gateway/dialects.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
-#include "services/gateway/request_grammar.h"
-#include "tests/openai/toy_text.h"
 #include "tests/services/gateway/cost_elements.h"
 #include "tests/services/gateway/fakes.h"
+#include "tests/serving/toy_text.h"
 #include "tests/testing/allocation_count.h"
 
 namespace sluice::gateway {
@@ -109,27 +110,25 @@ class Served {
  public:
   Served() {
     model_.name = "toy";
-    auto text = openai::MakeToyText(
+    auto text = serving::MakeToyText(
         kTemplate,
         {{"<|im_end|>", "<|im_start|>", "<|eot|>"}, {"<think>", "</think>"}});
     engine_.set_max_context(kPositions);
     model_.eos_ids = {256};
     model_.vocab_size = kVocab;
-    AddGrammars(text->tokenizer(), {}, model_);
+    serving::AddGrammars(text->tokenizer(), {}, model_);
     // Waits for the vocabulary's trie, which another thread makes.
     EXPECT_TRUE(
         model_.grammars->Compile({GrammarSpec::Kind::kRegex, "a"}, "").ok());
     model_.text = std::move(text);
     model_.max_positions = kPositions;
-    HandlerContext context{model_, engine_.loop(), metrics_, nullptr,
-                           [] { return GatewayReadiness{true}; }};
+    serving::ServingContext context{model_, engine_.loop(), metrics_, nullptr,
+                                    [] { return serving::Readiness{true}; }};
     context.traces = &traces_;
     context.rules.max_stop_strings = openai::kMaxStopStrings;
     context.limits.answer_bytes = size_t{1} << 30;
     context.limits.tokenize_bytes = size_t{1} << 20;
-    AddChatHandler(router_, context);
-    AddCompletionsHandler(router_, context);
-    AddTokenizeHandlers(router_, context);
+    AddDialects(router_, context);
     AddModelHandlers(router_, context);
     AddUnbuiltHandlers(router_);
     AddHealthHandlers(router_, context);
@@ -137,7 +136,7 @@ class Served {
     AddDebugHandlers(router_, context);
   }
 
-  const openai::ModelText& text() const { return *model_.text; }
+  const serving::ModelText& text() const { return *model_.text; }
 
   // The status of the answer to `made`, a body or a path of `element`.
   int Ask(const CostElement& element, std::string made) {
@@ -169,7 +168,7 @@ class Served {
     engine_.Forget();
   }
 
-  ServedModel model_;
+  serving::ServedModel model_;
   ScriptedEngine engine_{AnswerAtOnce};
   GatewayMetrics metrics_{{"toy"}};
   trace::TraceStore traces_{
@@ -275,7 +274,8 @@ TEST(CostOracleTest, EveryFieldHasAnElement) {
     // What has no effect and what is refused is covered by "anything as".
     if (field.use != openai::FieldUse::kBuilt) continue;
     EXPECT_TRUE(covered.contains(std::string(field.name)))
-        << "field " << field.name << " of common/openai/known_fields.cc has no "
+        << "field " << field.name
+        << " of common/dialects/openai/known_fields.cc has no "
         << "element in tests/services/gateway/cost_elements.cc: add one that "
         << "grows it, or, if its value has no size, name it in "
         << "FieldsWithoutSize";

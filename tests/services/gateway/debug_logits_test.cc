@@ -27,11 +27,11 @@ class DebugLogitsTest : public ::testing::Test {
     return exchange;
   }
 
-  const ServedModel model_ = FakeModel();
+  const serving::ServedModel model_ = FakeModel();
   ScriptedEngine engine_;
   GatewayMetrics metrics_{{"fake"}};
-  HandlerContext context_{model_, engine_.loop(), metrics_, nullptr,
-                          [] { return GatewayReadiness{true}; }};
+  serving::ServingContext context_{model_, engine_.loop(), metrics_, nullptr,
+                                   [] { return serving::Readiness{true}; }};
   http::Router router_;
 };
 
@@ -40,13 +40,13 @@ TEST_F(DebugLogitsTest, LogitsComeAsRows) {
   EXPECT_TRUE(engine_.request(0).sampling.return_logits);
   EXPECT_EQ(engine_.request(0).max_tokens, 0);
   TokenEvent event;
-  event.logits.assign(2 * openai::kFakeVocab, 0.1f);
+  event.logits.assign(2 * serving::kFakeVocab, 0.1f);
   engine_.Tokens(0, event);
   engine_.End(0, FinishReason::kLength);
   const Json body = on->Body();
   EXPECT_EQ(DumpJson(body["ids"]), "[1,2]");
   ASSERT_EQ(body["logits"].size(), 2u);
-  EXPECT_EQ(body["logits"][1].size(), size_t{openai::kFakeVocab});
+  EXPECT_EQ(body["logits"][1].size(), size_t{serving::kFakeVocab});
   EXPECT_EQ(DumpJson(body["logits"][1][5]), "0.1");
   EXPECT_EQ(Route("{\"prompt\":[999]}")->responses[0].status, 400);
 }
@@ -70,7 +70,7 @@ TEST_F(DebugLogitsTest, LogitsAreReadAndWrittenOffTheLoop) {
   held = true;
   EXPECT_TRUE(work.Push({.run = hold}).ok());
   TokenEvent event;
-  event.logits.assign(2 * openai::kFakeVocab, 0.1f);
+  event.logits.assign(2 * serving::kFakeVocab, 0.1f);
   engine_.Tokens(0, event);
   engine_.End(0, FinishReason::kLength);
   EXPECT_TRUE(on->responses.empty());
@@ -84,19 +84,19 @@ TEST_F(DebugLogitsTest, LogitsComeAsBytesIfAskedFor) {
   on->request().headers = {{"accept", "application/octet-stream"}};
   router_.Route(on);
   TokenEvent event;
-  event.logits.assign(3 * openai::kFakeVocab, 0.5f);
+  event.logits.assign(3 * serving::kFakeVocab, 0.5f);
   engine_.Tokens(0, event);
   engine_.End(0, FinishReason::kLength);
   EXPECT_EQ(on->responses[0].content_type, "application/octet-stream");
   EXPECT_EQ(on->responses[0].body.size(),
-            3 * openai::kFakeVocab * sizeof(float));
+            3 * serving::kFakeVocab * sizeof(float));
 }
 
 TEST_F(DebugLogitsTest, JsonHasFewerRowsThanBytes) {
-  ServedModel wide = FakeModel();
+  serving::ServedModel wide = FakeModel();
   wide.vocab_size = 10'000'000;  // two rows: 80 MB
-  HandlerContext context{wide, engine_.loop(), metrics_, nullptr,
-                         [] { return GatewayReadiness{true}; }};
+  serving::ServingContext context{wide, engine_.loop(), metrics_, nullptr,
+                                  [] { return serving::Readiness{true}; }};
   http::Router router;
   AddDebugHandlers(router, context);
   const auto text = http::Post("/debug/logits", "{\"prompt\":[1,2]}");

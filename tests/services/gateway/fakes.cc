@@ -49,13 +49,13 @@ EngineOptions RoomForAll() {
 
 }  // namespace
 
-ServedModel FakeModel(int positions) {
-  ServedModel model;
+serving::ServedModel FakeModel(int positions) {
+  serving::ServedModel model;
   model.name = "fake";
   model.root = "somewhere/fake";
-  model.text = std::make_unique<openai::FakeText>();
-  model.eos_ids = {openai::kFakeEos};
-  model.vocab_size = openai::kFakeVocab;
+  model.text = std::make_unique<serving::FakeText>();
+  model.eos_ids = {serving::kFakeEos};
+  model.vocab_size = serving::kFakeVocab;
   model.max_positions = positions;
   return model;
 }
@@ -68,7 +68,7 @@ FinalEvent Echo(const GenerateRequest& request, TokenSink& sink) {
   }
   sink.OnTokens(std::move(event));
   FinalEvent end;
-  end.stop_token = openai::kFakeEos;
+  end.stop_token = serving::kFakeEos;
   return end;
 }
 
@@ -158,7 +158,7 @@ void ScriptedEngine::Tokens(size_t sequence, TokenEvent event) {
 }
 
 void ScriptedEngine::Text(size_t sequence, std::string_view text) {
-  for (const TokenId token : openai::Bytes(text)) {
+  for (const TokenId token : serving::Bytes(text)) {
     TokenEvent event;
     event.tokens = {{token, {}, {}}};
     Tokens(sequence, std::move(event));

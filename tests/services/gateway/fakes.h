@@ -11,14 +11,14 @@
 #include "common/base/mutex.h"
 #include "common/concurrency/named_thread.h"
 #include "common/engine/engine_loop.h"
-#include "services/gateway/served_model.h"
+#include "common/serving/served_model.h"
 #include "tests/http/fake_exchange.h"
-#include "tests/openai/fake_text.h"
+#include "tests/serving/fake_text.h"
 
 namespace sluice::gateway {
 
 // A served model "fake" with FakeText and a context of `positions`.
-ServedModel FakeModel(int positions = 4096);
+serving::ServedModel FakeModel(int positions = 4096);
 
 // The engine's loop, whose thread a test plays: requests, cancels and refusals
 // take the loop's own way, and the test says what the sequences give. Methods

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "services/gateway/dialects.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
 #include "tests/services/gateway/fakes.h"
@@ -23,16 +24,14 @@ class GatewayFieldsTest : public ::testing::Test {
  protected:
   GatewayFieldsTest()
       : context_{model_, engine_.loop(), metrics_, nullptr, {}} {
-    context_.readiness = [] { return GatewayReadiness{true}; };
+    context_.readiness = [] { return serving::Readiness{true}; };
     AddRoutes(router_);
   }
 
   void TearDown() override { engine_.EndAll(); }
 
   void AddRoutes(http::Router& router) {
-    AddChatHandler(router, context_);
-    AddCompletionsHandler(router, context_);
-    AddTokenizeHandlers(router, context_);
+    AddDialects(router, context_);
     AddUnbuiltHandlers(router);
   }
 
@@ -75,10 +74,10 @@ class GatewayFieldsTest : public ::testing::Test {
     return on->Body()["error"]["message"];
   }
 
-  ServedModel model_ = FakeModel();
+  serving::ServedModel model_ = FakeModel();
   ScriptedEngine engine_;
   GatewayMetrics metrics_{{"fake"}};
-  HandlerContext context_;
+  serving::ServingContext context_;
   http::Router router_;
   std::deque<GenerateRequest> requests_;
 };

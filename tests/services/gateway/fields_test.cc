@@ -119,7 +119,7 @@ TEST_F(GatewayFieldsTest, BadBiasesAreRefusedByPlace) {
 
 TEST_F(GatewayFieldsTest, AStopStringIsShownIfItIsToBe) {
   const std::string stop = "\"stop\":\"END\",";
-  const auto tokens = openai::Bytes("okENDmore");
+  const auto tokens = serving::Bytes("okENDmore");
   EXPECT_EQ(TextOf(stop + "\"include_stop_str_in_output\":false", tokens),
             "ok");
   EXPECT_EQ(TextOf(stop + "\"include_stop_str_in_output\":true", tokens),
@@ -127,15 +127,15 @@ TEST_F(GatewayFieldsTest, AStopStringIsShownIfItIsToBe) {
 }
 
 TEST_F(GatewayFieldsTest, AStopTokenIsShownIfItIsToBe) {
-  EXPECT_EQ(TextOf("\"stop_token_ids\":[33]", openai::Bytes("ok"), '!'), "ok");
+  EXPECT_EQ(TextOf("\"stop_token_ids\":[33]", serving::Bytes("ok"), '!'), "ok");
   EXPECT_EQ(TextOf("\"stop_token_ids\":[33],"
                    "\"include_stop_str_in_output\":true",
-                   openai::Bytes("ok"), '!'),
+                   serving::Bytes("ok"), '!'),
             "ok!");
 }
 
 TEST_F(GatewayFieldsTest, SpecialTokensAreShownIfTheyAreToBe) {
-  const std::vector<TokenId> tokens = {'a', openai::kFakeTurn, 'b'};
+  const std::vector<TokenId> tokens = {'a', serving::kFakeTurn, 'b'};
   EXPECT_EQ(TextOf("\"skip_special_tokens\":true", tokens), "ab");
   EXPECT_EQ(TextOf("\"skip_special_tokens\":false", tokens), "a<turn>b");
   EXPECT_EQ(TextOf("\"skip_special_tokens\":false,"
@@ -146,26 +146,26 @@ TEST_F(GatewayFieldsTest, SpecialTokensAreShownIfTheyAreToBe) {
 
 TEST_F(GatewayFieldsTest, AddSpecialTokensPutsBosInFront) {
   Complete("\"add_special_tokens\":false");
-  EXPECT_EQ(engine_.request(0).prompt_tokens, openai::Bytes("hello"));
+  EXPECT_EQ(engine_.request(0).prompt_tokens, serving::Bytes("hello"));
   Chat("\"add_special_tokens\":true");
-  EXPECT_EQ(engine_.request(1).prompt_tokens[1], openai::kFakeBos);
+  EXPECT_EQ(engine_.request(1).prompt_tokens[1], serving::kFakeBos);
 }
 
 TEST_F(GatewayFieldsTest, TruncationKeepsTheEndOfThePrompt) {
   const auto on =
       Complete("\"truncate_prompt_tokens\":3,\"echo\":true,\"max_tokens\":1");
-  EXPECT_EQ(engine_.request(0).prompt_tokens, openai::Bytes("llo"));
+  EXPECT_EQ(engine_.request(0).prompt_tokens, serving::Bytes("llo"));
   engine_.End(0, FinishReason::kLength);
   EXPECT_EQ(on->Body()["choices"][0]["text"], "llo");
   EXPECT_EQ(on->Body()["usage"]["prompt_tokens"], 3);
   engine_.set_max_context(6);
   Complete("\"truncate_prompt_tokens\":-1,\"max_tokens\":4");
-  EXPECT_EQ(engine_.request(1).prompt_tokens, openai::Bytes("lo"));
+  EXPECT_EQ(engine_.request(1).prompt_tokens, serving::Bytes("lo"));
   Complete("\"truncate_prompt_tokens\":-1,\"min_tokens\":4");
-  EXPECT_EQ(engine_.request(2).prompt_tokens, openai::Bytes("lo"));
+  EXPECT_EQ(engine_.request(2).prompt_tokens, serving::Bytes("lo"));
   Chat("\"truncate_prompt_tokens\":2,\"max_tokens\":1");
   EXPECT_THAT(engine_.request(3).prompt_tokens,
-              ElementsAre('i', openai::kFakeTurn));
+              ElementsAre('i', serving::kFakeTurn));
   EXPECT_THAT(ErrorOf(Complete("\"truncate_prompt_tokens\":7")),
               HasSubstr("limited to 6"));
   EXPECT_THAT(ErrorOf(Complete("\"truncate_prompt_tokens\":0")),
@@ -210,8 +210,8 @@ TEST_F(GatewayFieldsTest, DevelopersAreSystemsAndTextPartsAreJoined) {
         R"({"messages":[{"role":"developer","content":[
           {"type":"text","text":"a"},{"type":"text","text":"b"}]}]})");
   EXPECT_THAT(engine_.request(0).prompt_tokens,
-              ElementsAre(openai::kFakeBos, openai::kFakeTurn, 's', 'a', '\n',
-                          'b', openai::kFakeTurn));
+              ElementsAre(serving::kFakeBos, serving::kFakeTurn, 's', 'a', '\n',
+                          'b', serving::kFakeTurn));
   EXPECT_THAT(
       ErrorOf(Route("/v1/chat/completions",
                     R"({"messages":[{"role":"user","content":[
@@ -325,7 +325,7 @@ TEST_F(GatewayFieldsTest, TextThatCannotFitIsRefusedBeforeItIsEncoded) {
 }
 
 TEST_F(GatewayFieldsTest, SlowTextIsKeptOffTheLoop) {
-  auto text = std::make_unique<openai::FakeText>();
+  auto text = std::make_unique<serving::FakeText>();
   text->quick = false;
   model_.text = std::move(text);
   TurnQueue work({.threads = 1, .max_queued = 1});

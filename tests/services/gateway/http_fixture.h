@@ -15,6 +15,7 @@
 #include "common/http/http_server.h"
 #include "common/http/router.h"
 #include "services/gateway/access_log.h"
+#include "services/gateway/dialects.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
 #include "tests/http/raw_client.h"
@@ -49,14 +50,12 @@ class GatewayHttpTest : public ::testing::Test {
   }
 
   void Start(const http::HttpLimits& limits) {
-    HandlerContext context{model_, engine_.loop(), metrics_, work_,
-                           [this] { return readiness_; }};
+    serving::ServingContext context{model_, engine_.loop(), metrics_, work_,
+                                    [this] { return readiness_; }};
     context.keys_asked = options_.screen != nullptr;
     context.rules = rules_;
     http::Router router;
-    AddChatHandler(router, context);
-    AddCompletionsHandler(router, context);
-    AddTokenizeHandlers(router, context);
+    AddDialects(router, context);
     AddHealthHandlers(router, context);
     AddModelHandlers(router, context);
     if (more_routes_) more_routes_(router);
@@ -90,16 +89,16 @@ class GatewayHttpTest : public ::testing::Test {
                                 [&] { return condition(server_->stats()); });
   }
 
-  const ServedModel model_ = FakeModel(1 << 20);
+  const serving::ServedModel model_ = FakeModel(1 << 20);
   ScriptedEngine engine_;
   GatewayMetrics metrics_{{.model_name = "fake", .key_names = true}};
   // Of the next Start: keys, CORS, text threads; what /readyz says.
   http::HttpServerOptions options_;
   std::function<void(http::Router&)> more_routes_;
   bool access_log_ = false;
-  RequestRules rules_;
+  serving::RequestRules rules_;
   TurnQueue* work_ = nullptr;
-  GatewayReadiness readiness_{true};
+  serving::Readiness readiness_{true};
   std::unique_ptr<http::HttpServer> server_;
 };
 

@@ -137,10 +137,10 @@ TEST_F(GatewayHttpTest, WhoReadsOnIsNotCutOffByMuchAtOnce) {
                              "\"logprobs\":5,\"n\":8,\"max_tokens\":1}"))));
   ASSERT_TRUE(engine_.AwaitSubmitted(8));
   TokenEvent event;
-  for (const TokenId token : openai::Bytes(text)) {
-    event.prompt.push_back(openai::WithLogprob(token, -1));
+  for (const TokenId token : serving::Bytes(text)) {
+    event.prompt.push_back(serving::WithLogprob(token, -1));
   }
-  event.tokens = {openai::WithLogprob('a', -1)};
+  event.tokens = {serving::WithLogprob('a', -1)};
   engine_.Tokens(0, event);
   event.prompt.clear();
   for (size_t i = 0; i < 8; ++i) {
@@ -159,7 +159,7 @@ TEST_F(GatewayHttpTest, OneEventMayBeMegabytes) {
   ASSERT_TRUE(engine_.AwaitSubmitted(1));
   TokenEvent event;
   for (int i = 0; i < 20000; ++i)
-    event.tokens.push_back(openai::WithLogprob('x', -1));
+    event.tokens.push_back(serving::WithLogprob('x', -1));
   engine_.Tokens(0, std::move(event));
   engine_.Text(0, "abc");
   engine_.End(0, FinishReason::kStop);

@@ -49,7 +49,7 @@ TEST(JudgeReadinessTest, AWedgedStageIsNamedWithinThreeSeconds) {
   EngineProgress progress = Moving();
   progress.plans_in_flight = 2;
   progress.oldest_plan_age = milliseconds(2600);
-  const GatewayReadiness readiness = JudgeReadiness(status, progress, false);
+  const serving::Readiness readiness = JudgeReadiness(status, progress, false);
   EXPECT_FALSE(readiness.ready);
   EXPECT_TRUE(readiness.parts[0].ready);
   EXPECT_FALSE(readiness.parts[1].ready);
@@ -81,7 +81,7 @@ TEST(JudgeReadinessTest, ASuspectStageIsNamed) {
   status.message = "stage 1: silent for 2.1 s";
   status.stages[1].state = StageState::kSuspect;
   status.stages[1].message = "silent for 2.1 s";
-  const GatewayReadiness readiness = JudgeReadiness(status, Moving(), false);
+  const serving::Readiness readiness = JudgeReadiness(status, Moving(), false);
   EXPECT_FALSE(readiness.ready);
   EXPECT_EQ(readiness.why, status.message);
   EXPECT_EQ(readiness.parts[1].why, "suspect: silent for 2.1 s");
@@ -90,7 +90,7 @@ TEST(JudgeReadinessTest, ASuspectStageIsNamed) {
 TEST(JudgeReadinessTest, AStageWithoutItsExpertsIsNamed) {
   PipelineStatus status = Up(2);
   status.stages[1].load.experts_missing = true;
-  const GatewayReadiness readiness = JudgeReadiness(status, Moving(), false);
+  const serving::Readiness readiness = JudgeReadiness(status, Moving(), false);
   EXPECT_FALSE(readiness.ready);
   EXPECT_EQ(readiness.why,
             "stage 1 (127.0.0.1:7001): some of its experts have no host left");
@@ -133,7 +133,7 @@ TEST(JudgeReadinessTest, AWedgedStageIsToldToAnybodyByItsIndex) {
 }
 
 TEST(JudgeReadinessTest, DrainingIsNotReady) {
-  const GatewayReadiness readiness = JudgeReadiness(Up(1), Moving(), true);
+  const serving::Readiness readiness = JudgeReadiness(Up(1), Moving(), true);
   EXPECT_FALSE(readiness.ready);
   EXPECT_EQ(readiness.why, "draining");
   EXPECT_TRUE(readiness.draining);
@@ -147,7 +147,7 @@ TEST(JudgeReadinessTest, AStageThatWasToldToEndIsNamed) {
   status.stages[1].state = StageState::kDraining;
   status.stages[1].drain_left = milliseconds(4200);
   status.last_recovery = seconds(3);
-  const GatewayReadiness readiness = JudgeReadiness(status, Moving(), false);
+  const serving::Readiness readiness = JudgeReadiness(status, Moving(), false);
   EXPECT_FALSE(readiness.ready);
   EXPECT_TRUE(readiness.draining);
   EXPECT_EQ(readiness.parts[1].why, "draining");
@@ -249,7 +249,7 @@ class WedgedStageTest : public ::testing::Test {
     request.max_tokens = 20;
     return request;
   }
-  GatewayReadiness Judge() {
+  serving::Readiness Judge() {
     return JudgeReadiness(pipeline_->status(), engine_->Progress(), false);
   }
   // Off within the time that the machine's own slowness may take on top.

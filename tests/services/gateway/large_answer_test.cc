@@ -24,11 +24,11 @@ constexpr int kPrompt = 3000;
 constexpr int kChoices = 4;
 
 // A text side of which a token's text fails once it is told to.
-class FailingText : public openai::FakeText {
+class FailingText : public serving::FakeText {
  public:
   std::string TokenBytes(TokenId token) const override {
     if (fails) throw std::bad_alloc();
-    return openai::FakeText::TokenBytes(token);
+    return serving::FakeText::TokenBytes(token);
   }
   std::atomic<bool> fails{false};
 };
@@ -44,7 +44,7 @@ class LargeAnswerTest : public GatewayHttpTest {
   void SetUp() override {
     auto text = std::make_unique<FailingText>();
     text_ = text.get();
-    const_cast<ServedModel&>(model_).text = std::move(text);
+    const_cast<serving::ServedModel&>(model_).text = std::move(text);
     engine_.set_max_context(2 * kPrompt);
     options_.threads = 1;
     work_ = &queue_;
@@ -63,10 +63,10 @@ class LargeAnswerTest : public GatewayHttpTest {
         headers + "Connection: close\r\n")));
     ASSERT_TRUE(engine_.AwaitSubmitted(first + kChoices));
     TokenEvent event;
-    for (const TokenId token : openai::Bytes(prompt)) {
-      event.prompt.push_back(openai::WithLogprob(token, -1));
+    for (const TokenId token : serving::Bytes(prompt)) {
+      event.prompt.push_back(serving::WithLogprob(token, -1));
     }
-    event.tokens = {openai::WithLogprob('a', -1)};
+    event.tokens = {serving::WithLogprob('a', -1)};
     engine_.Tokens(first, event);
     event.prompt.clear();
     for (size_t i = 0; i < kChoices; ++i) {
@@ -212,7 +212,7 @@ TEST_F(LargeAnswerTest, AnExceptionInASmallWholeOneIsAnErrorToo) {
       "Connection: close\r\n")));
   ASSERT_TRUE(engine_.AwaitSubmitted(1));
   TokenEvent event;
-  event.tokens = {openai::WithLogprob('a', -1)};
+  event.tokens = {serving::WithLogprob('a', -1)};
   engine_.Tokens(0, event);
   engine_.End(0, FinishReason::kLength);
   EXPECT_THAT(client.ReceiveAll(), StartsWith("HTTP/1.1 503 "));

@@ -18,7 +18,7 @@ TEST_F(GatewayFieldsTest, PromptLogprobsHaveVllmsShape) {
   EXPECT_EQ(Sampling(0).prompt_logprobs, 1);
   EXPECT_EQ(Sampling(1).prompt_logprobs, -1) << "told once";
   TokenEvent event;
-  event.prompt = {openai::WithLogprob('u', -2.0f)};
+  event.prompt = {serving::WithLogprob('u', -2.0f)};
   engine_.Tokens(0, event);
   engine_.End(0, FinishReason::kLength);
   engine_.End(1, FinishReason::kLength);
@@ -45,9 +45,9 @@ TEST_F(GatewayFieldsTest, APromptsLogprobsAreComputedOnceForAllChoices) {
   engine_.Text(1, "b");
   engine_.End(1, FinishReason::kLength);
   TokenEvent event;
-  event.prompt = {openai::WithLogprob('u', -2.0f)};
+  event.prompt = {serving::WithLogprob('u', -2.0f)};
   engine_.Tokens(0, event);
-  event.prompt = {openai::WithLogprob('v', -3.0f)};
+  event.prompt = {serving::WithLogprob('v', -3.0f)};
   engine_.Tokens(0, event);
   engine_.Text(0, "a");
   engine_.End(0, FinishReason::kLength);
@@ -68,7 +68,7 @@ TEST_F(GatewayFieldsTest, EchoedLogprobsAreStreamedToEveryChoice) {
   EXPECT_EQ(Sampling(1).prompt_logprobs, -1);
   engine_.End(1, FinishReason::kLength);
   TokenEvent event;
-  event.prompt = {openai::WithLogprob('h', -2.0f)};
+  event.prompt = {serving::WithLogprob('h', -2.0f)};
   engine_.Tokens(0, event);
   engine_.End(0, FinishReason::kLength);
   EXPECT_TRUE(on->ended);
@@ -88,7 +88,7 @@ TEST_F(GatewayFieldsTest, EchoKeepsItsOwnNumberOfLogprobs) {
       "\"return_tokens_as_token_ids\":true");
   EXPECT_EQ(Sampling(0).prompt_logprobs, 1);
   TokenEvent event;
-  event.prompt = {openai::WithLogprob('h', -2.0f)};
+  event.prompt = {serving::WithLogprob('h', -2.0f)};
   engine_.Tokens(0, event);
   engine_.End(0, FinishReason::kLength);
   const Json choice = on->Body()["choices"][0];
@@ -129,14 +129,14 @@ class GatewayOffsetsTest : public GatewayFieldsTest {
       TokenEvent prompt;
       for (size_t i = 1; i < request.prompt_tokens.size(); ++i) {
         prompt.prompt.push_back(
-            openai::WithLogprob(request.prompt_tokens[i], -2.0f));
+            serving::WithLogprob(request.prompt_tokens[i], -2.0f));
       }
       engine_.Tokens(sequence, prompt);
     }
-    for (const TokenId token : openai::Bytes("a\xf0\x9f\x8e\x89"
-                                             "b")) {
+    for (const TokenId token : serving::Bytes("a\xf0\x9f\x8e\x89"
+                                              "b")) {
       TokenEvent event;
-      event.tokens = {openai::WithLogprob(token, -1.0f)};
+      event.tokens = {serving::WithLogprob(token, -1.0f)};
       engine_.Tokens(sequence, event);
     }
     engine_.End(sequence, FinishReason::kLength);

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/cat.h"
-#include "services/gateway/request_grammar.h"
+#include "common/serving/request_grammar.h"
 #include "tests/testing/test_data.h"
 
 namespace sluice::gateway {
@@ -87,17 +87,17 @@ Format Llama() {
           R"({"content": ""})"};
 }
 
-ServedModel MakeToyModel(const std::string& chat_template,
-                         const openai::ToyTokens& tokens,
-                         const openai::FormatNames& formats) {
-  auto text = openai::MakeToyText(chat_template, tokens, formats);
-  ServedModel model;
+serving::ServedModel MakeToyModel(const std::string& chat_template,
+                                  const serving::ToyTokens& tokens,
+                                  const serving::FormatNames& formats) {
+  auto text = serving::MakeToyText(chat_template, tokens, formats);
+  serving::ServedModel model;
   model.name = "toy";
   model.root = "somewhere/toy";
   model.eos_ids = {256};
   model.vocab_size = text->tokenizer().vocab_size();
   model.max_positions = 1 << 16;
-  AddGrammars(text->tokenizer(), {}, model);
+  serving::AddGrammars(text->tokenizer(), {}, model);
   model.text = std::move(text);
   return model;
 }

@@ -4,8 +4,8 @@
 #include <ostream>
 #include <string>
 
-#include "services/gateway/served_model.h"
-#include "tests/openai/toy_text.h"
+#include "common/serving/served_model.h"
+#include "tests/serving/toy_text.h"
 
 namespace sluice::gateway {
 
@@ -18,7 +18,7 @@ inline constexpr char kArguments[] = R"({"city": "Köln", "days": 2})";
 struct Format {
   const char* name;
   const char* file;  // of build/data/templates
-  openai::ToyTokens tokens;
+  serving::ToyTokens tokens;
   std::string output;
   bool reasons = true;
   bool two_calls = true;
@@ -39,9 +39,9 @@ Format Harmony();
 Format Llama();
 
 // A served model "toy" with such a text side.
-ServedModel MakeToyModel(const std::string& chat_template,
-                         const openai::ToyTokens& tokens,
-                         const openai::FormatNames& formats = {});
+serving::ServedModel MakeToyModel(const std::string& chat_template,
+                                  const serving::ToyTokens& tokens,
+                                  const serving::FormatNames& formats = {});
 
 // The chat template, of build/data.
 std::string TemplateOf(const Format& format);

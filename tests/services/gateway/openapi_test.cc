@@ -11,9 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "common/openai/field_schemas.h"
-#include "common/openai/known_fields.h"
-#include "common/openai/parse.h"
+#include "common/dialects/openai/field_schemas.h"
+#include "common/dialects/openai/known_fields.h"
+#include "common/dialects/openai/parse.h"
+#include "services/gateway/dialects.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
 #include "tests/services/gateway/fakes.h"
@@ -276,9 +277,8 @@ TEST(ApiDocumentTest, RangesAndDefaultsAreThoseOfThePage) {
 class ApiDefaultsTest : public ::testing::Test {
  protected:
   ApiDefaultsTest() : context_{model_, engine_.loop(), metrics_, nullptr, {}} {
-    context_.readiness = [] { return GatewayReadiness{true}; };
-    AddChatHandler(router_, context_);
-    AddCompletionsHandler(router_, context_);
+    context_.readiness = [] { return serving::Readiness{true}; };
+    AddDialects(router_, context_);
   }
   void TearDown() override { engine_.EndAll(); }
 
@@ -310,10 +310,10 @@ class ApiDefaultsTest : public ::testing::Test {
                    DumpJson(answer)};
   }
 
-  ServedModel model_ = FakeModel();
+  serving::ServedModel model_ = FakeModel();
   ScriptedEngine engine_;
   GatewayMetrics metrics_{{"fake"}};
-  HandlerContext context_;
+  serving::ServingContext context_;
   http::Router router_;
 };
 

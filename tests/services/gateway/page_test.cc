@@ -147,10 +147,10 @@ std::set<std::string> DocumentRoutes(const Json& document) {
 }
 
 TEST(ApiDocumentRoutesTest, AreThoseThatAreServed) {
-  const ServedModel model = FakeModel();
+  const serving::ServedModel model = FakeModel();
   ScriptedEngine engine;
   GatewayMetrics metrics{{"fake"}};
-  HandlerContext context{model, engine.loop(), metrics, nullptr, {}};
+  serving::ServingContext context{model, engine.loop(), metrics, nullptr, {}};
   http::Router unbuilt;
   AddUnbuiltHandlers(unbuilt);
   const std::vector<std::string> refused = unbuilt.Routes();
@@ -200,7 +200,7 @@ ClusterReading TwoStages() {
 }
 
 TEST(ClusterJsonTest, TellsTheEngineAndEveryStage) {
-  const ServedModel model = FakeModel();
+  const serving::ServedModel model = FakeModel();
   const auto json = ParseJson(ClusterJson(model, TwoStages()));
   ASSERT_TRUE(json.ok());
   EXPECT_EQ((*json)["ready"], false);
@@ -234,7 +234,7 @@ TEST(ClusterJsonTest, StrangersAreToldNoPath) {
   reading.pipeline.stages[1].message = "unix:/srv/jo/.cache/run: refused";
   reading.readiness.why = "stage 1 (unix:/srv/jo/.cache/run/stage-1.sock)";
   reading.readiness.open_why = "stage 1 (layers 15 to 29)";
-  const ServedModel model = FakeModel();
+  const serving::ServedModel model = FakeModel();
   EXPECT_THAT(ClusterJson(model, reading),
               HasSubstr("unix:/srv/jo/.cache/run/stage-1.sock"));
   const std::string open = ClusterJson(model, reading, Audience::kAnybody);
@@ -245,7 +245,7 @@ TEST(ClusterJsonTest, StrangersAreToldNoPath) {
 }
 
 TEST(ClusterJsonTest, IsReadAnewForEveryRequest) {
-  const ServedModel model = FakeModel();
+  const serving::ServedModel model = FakeModel();
   http::Router router;
   int reads = 0;
   AddClusterHandler(router, model, /*keys_asked=*/false, [&reads] {

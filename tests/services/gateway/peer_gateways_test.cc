@@ -369,10 +369,10 @@ TEST_F(PeerGatewaysTest, ASupersededAnswerIsThePeers) {
 
 TEST_F(PeerGatewaysTest, AStandbyIsReadyWhileItKnowsALeader) {
   ASSERT_TRUE(KnowsLeader());
-  GatewayReadiness own;
+  serving::Readiness own;
   own.why = own.open_why = "stage 0 is held by another gateway";
   own.parts.emplace_back();
-  GatewayReadiness judged = peers_->Judge(own);
+  serving::Readiness judged = peers_->Judge(own);
   EXPECT_TRUE(judged.ready);
   EXPECT_THAT(judged.why, "");
   EXPECT_EQ(judged.role, "standby");
@@ -407,7 +407,7 @@ TEST_F(PeerGatewaysTest, APeersPipelineTellsWhetherItsStagesAreLeftToIt) {
   }
   EXPECT_EQ(peers_->Judge({}).pipeline, "") << "a standby";
   role_ = GatewayRole::kLeader;
-  GatewayReadiness own;
+  serving::Readiness own;
   own.is_up = true;
   EXPECT_EQ(peers_->Judge(own).pipeline, "up");
   own.is_up = false;

@@ -7,7 +7,7 @@
 
 #include "common/base/cat.h"
 #include "common/base/clock.h"
-#include "common/openai/known_fields.h"
+#include "common/dialects/openai/known_fields.h"
 
 namespace sluice::gateway {
 namespace {

@@ -1,6 +1,6 @@
 // What a request would take is known before any of it is spent: above a limit
 // it is refused, and the answer names the fields, the value and the limit.
-#include "common/openai/request_cost.h"
+#include "common/serving/request_cost.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/base/json.h"
+#include "services/gateway/dialects.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
 #include "tests/services/gateway/fakes.h"
@@ -22,7 +23,7 @@ class RequestCostTest : public ::testing::Test {
   explicit RequestCostTest(int positions = 131072)
       : model_(FakeModel(positions)),
         context_{model_, engine_.loop(), metrics_, nullptr, {}} {
-    context_.readiness = [] { return GatewayReadiness{true}; };
+    context_.readiness = [] { return serving::Readiness{true}; };
     engine_.set_max_context(positions);
   }
 
@@ -31,9 +32,7 @@ class RequestCostTest : public ::testing::Test {
   std::shared_ptr<http::FakeExchange> Route(std::string_view path,
                                             const Json& body) {
     http::Router router;
-    AddChatHandler(router, context_);
-    AddCompletionsHandler(router, context_);
-    AddTokenizeHandlers(router, context_);
+    AddDialects(router, context_);
     AddDebugHandlers(router, context_);
     auto exchange = http::Post(path, DumpJson(body));
     router.Route(exchange);
@@ -57,10 +56,10 @@ class RequestCostTest : public ::testing::Test {
     return on->Body()["error"]["message"];
   }
 
-  ServedModel model_;
+  serving::ServedModel model_;
   ScriptedEngine engine_;
   GatewayMetrics metrics_{{"fake"}};
-  HandlerContext context_;
+  serving::ServingContext context_;
 };
 
 TEST_F(RequestCostTest, PromptLogprobsOfManyChoicesAreRefusedBeforeTheyRun) {
@@ -178,9 +177,9 @@ TEST_F(RequestCostTest, TheTextOfManyTokensHasALimit) {
 }
 
 TEST(CostLimitsTest, TheTextToTokenizeGrowsWithTheContext) {
-  EXPECT_EQ(openai::TokenizeLimit({}, 4096), size_t{1} << 20);
-  EXPECT_EQ(openai::TokenizeLimit({}, 131072), size_t{2} << 20);
-  EXPECT_EQ(openai::TokenizeLimit({.tokenize_bytes = 5}, 131072), 5u);
+  EXPECT_EQ(serving::TokenizeLimit({}, 4096), size_t{1} << 20);
+  EXPECT_EQ(serving::TokenizeLimit({}, 131072), size_t{2} << 20);
+  EXPECT_EQ(serving::TokenizeLimit({.tokenize_bytes = 5}, 131072), 5u);
 }
 
 }  // namespace

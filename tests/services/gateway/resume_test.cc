@@ -10,12 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "common/openai/event_id.h"
+#include "common/serving/event_id.h"
+#include "common/serving/stream_journal.h"
 #include "common/text/output/parameter_types.h"
 #include "common/text/output/parsers.h"
+#include "services/gateway/dialects.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
-#include "services/gateway/stream_journal.h"
 #include "tests/services/gateway/fakes.h"
 #include "tests/testing/representative.h"
 
@@ -27,14 +28,14 @@ using ::testing::Not;
 
 constexpr char kLastChunk[] = "data: [DONE]\n\n";
 
-ServedModel ModelThatCalls() {
-  auto text = std::make_unique<openai::FakeText>();
+serving::ServedModel ModelThatCalls() {
+  auto text = std::make_unique<serving::FakeText>();
   text->format = {ToolFormat::kHermes, ReasoningFormat::kThink};
   text->new_parser = [format = text->format](const OutputRequest& request) {
     return NewMarkupParser(format, request,
                            std::make_shared<const ToolTypes>(request.tools));
   };
-  ServedModel model = FakeModel();
+  serving::ServedModel model = FakeModel();
   model.text = std::move(text);
   model.digest = "0011223344556677";
   return model;
@@ -46,18 +47,18 @@ class SeededPlayer {
   FinalEvent operator()(const GenerateRequest& request, TokenSink& sink) {
     sink.OnStart();
     TokenEvent event;
-    for (const TokenId token : openai::Bytes(
+    for (const TokenId token : serving::Bytes(
              Cat("<think>as ", request.sampling.seed, "</think>It is ",
                  request.sampling.choice,
                  ".<tool_call>{\"name\": \"look\", \"arguments\": {\"at\": \"",
                  request.sampling.seed, "\"}}</tool_call>"))) {
-      event.tokens.push_back(openai::WithLogprob(token, -0.5f));
+      event.tokens.push_back(serving::WithLogprob(token, -0.5f));
       if (random_() % 3 == 0) sink.OnTokens(std::exchange(event, {}));
     }
     if (!event.tokens.empty()) sink.OnTokens(std::move(event));
     FinalEvent end;
-    end.stop_token = openai::kFakeEos;
-    end.stop_result = openai::WithLogprob(openai::kFakeEos, -0.25f);
+    end.stop_token = serving::kFakeEos;
+    end.stop_result = serving::WithLogprob(serving::kFakeEos, -0.25f);
     return end;
   }
 
@@ -67,17 +68,17 @@ class SeededPlayer {
 
 // A gateway of its own; its journal tells its hook.
 struct Gateway {
-  explicit Gateway(bool keys = false, StreamJournal::Options journal = {})
-      : streams(journal, [this](const StreamJournal::Entry& entry) {
+  explicit Gateway(bool keys = false,
+                   serving::StreamJournal::Options journal = {})
+      : streams(journal, [this](const serving::StreamJournal::Entry& entry) {
           told.push_back(entry);
         }) {
-    HandlerContext context{model, engine.loop(), metrics, nullptr, {}};
-    context.readiness = [] { return GatewayReadiness{true, "", {}, 1}; };
+    serving::ServingContext context{model, engine.loop(), metrics, nullptr, {}};
+    context.readiness = [] { return serving::Readiness{true, "", {}, 1}; };
     context.keys_asked = keys;
     context.streams = &streams;
     context.arithmetic = [this] { return arithmetic; };
-    AddChatHandler(router, context);
-    AddCompletionsHandler(router, context);
+    AddDialects(router, context);
     AddStreamsHandler(router, context);
   }
   ~Gateway() { engine.EndAll(); }
@@ -89,12 +90,12 @@ struct Gateway {
     return on;
   }
 
-  ServedModel model = ModelThatCalls();
+  serving::ServedModel model = ModelThatCalls();
   std::string arithmetic = "f32-canonical-3 f32";
   ScriptedEngine engine{SeededPlayer()};
   GatewayMetrics metrics{{"fake"}};
-  std::vector<StreamJournal::Entry> told;
-  StreamJournal streams;
+  std::vector<serving::StreamJournal::Entry> told;
+  serving::StreamJournal streams;
   http::Router router;
 };
 
@@ -325,7 +326,7 @@ TEST(ResumeTest, AnIdIsTheSameInEveryRelease) {
 }
 
 // Keeps the times that its templates are rendered for.
-class DatedText : public openai::FakeText {
+class DatedText : public serving::FakeText {
  public:
   StatusOr<std::vector<TokenId>> EncodeChat(
       const Json& messages, const Json& tools,
@@ -347,11 +348,11 @@ TEST(ResumeTest, ATemplateGetsTheTimeOfTheFirstRequest) {
   ASSERT_EQ(dated.seen.size(), 1u);
   EXPECT_EQ(dated.seen[0], whole->Events()[0]["created"].get<int64_t>());
   // As if it had begun a day before.
-  openai::EventId id = *openai::ParseEventId(IdOf(whole->chunks[0]));
+  serving::EventId id = *serving::ParseEventId(IdOf(whole->chunks[0]));
   id.origin.created -= 86400;
   gateway.Run(Ask(kChat, body,
-                  Cat(openai::EventIdHead(id.origin, id.fingerprint), "~",
-                      openai::ProgressText(id.progress))));
+                  Cat(serving::EventIdHead(id.origin, id.fingerprint), "~",
+                      serving::ProgressText(id.progress))));
   ASSERT_EQ(dated.seen.size(), 2u);
   EXPECT_EQ(dated.seen[1], *dated.seen[0] - 86400);
 }
@@ -413,13 +414,13 @@ TEST(ResumeTest, AClientsOwnIdAndTheBodysComeBack) {
 
 TEST(ResumeTest, WithoutEventIdsEventsAreAsBefore) {
   Gateway gateway;
-  HandlerContext context{
+  serving::ServingContext context{
       gateway.model, gateway.engine.loop(), gateway.metrics, nullptr, {}};
-  context.readiness = [] { return GatewayReadiness{true, "", {}, 1}; };
+  context.readiness = [] { return serving::Readiness{true, "", {}, 1}; };
   context.rules.event_ids = false;
   context.streams = &gateway.streams;
   http::Router router;
-  AddChatHandler(router, context);
+  AddDialects(router, context);
   AddStreamsHandler(router, context);
   const auto on = Ask(kChat, kChatBody);
   router.Route(on);

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "services/gateway/dialects.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
 #include "tests/services/gateway/fakes.h"
@@ -18,12 +19,11 @@ class GatewayRulesTest : public ::testing::Test {
   // By the rules as they are now.
   std::shared_ptr<http::FakeExchange> Route(
       std::shared_ptr<http::FakeExchange> exchange) {
-    HandlerContext context{model_, engine_.loop(), metrics_, nullptr,
-                           [] { return GatewayReadiness{true}; }};
+    serving::ServingContext context{model_, engine_.loop(), metrics_, nullptr,
+                                    [] { return serving::Readiness{true}; }};
     context.rules = rules_;
     http::Router router;
-    AddChatHandler(router, context);
-    AddCompletionsHandler(router, context);
+    AddDialects(router, context);
     AddModelHandlers(router, context);
     router.Route(exchange);
     return exchange;
@@ -43,10 +43,10 @@ class GatewayRulesTest : public ::testing::Test {
     return Route(http::Post("/v1/completions", "{" + fields + "}"));
   }
 
-  ServedModel model_ = FakeModel();
+  serving::ServedModel model_ = FakeModel();
   ScriptedEngine engine_;
   GatewayMetrics metrics_{{"fake"}};
-  RequestRules rules_;
+  serving::RequestRules rules_;
 };
 
 TEST_F(GatewayRulesTest, EveryNameOfTheModelIsTakenAndTheFirstShown) {

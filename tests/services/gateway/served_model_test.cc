@@ -1,6 +1,6 @@
 // What the gateway takes from a model's folder: sampling where a request says
 // nothing, and what ends a text.
-#include "services/gateway/served_model.h"
+#include "common/serving/served_model.h"
 
 #include <gmock/gmock.h>
 
@@ -10,6 +10,7 @@
 #include <string>
 
 #include "common/base/json.h"
+#include "services/gateway/dialects.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
 #include "tests/services/gateway/fakes.h"
@@ -40,9 +41,10 @@ class ServedModelTest : public ::testing::Test {
     dir_.Write("config.json", DumpJson(*config));
   }
 
-  StatusOr<ServedModel> Load(std::string_view generation_config) const {
+  StatusOr<serving::ServedModel> Load(
+      std::string_view generation_config) const {
     dir_.Write(kGenerationConfig, generation_config);
-    return LoadServedModel(dir_.path(), "tiny");
+    return serving::LoadServedModel(dir_.path(), "tiny");
   }
   std::string ErrorOf(std::string_view generation_config) const {
     const auto model = Load(generation_config);
@@ -59,8 +61,8 @@ TEST_F(ServedModelTest, WhatARequestLeavesOutComesFromTheGenerationConfig) {
   ScriptedEngine engine(Echo);
   GatewayMetrics metrics{{"tiny"}};
   http::Router router;
-  AddCompletionsHandler(router, {*model, engine.loop(), metrics, nullptr,
-                                 [] { return GatewayReadiness{true}; }});
+  AddDialects(router, {*model, engine.loop(), metrics, nullptr,
+                       [] { return serving::Readiness{true}; }});
   router.Route(http::Post("/v1/completions", R"({"prompt":[9]})"));
   router.Route(http::Post("/v1/completions", R"({"prompt":[9],"temperature":1.5,
       "top_k":-1,"top_p":1,"min_p":0,"repetition_penalty":1})"));
@@ -83,7 +85,7 @@ TEST_F(ServedModelTest, WhatARequestLeavesOutComesFromTheGenerationConfig) {
 TEST_F(ServedModelTest, WithoutAGenerationConfigTheDefaultsAreOpenAis) {
   dir_.Write(kGenerationConfig, "{}");
   std::remove((dir_.path() + "/" + kGenerationConfig).c_str());
-  const auto model = LoadServedModel(dir_.path(), "tiny");
+  const auto model = serving::LoadServedModel(dir_.path(), "tiny");
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ(model->defaults.temperature, 1.0f);
   EXPECT_EQ(model->defaults.top_k, 0);
@@ -99,7 +101,7 @@ TEST_F(ServedModelTest, ABadValueOfTheGenerationConfigIsLeftOut) {
         R"({"eos_token_id":[2,999]})", R"({"eos_token_id":"</s>"})"}) {
     SCOPED_TRACE(config);
     dir_.Write(kGenerationConfig, config);
-    const auto model = LoadServedModel(dir_.path(), "tiny");
+    const auto model = serving::LoadServedModel(dir_.path(), "tiny");
     ASSERT_TRUE(model.ok()) << model.status();
     EXPECT_EQ(model->defaults.temperature, 1.0f);
     EXPECT_EQ(model->defaults.top_k, 0);
@@ -114,7 +116,7 @@ TEST_F(ServedModelTest, ABadValueOfTheGenerationConfigIsLeftOut) {
 TEST_F(ServedModelTest, WithoutANameItIsTheModelsOwn) {
   dir_.Write(kGenerationConfig, "{}");
   const auto name = [](const std::string& path) {
-    const auto model = LoadServedModel(path, "");
+    const auto model = serving::LoadServedModel(path, "");
     return model.ok() ? model->name : Message(model.status());
   };
   const std::filesystem::path folder = dir_.path();
@@ -147,14 +149,14 @@ TEST_F(ServedModelTest, AConfigMayNameItsModel) {
   for (const auto& [value, wanted] : cases) {
     (*config)["sluice_model_name"] = value;
     dir_.Write("config.json", DumpJson(*config));
-    EXPECT_EQ(LoadServedModel(dir_.path(), "")->name, wanted) << value;
-    EXPECT_EQ(LoadServedModel(dir_.path(), "given")->name, "given");
+    EXPECT_EQ(serving::LoadServedModel(dir_.path(), "")->name, wanted) << value;
+    EXPECT_EQ(serving::LoadServedModel(dir_.path(), "given")->name, "given");
   }
 }
 
 TEST(DemoModelTest, ItHasANameOfItsOwn) {
-  const auto model =
-      LoadServedModel(Cat(SLUICE_SOURCE_DIR, "/deploy/demo_model/weights"), "");
+  const auto model = serving::LoadServedModel(
+      Cat(SLUICE_SOURCE_DIR, "/deploy/demo_model/weights"), "");
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ(model->name, "sluice-demo");
 }

@@ -18,8 +18,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-StreamRequest Request(const std::string& id, size_t bytes = 10) {
-  StreamRequest request;
+serving::StreamRequest Request(const std::string& id, size_t bytes = 10) {
+  serving::StreamRequest request;
   request.request_id = id;
   request.tenant = "alice";
   request.path = "/v1/completions";
@@ -28,8 +28,8 @@ StreamRequest Request(const std::string& id, size_t bytes = 10) {
   return request;
 }
 
-StreamJournal::Entry Keep(StreamRequest request) {
-  return std::make_shared<const StreamRequest>(std::move(request));
+serving::StreamJournal::Entry Keep(serving::StreamRequest request) {
+  return std::make_shared<const serving::StreamRequest>(std::move(request));
 }
 
 std::shared_ptr<http::FakeExchange> Follow(StreamFeed& feed) {
@@ -56,7 +56,7 @@ std::vector<std::string> IdsOf(const http::FakeExchange& exchange) {
 }
 
 TEST(StreamFeedTest, ARequestIsTheSameBehindItsBytes) {
-  StreamRequest request = Request("one", 100);
+  serving::StreamRequest request = Request("one", 100);
   request.arrival = Clock::now() - std::chrono::seconds(30);
   const auto copy = DecodeStreamRequest(EncodeStreamRequest(request));
   ASSERT_TRUE(copy.ok()) << copy.status();
@@ -69,7 +69,7 @@ TEST(StreamFeedTest, ARequestIsTheSameBehindItsBytes) {
 }
 
 TEST(StreamFeedTest, WhatIsNoRequestIsRefused) {
-  StreamRequest elsewhere = Request("one"), nameless = Request("");
+  serving::StreamRequest elsewhere = Request("one"), nameless = Request("");
   elsewhere.path = "/v1/models";
   for (const std::string& bytes :
        {std::string(), std::string("{}"), std::string("{}\n"),
@@ -83,8 +83,8 @@ TEST(StreamFeedTest, WhatIsNoRequestIsRefused) {
 
 TEST(StreamFeedTest, AFollowerGetsWhatIsKeptAndWhatComes) {
   StreamFeed* feed = nullptr;
-  StreamJournal journal({},
-                        [&](const StreamJournal::Entry&) { feed->OnNew(); });
+  serving::StreamJournal journal(
+      {}, [&](const serving::StreamJournal::Entry&) { feed->OnNew(); });
   StreamFeed made(journal);
   feed = &made;
   journal.Add(Keep(Request("a")));
@@ -113,7 +113,7 @@ class SlowExchange : public http::FakeExchange {
 };
 
 TEST(StreamFeedTest, WhatASlowFollowerHasNotReadIsNotCollected) {
-  StreamJournal journal({});
+  serving::StreamJournal journal({});
   StreamFeed feed(journal);
   for (int i = 0; i < 10; ++i) {
     journal.Add(Keep(Request(Cat(i), size_t{200} << 10)));
@@ -128,7 +128,7 @@ TEST(StreamFeedTest, WhatASlowFollowerHasNotReadIsNotCollected) {
 }
 
 TEST(StreamFeedTest, ACopyIsWholeBeforeItEnds) {
-  StreamJournal journal({});
+  serving::StreamJournal journal({});
   StreamFeed feed(journal);
   for (int i = 0; i < 4; ++i) {
     journal.Add(Keep(Request(Cat(i), size_t{200} << 10)));
@@ -148,7 +148,7 @@ TEST(StreamFeedTest, ACopyIsWholeBeforeItEnds) {
 }
 
 TEST(StreamFeedTest, FollowersAreFew) {
-  StreamJournal journal({});
+  serving::StreamJournal journal({});
   StreamFeed feed(journal);
   std::vector<std::shared_ptr<http::FakeExchange>> followers;
   for (int i = 0; i < 8; ++i) followers.push_back(Follow(feed));

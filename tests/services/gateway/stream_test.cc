@@ -5,6 +5,7 @@
 #include <chrono>
 #include <string>
 
+#include "services/gateway/dialects.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
 #include "tests/services/gateway/fakes.h"
@@ -24,11 +25,10 @@ class GatewayStreamTest : public ::testing::Test {
  protected:
   GatewayStreamTest()
       : context_{model_, engine_.loop(), metrics_, nullptr, {}} {
-    context_.readiness = [] { return GatewayReadiness{true, "", {}, 1}; };
+    context_.readiness = [] { return serving::Readiness{true, "", {}, 1}; };
     // What is due at once is due for a test whenever it says so.
     context_.rules.stream_times.ping_interval = std::chrono::nanoseconds(1);
-    AddChatHandler(router_, context_);
-    AddCompletionsHandler(router_, context_);
+    AddDialects(router_, context_);
   }
 
   void TearDown() override { engine_.EndAll(); }
@@ -51,10 +51,10 @@ class GatewayStreamTest : public ::testing::Test {
     engine_.End(sequence, std::move(end));
   }
 
-  const ServedModel model_ = FakeModel();
+  const serving::ServedModel model_ = FakeModel();
   ScriptedEngine engine_;
   GatewayMetrics metrics_{{"fake"}};
-  HandlerContext context_;
+  serving::ServingContext context_;
   http::Router router_;
 };
 

@@ -13,8 +13,8 @@ using ::testing::HasSubstr;
 
 TEST_F(GatewayFieldsTest, TemplateArgumentsReachTheTemplate) {
   const auto prompt = [&](size_t sequence) {
-    return *openai::FakeText().Decode(engine_.request(sequence).prompt_tokens,
-                                      true);
+    return *serving::FakeText().Decode(engine_.request(sequence).prompt_tokens,
+                                       true);
   };
   Chat("\"chat_template_kwargs\":{\"enable_thinking\":false}");
   EXPECT_THAT(prompt(0), HasSubstr("enable_thinking"));

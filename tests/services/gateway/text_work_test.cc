@@ -15,9 +15,11 @@
 
 #include "common/base/exception_counts.h"
 #include "common/concurrency/turn_queue.h"
+#include "common/dialects/openai/answer.h"
+#include "common/serving/request_runner.h"
+#include "services/gateway/dialects.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
-#include "services/gateway/request_runner.h"
 #include "tests/services/gateway/fakes.h"
 
 namespace sluice::gateway {
@@ -34,12 +36,12 @@ class ExhaustedParser : public OutputParser {
 };
 
 // A text side that runs out of memory, if it is told to.
-class ExhaustedText : public openai::FakeText {
+class ExhaustedText : public serving::FakeText {
  public:
   StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                         bool special) const override {
     if (exhausted) throw std::bad_alloc();
-    return openai::FakeText::Encode(text, special);
+    return serving::FakeText::Encode(text, special);
   }
   bool exhausted = false;
 };
@@ -48,12 +50,12 @@ class TextWorkTest : public ::testing::Test {
  protected:
   TextWorkTest()
       : context_{model_, engine_.loop(), metrics_, &queue_,
-                 [] { return GatewayReadiness{true}; }} {
+                 [] { return serving::Readiness{true}; }} {
     auto text = std::make_unique<ExhaustedText>();
     text_ = text.get();
     text_->quick = false;
     model_.text = std::move(text);
-    AddCompletionsHandler(router_, context_);
+    AddDialects(router_, context_);
   }
   // A request and its exchange hold each other until the sequences end.
   ~TextWorkTest() override {
@@ -69,11 +71,11 @@ class TextWorkTest : public ::testing::Test {
     return on;
   }
 
-  ServedModel model_ = FakeModel();
+  serving::ServedModel model_ = FakeModel();
   ScriptedEngine engine_;
   GatewayMetrics metrics_{{"fake"}};
   TurnQueue queue_{{.threads = 1, .max_queued = 2}};
-  HandlerContext context_;
+  serving::ServingContext context_;
   http::Router router_;
   ExhaustedText* text_ = nullptr;
 };
@@ -94,13 +96,13 @@ TEST_F(TextWorkTest, AnExceptionIsOneRequestsTrouble) {
 
 TEST_F(TextWorkTest, AnAnswerThatThrowsEndsWithAnErrorAndItsSequence) {
   const uint64_t before = ExceptionsAt("answer");
-  PreparedRequest prepared;
+  serving::PreparedRequest prepared;
   prepared.choices.emplace_back();
   prepared.choices[0].generate.prompt_tokens = {'a'};
   prepared.choices[0].text.parser = std::make_shared<ExhaustedParser>();
-  prepared.format = MakeCompletionFormat(*model_.text, {});
+  prepared.format = openai::MakeCompletionFormat(*model_.text, {});
   const auto on = http::Post("/v1/completions", "");
-  RequestRunner::Start(context_, std::move(prepared), on);
+  serving::RequestRunner::Start(context_, std::move(prepared), on);
   ASSERT_EQ(engine_.submitted(), 1u);
   engine_.Text(0, "a");
   ASSERT_EQ(on->responses.size(), 1u);

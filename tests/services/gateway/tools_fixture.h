@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "common/base/json.h"
-#include "common/openai/loaded_text.h"
+#include "common/serving/loaded_text.h"
+#include "services/gateway/dialects.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
-#include "tests/openai/toy_text.h"
 #include "tests/services/gateway/fakes.h"
 #include "tests/services/gateway/model_formats.h"
+#include "tests/serving/toy_text.h"
 #include "tests/testing/test_data.h"
 
 namespace sluice::gateway {
@@ -103,12 +104,11 @@ struct Streamed {
 // The handlers over a model of `format`, behind which the test speaks.
 class Server {
  public:
-  explicit Server(const Format& format, const openai::FormatNames& names = {})
+  explicit Server(const Format& format, const serving::FormatNames& names = {})
       : model_(MakeToyModel(TemplateOf(format), format.tokens, names)),
         context_{model_, engine_.loop(), metrics_, nullptr, {}} {
-    context_.readiness = [] { return GatewayReadiness{true}; };
-    AddChatHandler(router_, context_);
-    AddTokenizeHandlers(router_, context_);
+    context_.readiness = [] { return serving::Readiness{true}; };
+    AddDialects(router_, context_);
   }
   ~Server() { engine_.EndAll(); }
 
@@ -129,7 +129,7 @@ class Server {
     spoken_ = tokens->size();
     for (const TokenId token : *tokens) {
       TokenEvent event;
-      event.tokens = {openai::WithLogprob(token, -0.5f)};
+      event.tokens = {serving::WithLogprob(token, -0.5f)};
       engine_.Tokens(sequence, event);
     }
   }
@@ -155,13 +155,13 @@ class Server {
                                 /*skip_special=*/false);
   }
   const Tokenizer& tokenizer() const {
-    return static_cast<const openai::LoadedText&>(*model_.text).tokenizer();
+    return static_cast<const serving::LoadedText&>(*model_.text).tokenizer();
   }
 
-  ServedModel model_;
+  serving::ServedModel model_;
   ScriptedEngine engine_;
   GatewayMetrics metrics_{{"toy"}};
-  HandlerContext context_;
+  serving::ServingContext context_;
   http::Router router_;
   size_t spoken_ = 0;  // tokens of the latest Say
 };

@@ -317,7 +317,7 @@ TEST_F(GatewayToolsTest, TextWithoutATokenCountsAsNone) {
   const auto on = server_->Chat(WithTools());
   server_->Say(0, "\n<think>");
   TokenEvent event;
-  event.tokens = {openai::WithLogprob(0xE2, -0.5f)};  // of three bytes
+  event.tokens = {serving::WithLogprob(0xE2, -0.5f)};  // of three bytes
   server_->engine_.Tokens(0, event);
   server_->engine_.End(0, FinishReason::kLength);
   const Json body = on->Body();
@@ -337,9 +337,9 @@ TEST_F(GatewayToolsTest, AStopOfWhiteSpaceEndsAnAnswerWithoutToolsAtOnce) {
 }
 
 TEST_F(GatewayToolsTest, AFormatIsReadFromATemplateForToolsToo) {
-  using openai::MakeToyText;
+  using serving::MakeToyText;
   const auto plain = "{% for m in messages %}{{ m.content }}{% endfor %}";
-  const openai::ToyTokens tokens = Glm().tokens;
+  const serving::ToyTokens tokens = Glm().tokens;
   EXPECT_EQ(MakeToyText(plain, tokens)->output_format(),
             (OutputFormat{ToolFormat::kGeneric, ReasoningFormat::kNone}));
   EXPECT_EQ(MakeToyText(plain, tokens, {}, TemplateOf(Glm()))->output_format(),

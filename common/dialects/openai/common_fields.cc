@@ -1,0 +1,245 @@
+#include "common/dialects/openai/common_fields.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "common/base/json.h"
+#include "common/core/sampling_params.h"
+#include "common/dialects/openai/grammar_fields.h"
+#include "common/dialects/openai/parse.h"
+#include "common/http/message.h"
+
+namespace sluice::openai {
+namespace {
+
+static_assert(kMaxClientStopTokenIds < size_t{kMaxStopTokenIds});
+
+void ReadStreamOptions(serving::FieldReader& in,
+                       serving::GenerationFields& out) {
+  const Json* options = in.Find("stream_options");
+  if (options == nullptr) return;
+  if (!options->is_object()) {
+    in.Refuse("stream_options", "must be an object, got ",
+              serving::Describe(*options));
+    return;
+  }
+  if (!out.stream) {
+    in.Refuse("stream_options", "only allowed with \"stream\": true");
+    return;
+  }
+  serving::FieldReader sub(*options, "stream_options.");
+  out.include_usage = sub.Bool("include_usage").value_or(false);
+  const bool continuous = sub.Bool("continuous_usage_stats").value_or(false);
+  out.continuous_usage = out.include_usage && continuous;
+  if (!sub.status().ok()) in.Refuse("stream_options", Message(sub.status()));
+}
+
+// Returns the id that `key` spells, without sign and leading zeros; else -1.
+int64_t IdOfKey(const std::string& key) {
+  int64_t id = -1;
+  const auto end = std::from_chars(key.data(), key.data() + key.size(), id);
+  const bool whole = end.ec == std::errc() &&
+                     end.ptr == key.data() + key.size() && key[0] != '-';
+  return whole && (key.size() == 1 || key[0] != '0') ? id : -1;
+}
+
+// {"id": bias, ..}, sorted by id.
+std::vector<LogitBias> ReadLogitBias(serving::FieldReader& in, int vocab_size) {
+  const Json* map = in.Find("logit_bias");
+  std::vector<LogitBias> out;
+  if (map == nullptr) return out;
+  if (!map->is_object()) {
+    in.Refuse("logit_bias", "must be an object, got ", serving::Describe(*map));
+    return out;
+  }
+  if (map->size() > kMaxLogitBiases) {
+    in.Refuse("logit_bias", "has ", map->size(), " entries, limit ",
+              kMaxLogitBiases);
+    return out;
+  }
+  for (const auto& [key, value] : map->items()) {
+    const int64_t id = IdOfKey(key);
+    if (id < 0 || id >= vocab_size) {
+      in.Refuse("logit_bias", "each key must be a token id from 0 to ",
+                vocab_size - 1, ", entry ", out.size(),
+                id < 0 ? std::string(" is none") : Cat(" is ", id));
+      return {};
+    }
+    const bool in_range = value.is_number() &&
+                          value.get<double>() >= -kMaxLogitBias &&
+                          value.get<double>() <= kMaxLogitBias;
+    if (!in_range) {
+      in.Refuse("logit_bias", "the bias of token ", id,
+                " must be a number from ", -kMaxLogitBias, " to ",
+                kMaxLogitBias, ", got ", serving::Describe(value));
+      return {};
+    }
+    out.push_back({static_cast<TokenId>(id), value.get<float>()});
+  }
+  std::sort(out.begin(), out.end(), [](const LogitBias& a, const LogitBias& b) {
+    return a.token < b.token;
+  });
+  return out;
+}
+
+// Reads one value by two names, which must not contradict each other.
+std::optional<double> ReadRepetitionPenalty(serving::FieldReader& in) {
+  const auto penalty = in.Number("repetition_penalty", kMinRepetitionPenalty,
+                                 kMaxRepetitionPenalty);
+  const auto alias =
+      in.Number("repeat_penalty", kMinRepetitionPenalty, kMaxRepetitionPenalty);
+  if (penalty && alias && *penalty != *alias) {
+    in.Refuse("repeat_penalty", "is another name of repetition_penalty, which ",
+              "is ", *penalty, "; got ", *alias);
+  }
+  return penalty ? penalty : alias;
+}
+
+// Reads the limit of an answer's length by all its names. -1 counts as absent,
+// but as llama.cpp's n_predict it is a limit: what the context leaves.
+void ReadMaxTokens(serving::FieldReader& in, serving::GenerationFields& out) {
+  constexpr std::string_view kFillsContext = "n_predict";
+  std::optional<int64_t> limit;
+  for (const std::string_view name :
+       {std::string_view("max_tokens"),
+        std::string_view("max_completion_tokens"),
+        std::string_view("max_output_tokens"),
+        std::string_view("max_new_tokens"), kFillsContext}) {
+    const auto value = in.Int(name, -1, serving::kMaxInt32);
+    if (!value || (*value == -1 && name != kFillsContext)) continue;
+    if (limit && *limit != *value) {
+      in.Refuse(name, "is another name of ", out.max_tokens_field,
+                ", which is ", *limit, "; got ", *value);
+      return;
+    }
+    if (!limit) out.max_tokens_field = name;
+    limit = value;
+  }
+  out.fills_context = limit == -1;
+  if (limit && !out.fills_context) out.max_tokens = limit;
+}
+
+// llama.cpp's number of tokens that penalties look at; here all of them.
+void ReadPenaltyWindow(serving::FieldReader& in,
+                       const serving::GenerationFields& fields) {
+  const auto tokens = in.Int("repeat_last_n", -1, serving::kMaxInt32);
+  const bool penalizes = fields.repetition_penalty.value_or(1) != 1 ||
+                         fields.frequency_penalty.value_or(0) != 0 ||
+                         fields.presence_penalty.value_or(0) != 0;
+  if (!tokens || *tokens == -1 || !penalizes) return;
+  in.Refuse("repeat_last_n", "must be -1 beside a penalty: penalties look at ",
+            "the whole prompt and completion, got ", *tokens);
+}
+
+void ReadSampling(serving::FieldReader& in, int vocab_size,
+                  serving::GenerationFields& out) {
+  out.temperature = in.Number("temperature", 0, 2);
+  out.top_p = in.Number("top_p", 0, 1);
+  // No probability at all is the likeliest token's alone.
+  if (out.top_p && static_cast<float>(*out.top_p) == 0.0f) {
+    out.temperature = 0;
+    out.top_p = 1;
+  }
+  out.top_k = in.Int("top_k", -1, serving::kMaxInt32);
+  if (out.top_k == -1) out.top_k = 0;
+  out.min_p = in.Number("min_p", 0, 1);
+  if (const auto seed = in.Int("seed", INT64_MIN, INT64_MAX)) {
+    out.seed = static_cast<uint64_t>(*seed);
+  }
+  out.frequency_penalty =
+      in.Number("frequency_penalty", -kMaxPenalty, kMaxPenalty);
+  out.presence_penalty =
+      in.Number("presence_penalty", -kMaxPenalty, kMaxPenalty);
+  out.repetition_penalty = ReadRepetitionPenalty(in);
+  ReadPenaltyWindow(in, out);
+  out.logit_bias = ReadLogitBias(in, vocab_size);
+}
+
+void ReadStops(serving::FieldReader& in, int vocab_size,
+               serving::GenerationFields& out) {
+  out.stop =
+      in.Strings("stop", kMaxStopStrings, kMaxStopBytes).value_or(out.stop);
+  size_t bytes = 0;
+  for (const std::string& stop : out.stop) bytes += stop.size();
+  if (bytes > kMaxAllStopBytes) {
+    in.Refuse("stop", "the strings have ", bytes, " bytes together, limit ",
+              kMaxAllStopBytes);
+  }
+  out.stop_token_ids =
+      in.TokenIds("stop_token_ids", vocab_size, kMaxClientStopTokenIds)
+          .value_or(out.stop_token_ids);
+  out.ignore_eos = in.Bool("ignore_eos").value_or(false);
+  out.min_tokens = in.Int("min_tokens", 0, serving::kMaxInt32).value_or(0);
+  out.include_stop = in.Bool("include_stop_str_in_output").value_or(false);
+}
+
+// Reads n and best_of. A best_of above n, whose answer hides choices, is not
+// built.
+void ReadChoices(serving::FieldReader& in, serving::GenerationFields& out) {
+  out.n = static_cast<int>(in.Int("n", 1, kMaxChoices).value_or(1));
+  const auto best_of = in.Int("best_of", 1, serving::kMaxInt32);
+  if (best_of && *best_of != 1 && *best_of != out.n) {
+    in.Refuse("best_of", "choosing the best of more than n choices is not ",
+              "built: leave it out or give n, ", out.n, "; got ", *best_of);
+  }
+}
+
+}  // namespace
+
+serving::GenerationFields ReadCommonFields(serving::FieldReader& in,
+                                           int vocab_size) {
+  serving::GenerationFields out;
+  out.model = in.String("model").value_or("");
+  ReadMaxTokens(in, out);
+  ReadSampling(in, vocab_size, out);
+  ReadStops(in, vocab_size, out);
+  ReadChoices(in, out);
+  out.stream = in.Bool("stream").value_or(false);
+  ReadStreamOptions(in, out);
+  out.ping_interval = in.Int("sse_ping_interval", -1, kMaxPingSeconds);
+  if (const auto k = in.Int("prompt_logprobs", 0, kMaxTopLogprobs)) {
+    out.prompt_logprobs = static_cast<int>(*k);
+  }
+  out.truncate_prompt =
+      in.Int("truncate_prompt_tokens", -1, serving::kMaxInt32);
+  if (out.truncate_prompt == 0) {
+    in.Refuse("truncate_prompt_tokens", "must be -1 or at least 1, got 0");
+  }
+  out.skip_special = in.Bool("skip_special_tokens").value_or(true);
+  in.Bool("spaces_between_special_tokens");  // our decoders never add spaces
+  out.return_token_ids = in.Bool("return_token_ids").value_or(false);
+  out.tokens_as_token_ids =
+      in.Bool("return_tokens_as_token_ids").value_or(false);
+  out.cache_salt = in.String("cache_salt").value_or("");
+  if (out.cache_salt.size() > kMaxCacheSaltBytes) {
+    in.Refuse("cache_salt", "has ", out.cache_salt.size(), " bytes, limit ",
+              kMaxCacheSaltBytes);
+  }
+  out.request_id = in.String("request_id").value_or("");
+  if (!out.request_id.empty() &&
+      http::SanitizedRequestId(out.request_id) != out.request_id) {
+    in.Refuse("request_id", "must be 1 to 128 of A-Z a-z 0-9 . _ : -");
+  }
+  out.grammar = ReadGrammarFields(in);
+  return out;
+}
+
+void CheckTogether(serving::FieldReader& in,
+                   const serving::GenerationFields& fields,
+                   size_t num_prompts) {
+  if (fields.max_tokens && fields.min_tokens > *fields.max_tokens) {
+    in.Refuse("min_tokens", "must not exceed ", fields.max_tokens_field, " ",
+              *fields.max_tokens, ", got ", fields.min_tokens);
+  }
+  if (fields.stream && fields.prompt_logprobs) {
+    in.Refuse("prompt_logprobs", "not available with \"stream\": true");
+  }
+  const size_t choices = num_prompts * static_cast<size_t>(fields.n);
+  if (choices > kMaxChoices) {
+    in.Refuse("n", num_prompts, " prompts of ", fields.n, " choices are ",
+              choices, ", limit ", kMaxChoices);
+  }
+}
+
+}  // namespace sluice::openai

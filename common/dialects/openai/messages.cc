@@ -1,0 +1,355 @@
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "common/base/json.h"
+#include "common/dialects/openai/parse.h"
+#include "common/serving/error.h"
+#include "common/serving/fields.h"
+
+namespace sluice::openai {
+namespace {
+
+// Parts of OpenAI's and vLLM's APIs that no model here reads.
+constexpr std::string_view kOtherParts[] = {
+    "image_url", "input_image", "image",      "input_audio", "audio_url",
+    "video_url", "file",        "input_file", "thinking"};
+
+// Parts of text in OpenAI's chats and Responses, with the text's member.
+struct TextPart {
+  std::string_view type;
+  const char* member;
+};
+constexpr TextPart kTextParts[] = {{"text", "text"},
+                                   {"input_text", "text"},
+                                   {"output_text", "text"},
+                                   {"refusal", "refusal"}};
+
+// Role, content, name, reasoning, calls, and one member of a template's own.
+constexpr size_t kMaxMessageMembers = 6;
+
+// Returns the refusal of a part of `type`, without the client's words.
+std::string PartRefusal(const std::string& type) {
+  const auto known = std::find(std::begin(kOtherParts), std::end(kOtherParts),
+                               std::string_view(type));
+  return known == std::end(kOtherParts)
+             ? ".type must be \"text\""
+             : Cat(".type \"", type, "\" is not supported, only \"text\" is");
+}
+
+StatusOr<std::string> JoinParts(const Json& parts, const std::string& where) {
+  if (parts.size() > kMaxContentParts) {
+    return serving::FieldError("messages", where, ".content has ", parts.size(),
+                               " parts, limit ", kMaxContentParts);
+  }
+  std::string text;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string at = Cat(where, ".content[", i, "]");
+    if (!parts[i].is_object()) {
+      return serving::FieldError("messages", at, " must be an object, got ",
+                                 serving::Describe(parts[i]));
+    }
+    serving::FieldReader part(parts[i]);
+    const std::string type = part.String("type").value_or("");
+    const auto known =
+        std::find_if(std::begin(kTextParts), std::end(kTextParts),
+                     [&](const TextPart& one) { return one.type == type; });
+    if (known == std::end(kTextParts)) {
+      return serving::WithCode(
+          serving::FieldError("messages", at, PartRefusal(type)),
+          "unsupported_content");
+    }
+    const auto piece = part.String(known->member);
+    if (!piece) {
+      return serving::FieldError("messages", at, ".", known->member,
+                                 " must be a string");
+    }
+    if (i > 0) text += '\n';
+    text += *piece;
+  }
+  return text;
+}
+
+StatusOr<Json> ParseContent(const Json& message, std::string_view role,
+                            const std::string& where) {
+  const auto content = message.find("content");
+  if (content == message.end() || content->is_null()) {
+    // An assistant that refused says so beside the content.
+    const auto refusal = message.find("refusal");
+    const bool refused =
+        role == "assistant" && refusal != message.end() && refusal->is_string();
+    if (refused) return *refusal;
+    // Calls alone, and a function that returned nothing, have no content.
+    if (role == "assistant" || role == "tool") return Json("");
+    return serving::FieldError("messages", where, ".content is missing");
+  }
+  if (content->is_string()) return *content;
+  if (content->is_array()) {
+    SLUICE_ASSIGN_OR_RETURN(std::string text, JoinParts(*content, where));
+    return Json(std::move(text));
+  }
+  return serving::FieldError(
+      "messages", where, ".content must be a string or an array of parts, got ",
+      serving::Describe(*content));
+}
+
+// A string member of a message or a call.
+struct StringMember {
+  const char* name;
+  const char* as;  // the template's name
+  size_t max_bytes = std::numeric_limits<size_t>::max();
+};
+
+// Copies `member` of `in`, if present, to `out`.
+Status CopyString(const Json& in, const StringMember& member,
+                  const std::string& where, Json& out) {
+  const auto found = in.find(member.name);
+  if (found == in.end() || found->is_null()) return OkStatus();
+  if (!found->is_string()) {
+    return serving::FieldError("messages", where, ".", member.name,
+                               " must be a string, got ",
+                               serving::Describe(*found));
+  }
+  const size_t bytes = found->get_ref<const std::string&>().size();
+  if (bytes > member.max_bytes) {
+    return serving::FieldError("messages", where, ".", member.name, " has ",
+                               bytes, " bytes, limit ", member.max_bytes);
+  }
+  out[member.as] = *found;
+  return OkStatus();
+}
+
+// Returns the arguments of a call as an object, which templates can show.
+// Arguments from a model may be cut or no JSON; clients send them back
+// unchanged, and a refusal would end the conversation.
+StatusOr<Json> ArgumentsToShow(const Json* arguments, const std::string& where,
+                               JsonBudget& budget) {
+  if (arguments == nullptr) return Json::object();
+  if (!arguments->is_string()) return *arguments;
+  const auto& text = arguments->get_ref<const std::string&>();
+  if (text.empty()) return Json::object();
+  auto parsed =
+      ParseJson(text, {.max_key_bytes = kMaxKeyBytes, .budget = &budget});
+  if (parsed.ok() && parsed->is_object()) return parsed;
+  if (!parsed.ok() && budget.values == 0) {
+    return serving::FieldError("messages", where,
+                               ".arguments: ", Message(parsed.status()));
+  }
+  Json made = Json::object();
+  made["arguments"] = text;
+  return made;
+}
+
+// Returns a function's name and arguments as templates expect them. `place` is
+// in errors.
+StatusOr<Json> ParseFunction(const Json& function, const std::string& place,
+                             JsonBudget& budget) {
+  const auto name = serving::FieldReader(function).String("name");
+  if (!name || name->empty()) {
+    return serving::FieldError("messages", place,
+                               ".name must be a string that is not empty");
+  }
+  if (name->size() > kMaxNameBytes) {
+    return serving::FieldError("messages", place, ".name has ", name->size(),
+                               " bytes, limit ", kMaxNameBytes);
+  }
+  const Json* arguments = serving::FieldReader(function).Find("arguments");
+  if (arguments != nullptr && !arguments->is_string() &&
+      !arguments->is_object()) {
+    return serving::FieldError("messages", place,
+                               ".arguments must be JSON text, got ",
+                               serving::Describe(*arguments));
+  }
+  Json shown = MakeObject(2);
+  AppendMember(shown, "name", *name);
+  SLUICE_ASSIGN_OR_RETURN(Json parsed,
+                          ArgumentsToShow(arguments, place, budget));
+  AppendMember(shown, "arguments", std::move(parsed));
+  return shown;
+}
+
+Json MakeCall(Json function) {
+  Json call = MakeObject(3);
+  AppendMember(call, "type", "function");
+  AppendMember(call, "function", std::move(function));
+  return call;
+}
+
+// Returns one call of an assistant's message as templates expect it.
+StatusOr<Json> ParseToolCall(const Json& call, const std::string& where,
+                             JsonBudget& budget) {
+  if (!call.is_object()) {
+    return serving::FieldError("messages", where, " must be an object, got ",
+                               serving::Describe(call));
+  }
+  serving::FieldReader in(call);
+  if (in.String("type").value_or("function") != "function") {
+    return serving::FieldError("messages", where, ".type must be \"function\"");
+  }
+  const Json* function = in.Find("function");
+  if (function == nullptr || !function->is_object()) {
+    return serving::FieldError("messages", where,
+                               ".function must be an object");
+  }
+  SLUICE_ASSIGN_OR_RETURN(
+      Json shown, ParseFunction(*function, where + ".function", budget));
+  Json out = MakeCall(std::move(shown));
+  SLUICE_RETURN_IF_ERROR(
+      CopyString(call, {"id", "id", kMaxNameBytes}, where, out));
+  return out;
+}
+
+// Copies function_call, the older form of one call, as a call.
+Status CopyFunctionCall(const Json& in, const std::string& where, Json& out,
+                        JsonBudget& budget) {
+  const auto call = in.find("function_call");
+  if (call == in.end() || call->is_null()) return OkStatus();
+  const std::string place = where + ".function_call";
+  if (!call->is_object()) {
+    return serving::FieldError("messages", place, " must be an object, got ",
+                               serving::Describe(*call));
+  }
+  if (out.contains("tool_calls")) {
+    return serving::FieldError(
+        "messages", place,
+        " cannot go with tool_calls, of which it is the older "
+        "form");
+  }
+  SLUICE_ASSIGN_OR_RETURN(Json shown, ParseFunction(*call, place, budget));
+  out["tool_calls"] = Json::array();
+  out["tool_calls"].push_back(MakeCall(std::move(shown)));
+  return OkStatus();
+}
+
+Status CopyToolCalls(const Json& in, const std::string& where, Json& out,
+                     JsonBudget& budget) {
+  const auto calls = in.find("tool_calls");
+  if (calls == in.end() || calls->is_null()) return OkStatus();
+  if (!calls->is_array()) {
+    return serving::FieldError("messages", where,
+                               ".tool_calls must be an array of objects, got ",
+                               serving::Describe(*calls));
+  }
+  if (calls->size() > kMaxToolCalls) {
+    return serving::FieldError("messages", where, ".tool_calls has ",
+                               calls->size(), " calls, limit ", kMaxToolCalls);
+  }
+  // Templates take an empty list for calls.
+  Json parsed = Json::array();
+  for (size_t i = 0; i < calls->size(); ++i) {
+    SLUICE_ASSIGN_OR_RETURN(
+        Json call,
+        ParseToolCall((*calls)[i], Cat(where, ".tool_calls[", i, "]"), budget));
+    parsed.push_back(std::move(call));
+  }
+  if (!parsed.empty()) out["tool_calls"] = std::move(parsed);
+  return OkStatus();
+}
+
+Status CopyToolFields(const Json& in, std::string_view role,
+                      const std::string& where, Json& out) {
+  SLUICE_RETURN_IF_ERROR(
+      CopyString(in, {"name", "name", kMaxNameBytes}, where, out));
+  if (role == "tool") {
+    SLUICE_RETURN_IF_ERROR(CopyString(
+        in, {"tool_call_id", "tool_call_id", kMaxNameBytes}, where, out));
+  }
+  if (role != "assistant") return OkStatus();
+  // Servers use any of these names; the last one wins.
+  for (const char* name : {"thinking", "reasoning", "reasoning_content"}) {
+    SLUICE_RETURN_IF_ERROR(
+        CopyString(in, {name, "reasoning_content"}, where, out));
+  }
+  if (out.contains("reasoning_content") && out["reasoning_content"] == "") {
+    out.erase("reasoning_content");
+  }
+  return OkStatus();
+}
+
+// Refuses members of other servers' messages without which the answer is to
+// another message.
+Status RefuseUnbuiltMembers(const Json& message, const std::string& where) {
+  struct Member {
+    const char* name;
+    const char* instead;
+  };
+  static constexpr Member kMembers[] = {
+      {"images", "no model here reads pictures"},
+      {"audio", "no model here reads sound"},
+      {"prefix", "give continue_final_message"},
+      {"partial", "give continue_final_message"}};
+  for (const Member& member : kMembers) {
+    const auto found = message.find(member.name);
+    if (found == message.end() || found->is_null()) continue;
+    const bool empty =
+        *found == false || (found->is_structured() && found->empty());
+    if (empty) continue;
+    return serving::WithCode(
+        serving::FieldError("messages", where, ".", member.name,
+                            " is not supported: ", member.instead),
+        "unsupported_content");
+  }
+  return OkStatus();
+}
+
+StatusOr<Json> ParseMessage(const Json& message, size_t index,
+                            JsonBudget& budget) {
+  const std::string where = Cat("messages[", index, "]");
+  if (!message.is_object()) {
+    return serving::FieldError("messages", where, " must be an object, got ",
+                               serving::Describe(message));
+  }
+  const auto role = message.find("role");
+  if (role == message.end() || !role->is_string()) {
+    return serving::FieldError("messages", where, ".role must be a string");
+  }
+  // The client's name of a role, and the template's.
+  static constexpr std::pair<std::string_view, std::string_view> kRoles[] = {
+      {"system", "system"}, {"user", "user"},        {"assistant", "assistant"},
+      {"tool", "tool"},     {"developer", "system"}, {"function", "tool"}};
+  const auto found =
+      std::find_if(std::begin(kRoles), std::end(kRoles), [&](const auto& one) {
+        return one.first == role->get_ref<const std::string&>();
+      });
+  if (found == std::end(kRoles)) {
+    return serving::FieldError(
+        "messages", where,
+        ".role must be system, user, assistant, tool, developer "
+        "or function");
+  }
+  SLUICE_RETURN_IF_ERROR(RefuseUnbuiltMembers(message, where));
+  const std::string_view name = found->second;
+  Json out = MakeObject(kMaxMessageMembers);
+  AppendMember(out, "role", std::string(name));
+  SLUICE_ASSIGN_OR_RETURN(Json content, ParseContent(message, name, where));
+  AppendMember(out, "content", std::move(content));
+  SLUICE_RETURN_IF_ERROR(CopyToolFields(message, name, where, out));
+  if (name == "assistant") {
+    SLUICE_RETURN_IF_ERROR(CopyToolCalls(message, where, out, budget));
+    SLUICE_RETURN_IF_ERROR(CopyFunctionCall(message, where, out, budget));
+  }
+  return out;
+}
+
+}  // namespace
+
+StatusOr<Json> ParseMessages(const Json& messages, JsonBudget& budget) {
+  if (!messages.is_array() || messages.empty()) {
+    return serving::FieldError("messages",
+                               "must be an array of at least one message, "
+                               "got ",
+                               serving::Describe(messages));
+  }
+  if (messages.size() > kMaxMessages) {
+    return serving::FieldError("messages", "has ", messages.size(),
+                               " messages, limit ", kMaxMessages);
+  }
+  Json out = Json::array();
+  for (size_t i = 0; i < messages.size(); ++i) {
+    SLUICE_ASSIGN_OR_RETURN(Json message, ParseMessage(messages[i], i, budget));
+    out.push_back(std::move(message));
+  }
+  return out;
+}
+
+}  // namespace sluice::openai

@@ -1,0 +1,237 @@
+#include "common/dialects/openai/parse.h"
+
+#include <limits>
+#include <utility>
+
+#include "common/base/cat.h"
+#include "common/base/json.h"
+#include "common/core/sampling_params.h"
+#include "common/dialects/openai/body_digest.h"
+#include "common/dialects/openai/chat_fields.h"
+#include "common/dialects/openai/common_fields.h"
+#include "common/dialects/openai/known_fields.h"
+#include "common/dialects/openai/reasoning_fields.h"
+#include "common/dialects/openai/tool_fields.h"
+#include "common/serving/error.h"
+#include "common/serving/fields.h"
+
+namespace sluice::openai {
+namespace {
+
+using RoundedNumbers = std::vector<RoundedNumber>;
+
+StatusOr<Json> ParseObject(std::string_view body, JsonBudget& budget,
+                           RoundedNumbers* rounded = nullptr) {
+  SLUICE_ASSIGN_OR_RETURN(Json json,
+                          ParseJson(body, {.max_key_bytes = kMaxKeyBytes,
+                                           .budget = &budget,
+                                           .rounded = rounded}));
+  if (!json.is_object()) {
+    return InvalidArgument("the body must be a JSON object, got ",
+                           serving::Describe(json));
+  }
+  return json;
+}
+
+StatusOr<serving::Prompt> ParsePrompt(const Json& prompt, int vocab_size) {
+  if (prompt.is_string()) return serving::Prompt(prompt.get<std::string>());
+  if (!prompt.is_array()) {
+    return serving::FieldError(
+        "prompt",
+        "must be a string, an array of strings, or token ids, "
+        "got ",
+        serving::Describe(prompt));
+  }
+  SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
+                          serving::ParseTokenIds(prompt, "prompt", vocab_size));
+  if (tokens.empty()) return serving::FieldError("prompt", "must not be empty");
+  return serving::Prompt(std::move(tokens));
+}
+
+StatusOr<std::vector<serving::Prompt>> ParsePrompts(const Json* prompt,
+                                                    int vocab_size) {
+  if (prompt == nullptr) return serving::FieldError("prompt", "is missing");
+  const bool several =
+      prompt->is_array() && !prompt->empty() && !prompt->front().is_number();
+  std::vector<serving::Prompt> prompts;
+  if (!several) {
+    SLUICE_ASSIGN_OR_RETURN(serving::Prompt one,
+                            ParsePrompt(*prompt, vocab_size));
+    prompts.push_back(std::move(one));
+    return prompts;
+  }
+  if (prompt->size() > kMaxPrompts) {
+    return serving::FieldError("prompt", "has ", prompt->size(),
+                               " prompts, limit ", kMaxPrompts);
+  }
+  for (const Json& entry : *prompt) {
+    SLUICE_ASSIGN_OR_RETURN(serving::Prompt one,
+                            ParsePrompt(entry, vocab_size));
+    prompts.push_back(std::move(one));
+  }
+  return prompts;
+}
+
+bool IsWithin(std::string_view path, std::string_view field) {
+  if (path.empty()) return true;  // anywhere
+  return path.starts_with(field) &&
+         (path.size() == field.size() || path[field.size()] == '.' ||
+          path[field.size()] == '[');
+}
+
+// Gives the schema of `fields` the digits that it has in `body`. Returns
+// whether it has them.
+bool KeepDigits(std::string_view body, serving::GenerationFields& fields) {
+  if (fields.grammar->spec.kind != GrammarSpec::Kind::kJsonSchema) return false;
+  const auto text = FindJsonText(body, fields.grammar->name);
+  if (!text) return false;
+  const StatusOr<Json> same = ParseJson(*text);
+  if (!same.ok() || DumpJson(*same) != fields.grammar->spec.text) return false;
+  fields.grammar->spec.text = std::string(*text);
+  return true;
+}
+
+// A schema's numbers hold an answer to the digit, or the request is refused.
+// A tool that is not strict holds nothing.
+void HoldRounded(std::string_view body, serving::FieldReader& in,
+                 const RoundedNumbers& rounded,
+                 serving::GenerationFields& fields,
+                 const serving::ToolFields* tools) {
+  constexpr size_t kMaxShown = 40;
+  const bool is_kept =
+      !rounded.empty() && fields.grammar && KeepDigits(body, fields);
+  const auto is_held = [&](std::string_view path) {
+    if (!is_kept && fields.grammar && IsWithin(path, fields.grammar->name)) {
+      return true;
+    }
+    for (size_t i = 0; tools != nullptr && i < tools->strict.size(); ++i) {
+      const bool is_strict = tools->strict[i].value_or(false);
+      if (is_strict && IsWithin(path, Cat("tools[", i, "]"))) return true;
+    }
+    return false;
+  };
+  for (const RoundedNumber& number : rounded) {
+    if (!is_held(number.path)) continue;
+    const bool has_path = !number.path.empty();
+    const std::string_view name =
+        has_path ? std::string_view(number.path) : "schema";
+    in.Refuse(name, "has a number of more digits than a double keeps: ",
+              number.text.substr(0, kMaxShown),
+              number.text.size() > kMaxShown ? ".." : "");
+  }
+}
+
+}  // namespace
+
+StatusOr<serving::ChatRequest> ParseChatRequest(std::string_view body,
+                                                int vocab_size, bool strict) {
+  JsonBudget budget;
+  RoundedNumbers rounded;
+  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body, budget, &rounded));
+  if (strict) {
+    SLUICE_RETURN_IF_ERROR(RefuseUnknownFields(json, /*chat=*/true));
+  }
+  SLUICE_RETURN_IF_ERROR(RefuseUnbuiltFields(json, /*chat=*/true));
+  serving::FieldReader in(json);
+  serving::ChatRequest out;
+  out.fields = ReadCommonFields(in, vocab_size);
+  if (out.fields.max_tokens == 0) {
+    in.Refuse(out.fields.max_tokens_field, "must be at least 1, got 0");
+  }
+  CheckTogether(in, out.fields, 1);
+  const bool logprobs = in.Bool("logprobs").value_or(false);
+  const auto top = in.Int("top_logprobs", 0, kMaxTopLogprobs);
+  if (top.value_or(0) > 0 && !logprobs) {
+    in.Refuse("top_logprobs", "needs \"logprobs\": true");
+  }
+  if (logprobs) out.fields.logprobs = static_cast<int>(top.value_or(0));
+  if (out.fields.stream) out.fields.digest = BodyDigest(json);
+  out.chat_template = ReadTemplateFields(in);
+  out.argument_names = ReadArgumentNames(in);
+  out.hides_reasoning = ReadHidesReasoning(in);
+  out.tools = ReadToolFields(in);
+  HoldRounded(body, in, rounded, out.fields, &out.tools);
+  out.echo = in.Bool("echo").value_or(false);
+  const Json* messages = in.Find("messages");
+  SLUICE_RETURN_IF_ERROR(in.status());
+  if (messages == nullptr) return serving::FieldError("messages", "is missing");
+  SLUICE_ASSIGN_OR_RETURN(out.messages, ParseMessages(*messages, budget));
+  return out;
+}
+
+StatusOr<serving::CompletionRequest> ParseCompletionRequest(
+    std::string_view body, int vocab_size, bool strict) {
+  JsonBudget budget;
+  RoundedNumbers rounded;
+  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body, budget, &rounded));
+  if (strict) {
+    SLUICE_RETURN_IF_ERROR(RefuseUnknownFields(json, /*chat=*/false));
+  }
+  SLUICE_RETURN_IF_ERROR(RefuseUnbuiltFields(json, /*chat=*/false));
+  serving::FieldReader in(json);
+  serving::CompletionRequest out;
+  out.fields = ReadCommonFields(in, vocab_size);
+  out.echo = in.Bool("echo").value_or(false);
+  if (out.fields.max_tokens == 0 && !out.echo) {
+    in.Refuse(out.fields.max_tokens_field,
+              "must be at least 1 without echo, got 0");
+  }
+  RefuseBudgets(in);
+  if (const auto logprobs = in.Int("logprobs", 0, kMaxTopLogprobs)) {
+    out.fields.logprobs = static_cast<int>(*logprobs);
+  }
+  out.add_special_tokens = in.Bool("add_special_tokens").value_or(true);
+  HoldRounded(body, in, rounded, out.fields, nullptr);
+  if (out.fields.stream) out.fields.digest = BodyDigest(json);
+  const Json* prompt = in.Find("prompt");
+  SLUICE_RETURN_IF_ERROR(in.status());
+  SLUICE_ASSIGN_OR_RETURN(out.prompts, ParsePrompts(prompt, vocab_size));
+  CheckTogether(in, out.fields, out.prompts.size());
+  SLUICE_RETURN_IF_ERROR(in.status());
+  return out;
+}
+
+StatusOr<TokenizeRequest> ParseTokenizeRequest(std::string_view body) {
+  JsonBudget budget;
+  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body, budget));
+  serving::FieldReader in(json);
+  TokenizeRequest out;
+  out.model = in.String("model").value_or("");
+  const Json* messages = in.Find("messages");
+  if (messages != nullptr) {
+    out.chat_template = ReadTemplateFields(in);
+    out.argument_names = ReadArgumentNames(in);
+    out.tools = ReadToolFields(in).tools;
+  }
+  out.add_special_tokens =
+      in.Bool("add_special_tokens").value_or(messages == nullptr);
+  out.return_token_strs = in.Bool("return_token_strs").value_or(false);
+  auto prompt = in.String("prompt");
+  SLUICE_RETURN_IF_ERROR(in.status());
+  if (prompt.has_value() == (messages != nullptr)) {
+    return serving::FieldError("prompt", "give either prompt or messages");
+  }
+  if (prompt) {
+    out.input = *std::move(prompt);
+  } else {
+    SLUICE_ASSIGN_OR_RETURN(out.input, ParseMessages(*messages, budget));
+  }
+  return out;
+}
+
+StatusOr<DetokenizeRequest> ParseDetokenizeRequest(std::string_view body,
+                                                   int vocab_size) {
+  JsonBudget budget;
+  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body, budget));
+  serving::FieldReader in(json);
+  DetokenizeRequest out;
+  out.model = in.String("model").value_or("");
+  auto tokens =
+      in.TokenIds("tokens", vocab_size, std::numeric_limits<size_t>::max());
+  SLUICE_RETURN_IF_ERROR(in.status());
+  if (!tokens) return serving::FieldError("tokens", "is missing");
+  out.tokens = *std::move(tokens);
+  return out;
+}
+
+}  // namespace sluice::openai

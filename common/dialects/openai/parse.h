@@ -1,0 +1,67 @@
+#ifndef SLUICE_COMMON_DIALECTS_OPENAI_PARSE_H_
+#define SLUICE_COMMON_DIALECTS_OPENAI_PARSE_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "common/base/status.h"
+#include "common/serving/request.h"
+
+namespace sluice::openai {
+
+struct TokenizeRequest {
+  std::string model;
+  std::variant<std::string, Json> input;    // a prompt, or chat messages
+  bool add_special_tokens = true;           // of a prompt
+  RenderOptions chat_template;              // of messages
+  std::vector<std::string> argument_names;  // as in ChatRequest
+  Json tools;                               // as in ToolFields
+  bool return_token_strs = false;
+};
+
+struct DetokenizeRequest {
+  std::string model;
+  std::vector<TokenId> tokens;
+};
+
+// Limits of one request.
+inline constexpr size_t kMaxMessages = 4096;
+inline constexpr size_t kMaxContentParts = 1024;
+inline constexpr size_t kMaxTools = 512;
+inline constexpr size_t kMaxToolNameBytes = 128;
+inline constexpr size_t kMaxToolCalls = 512;  // per message
+// Of a message's name, a call's id and function, and a result's call id.
+inline constexpr size_t kMaxNameBytes = 128;
+// Of any object in a body and in the arguments of its calls. Schemas have
+// patterns as keys.
+inline constexpr size_t kMaxKeyBytes = 512;
+inline constexpr size_t kMaxPrompts = 128;
+inline constexpr size_t kMaxStopStrings = 1024;  // a server may allow fewer
+inline constexpr size_t kMaxStopBytes = 1024;
+inline constexpr size_t kMaxAllStopBytes = 4096;  // of a request, together
+inline constexpr size_t kMaxChoices = 128;        // over all prompts
+inline constexpr size_t kMaxCacheSaltBytes = 256;
+// Without the model's own end tokens.
+inline constexpr size_t kMaxClientStopTokenIds = 128;
+inline constexpr int64_t kMaxPingSeconds = 3600;
+
+// Parses a body. INVALID_ARGUMENT, with the field as param (see error.h), for
+// malformed JSON, wrong types, values out of range, and known fields that are
+// not built, unless their value changes nothing. Unknown fields are ignored, or
+// refused if `strict`; null counts as absent. `vocab_size` bounds token ids.
+StatusOr<serving::ChatRequest> ParseChatRequest(std::string_view body,
+                                                int vocab_size,
+                                                bool strict = false);
+StatusOr<serving::CompletionRequest> ParseCompletionRequest(
+    std::string_view body, int vocab_size, bool strict = false);
+StatusOr<TokenizeRequest> ParseTokenizeRequest(std::string_view body);
+StatusOr<DetokenizeRequest> ParseDetokenizeRequest(std::string_view body,
+                                                   int vocab_size);
+
+// Returns the `messages` field, checked and normalised as ChatRequest says. Its
+// JSON counts against `budget`, the rest of the request's budget.
+StatusOr<Json> ParseMessages(const Json& messages, JsonBudget& budget);
+
+}  // namespace sluice::openai
+
+#endif  // SLUICE_COMMON_DIALECTS_OPENAI_PARSE_H_

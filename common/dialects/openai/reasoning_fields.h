@@ -1,0 +1,33 @@
+#ifndef SLUICE_COMMON_DIALECTS_OPENAI_REASONING_FIELDS_H_
+#define SLUICE_COMMON_DIALECTS_OPENAI_REASONING_FIELDS_H_
+
+#include <cstddef>
+#include <string_view>
+
+#include "common/base/json_fwd.h"
+#include "common/serving/fields.h"
+
+namespace sluice::openai {
+
+// The bytes of a word such as an effort.
+inline constexpr size_t kMaxWordBytes = 32;
+// Templates compare or print words, which hold no special token: letters,
+// digits, spaces, - and _.
+bool IsWord(std::string_view text);
+
+// Reads the fields that say whether and how much the model thinks, under the
+// names of all servers, and sets the template's variables in `arguments`, which
+// has reasoning_effort and the client's own. Two fields that contradict each
+// other are refused by both names. Errors stay in `in`.
+void ReadThinking(serving::FieldReader& in, Json& arguments);
+
+// Returns whether the answer leaves the reasoning out. Errors stay in `in`.
+bool ReadHidesReasoning(serving::FieldReader& in);
+
+// Refuses a limit of reasoning in a request without a chat template, which no
+// variable can obey.
+void RefuseBudgets(serving::FieldReader& in);
+
+}  // namespace sluice::openai
+
+#endif  // SLUICE_COMMON_DIALECTS_OPENAI_REASONING_FIELDS_H_

@@ -1,0 +1,288 @@
+#include "common/serving/chat_history.h"
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "common/base/cat.h"
+#include "common/base/json.h"
+#include "common/serving/stable_hash.h"
+#include "common/text/chat_template.h"
+
+namespace sluice::serving {
+namespace {
+
+// Words that no template has.
+constexpr std::string_view kThought = "sluicethought";
+constexpr std::string_view kFirst = "sluicefirst";
+constexpr std::string_view kSecond = "sluicesecond";
+
+// An id that every template takes.
+constexpr size_t kShortId = 9;
+
+Json Call(std::string_view name) {
+  return {{"id", name.substr(0, kShortId)},
+          {"type", "function"},
+          {"function", {{"name", name}, {"arguments", Json::object()}}}};
+}
+
+Json Tool(std::string_view name) {
+  return {
+      {"type", "function"},
+      {"function",
+       {{"name", name},
+        {"description", "None."},
+        {"parameters", {{"type", "object"}, {"properties", Json::object()}}}}}};
+}
+
+Json Tools() { return Json::array({Tool("one"), Tool("two")}); }
+
+// Renders a user's question, the assistant's `turn` and a result for each of
+// its calls; nullopt if the template refuses them.
+std::optional<std::string> Rendered(const ChatTemplate& chat_template,
+                                    const Json& turn,
+                                    const Json& tools = Tools()) {
+  Json messages = Json::array({{{"role", "user"}, {"content", "Why?"}}, turn});
+  for (const Json& call : turn["tool_calls"]) {
+    messages.push_back(
+        {{"role", "tool"}, {"tool_call_id", call["id"]}, {"content", "So."}});
+  }
+  RenderOptions options;
+  options.date = "2025-01-01";
+  auto text = chat_template.Render(messages, tools, options);
+  if (!text.ok()) return std::nullopt;
+  return *std::move(text);
+}
+
+Json Turn(Json calls) {
+  return {
+      {"role", "assistant"}, {"content", ""}, {"tool_calls", std::move(calls)}};
+}
+
+bool Shows(const std::optional<std::string>& text, std::string_view word) {
+  return text && text->find(word) != std::string::npos;
+}
+
+bool IsNine(std::string_view id) {
+  return id.size() == kShortId && std::all_of(id.begin(), id.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
+                  (c >= 'a' && c <= 'z');
+         });
+}
+
+// Returns nine letters and digits for `id`, the same ones each time.
+std::string NineOf(const std::string& id) {
+  if (IsNine(id)) return id;
+  StableHash hash;
+  hash.Add(id);
+  uint64_t left = hash.value();
+  std::string nine;
+  for (size_t i = 0; i < kShortId; ++i, left /= 36) {
+    nine += "0123456789abcdefghijklmnopqrstuvwxyz"[left % 36];
+  }
+  return nine;
+}
+
+// Gives the calls of `messages`, and their results, ids of the form. Of calls
+// of one message that share an id each result has the next one's; further
+// results have the last one's.
+void RewriteIds(Json& messages, IdForm form) {
+  if (form == IdForm::kAny) return;
+  std::unordered_map<std::string, std::deque<std::string>> given;
+  size_t count = 0;
+  for (Json& message : messages) {
+    if (message.contains("tool_calls") && message["tool_calls"].is_array()) {
+      std::unordered_set<std::string> of_message;
+      for (Json& call : message["tool_calls"]) {
+        const std::string id = call.contains("id") && call["id"].is_string()
+                                   ? call["id"].get<std::string>()
+                                   : Cat("call", count);
+        if (of_message.insert(id).second) given[id].clear();
+        given[id].push_back(
+            form == IdForm::kNine
+                ? NineOf(id)
+                : Cat("functions.", call["function"]["name"].get<std::string>(),
+                      ":", count));
+        call["id"] = given[id].back();
+        ++count;
+      }
+    }
+    const auto of = message.find("tool_call_id");
+    if (of == message.end() || !of->is_string()) continue;
+    const auto found = given.find(of->get<std::string>());
+    if (found != given.end()) {
+      *of = found->second.front();
+      if (found->second.size() > 1) found->second.pop_front();
+    } else if (form == IdForm::kNine) {
+      *of = NineOf(of->get<std::string>());
+    }
+  }
+}
+
+// True if tools are shown where they stand in a system message, and only there.
+bool ShowsToolsOfSystem(const ChatTemplate& chat_template) {
+  const Json messages =
+      Json::array({{{"role", "system"}, {"content", "."}, {"tools", kThought}},
+                   {{"role", "user"}, {"content", "Why?"}}});
+  RenderOptions options;
+  options.date = "2025-01-01";
+  const auto of_system = chat_template.Render(messages, nullptr, options);
+  if (!of_system.ok() || !Shows(*of_system, kThought)) return false;
+  const auto of_chat = chat_template.Render(
+      Json::array({messages[1]}), Json::array({Tool(kThought)}), options);
+  return !of_chat.ok() || !Shows(*of_chat, kThought);
+}
+
+// Returns `message` with its reasoning in the template's form.
+Json WithReasoning(Json message, const HistoryRules& rules) {
+  const auto found = message.find("reasoning_content");
+  const bool is_right =
+      rules.reasoning == "reasoning_content" && !rules.content_or_reasoning;
+  if (found == message.end() || is_right) return message;
+  Json reasoning = std::move(*found);
+  message.erase(found);
+  if (rules.reasoning.empty()) return message;
+  const bool joined = rules.content_or_reasoning &&
+                      message.contains("tool_calls") &&
+                      message["content"].is_string() &&
+                      !message["content"].get_ref<std::string&>().empty();
+  if (joined) {
+    auto& text = reasoning.get_ref<std::string&>();
+    text += "\n\n";
+    text += message["content"].get_ref<std::string&>();
+    message["content"] = "";
+  }
+  message[rules.reasoning] = std::move(reasoning);
+  return message;
+}
+
+// Returns `results` by their call, then the results left over. A result without
+// a matching id goes to the next call without a result.
+std::vector<std::vector<Json>> ByCall(const Json& calls,
+                                      std::vector<Json> results) {
+  struct SameId {
+    std::vector<size_t> calls;
+    size_t num_results = 0;
+  };
+  std::unordered_map<std::string, SameId> by_id;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const auto id = calls[i].find("id");
+    if (id == calls[i].end() || !id->is_string()) continue;
+    by_id[id->get<std::string>()].calls.push_back(i);
+  }
+  std::vector<std::vector<Json>> groups(calls.size() + 1);
+  std::vector<Json> untold;
+  for (Json& result : results) {
+    const auto id = result.find("tool_call_id");
+    const bool tells = id != result.end() && id->is_string();
+    const auto found = tells ? by_id.find(id->get<std::string>()) : by_id.end();
+    if (found == by_id.end()) {
+      untold.push_back(std::move(result));
+      continue;
+    }
+    SameId& same = found->second;
+    const size_t nth = std::min(same.num_results++, same.calls.size() - 1);
+    groups[same.calls[nth]].push_back(std::move(result));
+  }
+  size_t call = 0;
+  for (Json& result : untold) {
+    while (call < calls.size() && !groups[call].empty()) ++call;
+    groups[call].push_back(std::move(result));
+  }
+  return groups;
+}
+
+void AppendAll(std::vector<Json>& results, Json& out) {
+  for (Json& result : results) out.push_back(std::move(result));
+}
+
+// Appends a message with several calls as one message per call, each followed
+// by its group of `results`. The first one keeps all other members of the
+// message; the others have a role and a call.
+void AppendOneByOne(Json message, std::vector<std::vector<Json>> results,
+                    Json& out) {
+  Json calls = std::move(message["tool_calls"]);
+  const Json role = message["role"];
+  for (size_t i = 0; i < calls.size(); ++i) {
+    Json part =
+        i == 0 ? std::move(message) : Json{{"role", role}, {"content", ""}};
+    part["tool_calls"] = Json::array();
+    part["tool_calls"].push_back(std::move(calls[i]));
+    out.push_back(std::move(part));
+    AppendAll(results[i], out);
+  }
+  AppendAll(results.back(), out);
+}
+
+}  // namespace
+
+HistoryRules LearnHistoryRules(const ChatTemplate& chat_template) {
+  HistoryRules rules;
+  for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
+    Json turn = Turn(Json::array({Call(kFirst)}));
+    turn[name] = kThought;
+    if (!Shows(Rendered(chat_template, turn), kThought)) continue;
+    rules.reasoning = name;
+    turn["content"] = "So?";
+    rules.content_or_reasoning = !Rendered(chat_template, turn).has_value();
+    break;
+  }
+  const auto one = Rendered(chat_template, Turn(Json::array({Call(kFirst)})));
+  const auto two =
+      Rendered(chat_template, Turn(Json::array({Call(kFirst), Call(kSecond)})));
+  rules.one_call = Shows(one, kFirst) && !Shows(two, kSecond);
+  rules.tools_in_system = ShowsToolsOfSystem(chat_template);
+  Json long_id = Turn(Json::array({Call(kFirst)}));
+  long_id["tool_calls"][0]["id"] = "call_sluice_0";
+  if (one.has_value() && !Rendered(chat_template, long_id)) {
+    rules.ids = IdForm::kNine;
+  }
+  Json bare = Tools();
+  bare[0]["function"].erase("description");
+  rules.described_tools =
+      one.has_value() &&
+      !Rendered(chat_template, Turn(Json::array({Call(kFirst)})), bare);
+  return rules;
+}
+
+Json AdaptHistory(Json messages, const HistoryRules& rules) {
+  RewriteIds(messages, rules.ids);
+  Json out = Json::array();
+  for (size_t i = 0; i < messages.size(); ++i) {
+    Json message = WithReasoning(std::move(messages[i]), rules);
+    const bool several =
+        message.contains("tool_calls") && message["tool_calls"].size() > 1;
+    if (!several) {
+      out.push_back(std::move(message));
+      continue;
+    }
+    std::vector<Json> results;
+    while (i + 1 < messages.size() && messages[i + 1]["role"] == "tool") {
+      results.push_back(std::move(messages[++i]));
+    }
+    auto by_call = ByCall(message["tool_calls"], std::move(results));
+    if (rules.one_call) {
+      AppendOneByOne(std::move(message), std::move(by_call), out);
+      continue;
+    }
+    out.push_back(std::move(message));
+    for (std::vector<Json>& group : by_call) AppendAll(group, out);
+  }
+  return out;
+}
+
+Json AdaptTools(Json tools, const HistoryRules& rules) {
+  if (!rules.described_tools) return tools;
+  for (Json& tool : tools) {
+    Json& function = tool["function"];
+    if (!function.contains("description")) function["description"] = "";
+  }
+  return tools;
+}
+
+}  // namespace sluice::serving

@@ -1,0 +1,118 @@
+#ifndef SLUICE_COMMON_SERVING_REQUEST_H_
+#define SLUICE_COMMON_SERVING_REQUEST_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "common/base/json.h"
+#include "common/core/ids.h"
+#include "common/core/sampling_params.h"
+#include "common/grammar/grammar_spec.h"
+#include "common/text/chat_template.h"
+
+namespace sluice::serving {
+
+// What a client asks for, in any dialect: every value has its type and lies in
+// its range. An absent field is nullopt; the model has the defaults.
+
+// The grammar that a client asks its answer to keep to.
+struct GrammarField {
+  std::string name;  // as in errors: "response_format.json_schema.schema"
+  GrammarSpec spec;
+  bool operator==(const GrammarField&) const = default;
+};
+
+// Fields that chat and completions share.
+struct GenerationFields {
+  std::string model;  // empty: not given
+  std::optional<int64_t> max_tokens;
+  std::string_view max_tokens_field = "max_tokens";  // as the client named it
+  // Without max_tokens: what the context leaves, whatever the default is.
+  bool fills_context = false;
+  std::optional<double> temperature;
+  std::optional<double> top_p;
+  std::optional<int64_t> top_k;  // 0: off
+  std::optional<double> min_p;
+  std::optional<uint64_t> seed;
+  std::optional<double> frequency_penalty;
+  std::optional<double> presence_penalty;
+  std::optional<double> repetition_penalty;
+  std::vector<LogitBias> logit_bias;  // ids rise
+  int n = 1;                          // choices per prompt
+  std::vector<std::string> stop;
+  std::vector<TokenId> stop_token_ids;
+  bool ignore_eos = false;
+  int64_t min_tokens = 0;
+  bool include_stop = false;  // with the stop string or token
+  bool skip_special = true;   // hides special tokens
+  // Top logprobs per token; 0: the token's own; nullopt: none.
+  std::optional<int> logprobs;
+  std::optional<int> prompt_logprobs;  // the prompt's top logprobs
+  // The number of the prompt's last tokens to keep; -1: as many as fit.
+  std::optional<int64_t> truncate_prompt;
+  bool stream = false;
+  bool include_usage = false;
+  bool continuous_usage = false;
+  // Seconds of silence after which a stream sends a comment; zero and less:
+  // never.
+  std::optional<int64_t> ping_interval;
+  bool return_token_ids = false;
+  bool tokens_as_token_ids = false;
+  std::string cache_salt;
+  std::string request_id;               // empty: not given
+  std::optional<GrammarField> grammar;  // at most one field gives it
+  uint64_t digest = 0;                  // of a stream's body: BodyDigest
+};
+
+// Whether an answer calls.
+enum class ToolChoice {
+  kAuto,      // as the model decides
+  kRequired,  // it calls, and says nothing else
+};
+
+// The tools of a request.
+struct ToolFields {
+  // Null: none. Else a checked array of at least one {"type": "function",
+  // "function": {"name", ..}}, with the client's other members in their order.
+  Json tools;
+  bool parallel = true;  // false: an answer ends with its first call
+  ToolChoice choice = ToolChoice::kAuto;
+  // The functions that an answer may call, each a name in `tools`; empty: all.
+  std::vector<std::string> allowed;
+  // Of each tool: "strict", if the client gave it.
+  std::vector<std::optional<bool>> strict;
+  // They came as `functions`: answers have the older function_call.
+  bool as_functions = false;
+};
+
+struct ChatRequest {
+  GenerationFields fields;
+  // A checked array of {"role", "content", ..}: contents are plain strings,
+  // "developer" is renamed to "system", an assistant's reasoning is in
+  // "reasoning_content", arguments of calls are objects.
+  Json messages;
+  ToolFields tools;
+  // Without limits; `kwargs` is an object without the server's variables.
+  RenderOptions chat_template;
+  // The names in chat_template_kwargs, as the client gave them.
+  std::vector<std::string> argument_names;
+  bool hides_reasoning = false;  // the answer leaves it out
+  bool echo = false;  // the answer repeats an assistant's last message
+};
+
+using Prompt = std::variant<std::string, std::vector<TokenId>>;
+
+struct CompletionRequest {
+  GenerationFields fields;
+  std::vector<Prompt> prompts;  // at least one; a choice each
+  bool echo = false;
+  bool add_special_tokens = true;
+};
+
+}  // namespace sluice::serving
+
+#endif  // SLUICE_COMMON_SERVING_REQUEST_H_

@@ -1,0 +1,21 @@
+#ifndef SLUICE_SERVICES_GATEWAY_DIALECTS_H_
+#define SLUICE_SERVICES_GATEWAY_DIALECTS_H_
+
+#include <string_view>
+
+#include "common/http/router.h"
+#include "common/serving/context.h"
+#include "common/serving/endpoint.h"
+
+namespace sluice::gateway {
+
+// The dialects that are spoken: each is a folder of common/dialects.
+
+// Adds the routes of all dialects.
+void AddDialects(http::Router& router, const serving::ServingContext& context);
+// Returns the endpoint of a path that generates; null for another path.
+const serving::Endpoint* FindEndpoint(std::string_view path);
+
+}  // namespace sluice::gateway
+
+#endif  // SLUICE_SERVICES_GATEWAY_DIALECTS_H_
