@@ -56,7 +56,7 @@ class LoopReserve : public boost::asio::execution_context::service {
 
  private:
   // More than the coroutines that an event ends, which are those of one
-  // connection or of one forwarded request.
+  // connection, of a client or to a server.
   static constexpr size_t kMostKept = 256;
 
   struct Kept {

@@ -11,11 +11,11 @@
 #include "common/core/generate_request.h"
 #include "common/engine/engine_stats.h"
 #include "common/grammar/compile_process.h"
-#include "common/http/forwarder.h"
 #include "common/http/http_server.h"
 #include "common/metrics/metrics.h"
 #include "common/pipeline/gateway/pipeline_status.h"
 #include "common/serving/request_metrics.h"
+#include "common/standby/forwarder.h"
 #include "services/gateway/http_metrics.h"
 
 namespace sluice::otlp {
@@ -50,7 +50,8 @@ class GatewayMetrics : public serving::RequestMetrics {
     std::function<double()> last_recovery = nullptr;  // seconds; may be empty
     const otlp::ExportStats* traces = nullptr;        // null: none are exported
     std::function<PipelineStatus()> pipeline = nullptr;  // may be empty
-    const http::ForwarderStats* forwarder = nullptr;  // null: no other gateway
+    // Null: no other gateway.
+    const standby::ForwarderStats* forwarder = nullptr;
     const TrialFailures* trials = nullptr;  // null: no grammar is tried
   };
   void Attach(Sources sources);

@@ -12,7 +12,6 @@
 #include "common/base/log.h"
 #include "common/concurrency/turn_queue.h"
 #include "common/core/epochs.h"
-#include "common/http/handover_exchange.h"
 #include "common/http/probe_server.h"
 #include "common/http/router.h"
 #include "common/metrics/certificate_metrics.h"
@@ -20,13 +19,17 @@
 #include "common/pipeline/gateway/pipeline_assembler.h"
 #include "common/serving/error.h"
 #include "common/serving/served_model.h"
+#include "common/standby/handover_exchange.h"
+#include "common/standby/peer_gateways.h"
+#include "common/standby/stream_feed.h"
 #include "common/trace/trace_store.h"
 #include "services/gateway/access_log.h"
 #include "services/gateway/doors.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/endpoints.h"
 #include "services/gateway/judge_readiness.h"
-#include "services/gateway/stream_feed.h"
+#include "services/gateway/plain_request.h"
+#include "services/gateway/stream_record.h"
 
 namespace sluice::gateway {
 namespace {
@@ -138,7 +141,9 @@ class GatewayServer::Impl {
         streams_(
             options_.stream_journal,
             [this](const serving::StreamJournal::Entry&) { feed_.OnNew(); }),
-        feed_(streams_),
+        feed_([this](uint64_t& after, size_t bytes) {
+          return RecordsAfter(streams_, after, bytes);
+        }),
         doors_(std::move(doors)) {}
 
   ~Impl() { Stop(); }
@@ -173,7 +178,9 @@ class GatewayServer::Impl {
   serving::Readiness readiness() const {
     serving::Readiness own =
         JudgeReadiness(pipeline_->status(), engine_.Progress(), draining_);
-    return peers_ ? peers_->Judge(std::move(own)) : own;
+    if (!peers_) return own;
+    const standby::Standing standing = peers_->Judge({own.is_up, own.missing});
+    return JudgeBesidePeers(std::move(own), standing, options_.stages);
   }
 
   std::string arithmetic() const {
@@ -267,10 +274,9 @@ class GatewayServer::Impl {
   // Refuses what a request's head shows to be refused. All look at one path.
   std::optional<http::HttpResponse> Screen(http::HttpRequest& request) const {
     request.path = router_.Canonical(std::move(request.path));
-    auto refused =
-        peers_ ? peers_->Screen(*doors_, request) : doors_->Screen(request);
+    auto refused = peers_ ? peers_->Screen(request) : doors_->Screen(request);
     // The path for other gateways is none of the router's.
-    if (refused || request.path == kStreamFeedPath) return refused;
+    if (refused || request.path == standby::kStreamFeedPath) return refused;
     // Where no body is awaited, the router itself refuses, or the leader's.
     const std::string_view length = request.Header("content-length");
     const bool has_body = (!length.empty() && length != "0") ||
@@ -280,7 +286,7 @@ class GatewayServer::Impl {
 
   Status StartPeers() {
     if (options_.peers.addresses.empty()) return OkStatus();
-    PeerOptions options = options_.peers;
+    standby::PeerOptions options = options_.peers;
     options.stages = options_.stages;
     options.certificate = options_.http_tls.certificate;
     // All gateways have the same limits, and the questions need some room too.
@@ -288,19 +294,24 @@ class GatewayServer::Impl {
         std::max(1, options_.http_limits.connections_per_client / 8 * 7);
     options.patience = std::max<Duration>(options_.engine.max_queue_wait,
                                           std::chrono::seconds(1));
+    standby::PeerGateways::Parts parts;
+    parts.role = [this] { return role(); };
+    parts.draining = [this] { return draining_.load(); };
+    parts.down = [this] { return pipeline_->status().down; };
+    parts.screen = [this](http::HttpRequest& request) {
+      return doors_->Screen(request);
+    };
+    parts.asks_for_keys = doors_->asks_for_keys();
+    parts.serve = [this](std::shared_ptr<http::Exchange> exchange) {
+      router_.Route(std::move(exchange));
+    };
+    parts.is_plain = IsPlainRequest;
+    parts.feed = [this](std::shared_ptr<http::Exchange> exchange) {
+      feed_.Serve(std::move(exchange));
+    };
+    parts.on_stream = [this](const std::string& record) { TakeStream(record); };
     SLUICE_ASSIGN_OR_RETURN(
-        peers_,
-        PeerGateways::Start(
-            options,
-            {[this] { return role(); }, [this] { return draining_.load(); },
-             [this] { return pipeline_->status().down; },
-             [this](std::shared_ptr<http::Exchange> exchange) {
-               router_.Route(std::move(exchange));
-             },
-             [this](std::shared_ptr<http::Exchange> exchange) {
-               feed_.Serve(std::move(exchange));
-             },
-             [this](const std::string& record) { TakeStream(record); }}));
+        peers_, standby::PeerGateways::Start(options, std::move(parts)));
     return OkStatus();
   }
 
@@ -378,7 +389,7 @@ class GatewayServer::Impl {
     callbacks.on_superseded = [this](const Status& why) {
       leads_ = false;
       engine_.OnSuperseded(serving::WithCode(
-          why, std::string(http::HandoverExchange::kSuperseded)));
+          why, std::string(standby::HandoverExchange::kSuperseded)));
     };
     if (peers_) {
       callbacks.peer_lead = [this] { return peers_->lead(); };
@@ -397,10 +408,11 @@ class GatewayServer::Impl {
   TurnQueue work_;
   TurnQueue compiles_;
   serving::StreamJournal streams_;
-  StreamFeed feed_;
+  standby::StreamFeed feed_;
   http::Router router_;
   const std::unique_ptr<Doors> doors_;
-  std::unique_ptr<PeerGateways> peers_;  // null: there is no other gateway
+  // Null: there is no other gateway.
+  std::unique_ptr<standby::PeerGateways> peers_;
   std::atomic<bool> draining_{false};
   // The engine has, or waits for, the pipeline of this gateway's lead.
   std::atomic<bool> leads_{false};

@@ -18,9 +18,9 @@
 #include "common/serving/request_cost.h"
 #include "common/serving/request_rules.h"
 #include "common/serving/stream_journal.h"
+#include "common/standby/peer_options.h"
 #include "common/trace/trace_options.h"
 #include "services/gateway/audience.h"
-#include "services/gateway/peer_gateways.h"
 
 namespace sluice::gateway {
 
@@ -41,7 +41,7 @@ struct GatewayOptions {
   rpc::TransportOptions transport;
   Duration lost_after = std::chrono::milliseconds(2500);  // PipelineOptions'
   ResplitOptions resplit;
-  PeerOptions peers;
+  standby::PeerOptions peers;
   EngineOptions engine;
   int kv_blocks = 0;  // the most blocks to use of the stages'; 0: all
   int http_threads = 2;

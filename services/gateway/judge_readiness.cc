@@ -136,4 +136,23 @@ serving::Readiness JudgeReadiness(const PipelineStatus& pipeline,
   return readiness;
 }
 
+serving::Readiness JudgeBesidePeers(serving::Readiness own,
+                                    const standby::Standing& standing,
+                                    const std::vector<std::string>& stages) {
+  own.role = ToString(standing.role);
+  own.stages = stages;
+  own.pipeline = standing.pipeline;
+  if (standing.role == GatewayRole::kLeader) return own;
+  own.leader = standing.leader;
+  own.parts.clear();
+  own.missing_stages = 0;
+  own.ready = standing.ready;
+  own.retry_after_seconds = 1;
+  if (standing.ready || !standing.why.empty()) {
+    own.why = standing.why;
+    own.open_why = standing.open_why;
+  }
+  return own;
+}
+
 }  // namespace sluice::gateway

@@ -1,9 +1,13 @@
 #ifndef SLUICE_SERVICES_GATEWAY_JUDGE_READINESS_H_
 #define SLUICE_SERVICES_GATEWAY_JUDGE_READINESS_H_
 
+#include <string>
+#include <vector>
+
 #include "common/base/clock.h"
 #include "common/engine/engine_stats.h"
 #include "common/pipeline/gateway/pipeline_status.h"
+#include "common/standby/standing.h"
 #include "services/gateway/audience.h"
 
 namespace sluice::gateway {
@@ -20,6 +24,13 @@ Duration StuckAfter(Duration expected_step);
 serving::Readiness JudgeReadiness(const PipelineStatus& pipeline,
                                   const EngineProgress& progress,
                                   bool draining);
+
+// Returns the readiness of a gateway beside others of the same `stages`, which
+// by itself has `own`: a leader is as ready as its pipeline, any other gateway
+// as its standing says.
+serving::Readiness JudgeBesidePeers(serving::Readiness own,
+                                    const standby::Standing& standing,
+                                    const std::vector<std::string>& stages);
 
 // Returns when to retry, in whole seconds of 1 to 30: the rest of a stage's
 // drain; for a lost pipeline, the rest of its latest recovery's time, else the

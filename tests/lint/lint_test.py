@@ -67,6 +67,16 @@ class IncludeLintTest(unittest.TestCase):
         self.assertTrue(includes("services/gateway/a.cc",
                                  "<boost/asio.hpp>"))
 
+    def test_http_knows_no_other_gateway(self):
+        self.assertTrue(includes("common/http/a.cc",
+                                 '"common/standby/forwarder.h"'))
+        self.assertEqual(includes("common/standby/a.cc",
+                                  '"common/http/message.h"'), [])
+        for header in ('"common/openai/error.h"',
+                       '"services/gateway/readiness.h"',
+                       '"common/pipeline/gateway/pipeline_status.h"'):
+            self.assertTrue(includes("common/standby/a.cc", header), header)
+
     def test_the_ends_of_a_protocol_never_meet(self):
         for room, one, other in (("pipeline", "gateway", "stage"),
                                  ("experts", "client", "host")):

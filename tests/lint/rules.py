@@ -71,6 +71,9 @@ ROOMS = {
     "common/metrics": (_BASE | {"common/concurrency", "common/nvml"},
                        _PLAIN | {"prometheus", "openssl"}),
     "common/http": (_NOUNS, _PLAIN | {"boost", "openssl"}),
+    # Several gateways: who leads, and what the others pass on.
+    "common/standby": (_NOUNS | {"common/http"},
+                       _PLAIN | {"boost", "openssl"}),
     "common/hub": (_BASE | {"common/weights"},
                    _PLAIN | {"curl", "nlohmann", "openssl"}),
     # A server of the dialect, seen from outside: asked, loaded and checked.
@@ -112,7 +115,7 @@ ROOMS = {
     # 5: shells. Never one another.
     "services/gateway": (_PROCESS | {"common/core", "common/text",
                                      "common/grammar", "common/engine",
-                                     "common/serving",
+                                     "common/serving", "common/standby",
                                      "common/dialects/openai",
                                      "common/trace", "common/otlp",
                                      "common/pipeline/gateway"}, _PLAIN),

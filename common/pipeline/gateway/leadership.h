@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "common/base/clock.h"
+#include "common/core/gateway_role.h"
 #include "common/pipeline/gateway/pipeline_status.h"
 
 namespace sluice {

@@ -13,6 +13,7 @@
 #include "common/base/log_limit.h"
 #include "common/base/status.h"
 #include "common/concurrency/named_thread.h"
+#include "common/core/gateway_role.h"
 #include "common/core/step_plan.h"
 #include "common/engine/engine_loop.h"
 #include "common/pipeline/gateway/leadership.h"

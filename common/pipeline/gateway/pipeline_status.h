@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/core/gateway_role.h"
 #include "common/core/ids.h"
 #include "common/core/stage_identity.h"
 #include "common/pipeline/gateway/stage_clock.h"
@@ -38,24 +39,6 @@ struct StageLoad {
   // Some of its remote experts have no host that answers.
   bool experts_missing = false;
 };
-
-// What a gateway is to the stages. Where it is alone it leads, or is about to.
-enum class GatewayRole {
-  kCandidate,  // no other gateway holds them, and they are not its own yet
-  kLeader,     // they are its own, also while a pipeline recovers
-  kStandby,    // another gateway holds them
-};
-
-// What the other gateways of the same stages say.
-enum class PeerLead {
-  kNone,        // none of those that answer leads, or may keep its stages
-  kUnknown,     // they have not been asked yet
-  kRecovering,  // one leads, and its pipeline is soon up again
-  kUp,          // one leads, and its pipeline is up
-};
-
-// "candidate", "leader", "standby".
-const char* ToString(GatewayRole role);
 
 // The facts are the stage's latest, also when it is lost; no layers: unknown.
 struct StageStatus : StageFacts {

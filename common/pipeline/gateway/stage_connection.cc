@@ -51,11 +51,6 @@ const char* ToString(StageState state) {
   return kNames[static_cast<size_t>(state)];
 }
 
-const char* ToString(GatewayRole role) {
-  static constexpr const char* kNames[] = {"candidate", "leader", "standby"};
-  return kNames[static_cast<size_t>(role)];
-}
-
 Duration NextBackoff(Duration last) {
   return std::clamp<Duration>(2 * last, std::chrono::milliseconds(100),
                               std::chrono::seconds(1));

@@ -1,9 +1,9 @@
 #include "common/base/cat.h"
 #include "common/base/json.h"
 #include "common/metrics/metrics.h"
+#include "common/standby/stage_order.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/handlers.h"
-#include "services/gateway/stage_order.h"
 
 namespace sluice::gateway {
 
@@ -55,10 +55,11 @@ void AddHealthHandlers(http::Router& router,
       response.headers.emplace_back("Retry-After",
                                     Cat(readiness.retry_after_seconds));
     }
-    const std::string_view asked = on->request().Header(kStagesHeader);
+    const std::string_view asked = on->request().Header(standby::kStagesHeader);
     if (!asked.empty() && !readiness.stages.empty()) {
-      response.headers.emplace_back(kStagesHeader,
-                                    AnswerToStages(asked, readiness.stages));
+      response.headers.emplace_back(
+          standby::kStagesHeader,
+          standby::AnswerToStages(asked, readiness.stages));
     }
     on->Send(std::move(response));
   };

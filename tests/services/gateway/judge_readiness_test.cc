@@ -155,6 +155,50 @@ TEST(JudgeReadinessTest, AStageThatWasToldToEndIsNamed) {
   EXPECT_EQ(readiness.retry_after_seconds, 8) << "its drain, then a recovery";
 }
 
+TEST(JudgeBesidePeersTest, AStandbyIsAsReadyAsItsStandingSays) {
+  serving::Readiness own;
+  own.why = own.open_why = "stage 0 is held by another gateway";
+  own.parts.emplace_back();
+  own.missing_stages = 1;
+  standby::Standing standing{
+      .role = GatewayRole::kStandby, .leader = "127.0.0.1:8000", .ready = true};
+  serving::Readiness judged = JudgeBesidePeers(own, standing, {"a:1"});
+  EXPECT_TRUE(judged.ready);
+  EXPECT_EQ(judged.stages, std::vector<std::string>{"a:1"});
+  EXPECT_EQ(ReadinessJson(judged, Audience::kAnybody),
+            "{\"ready\":true,\"why\":\"\",\"not_ready\":[],\"epoch\":0,"
+            "\"term\":0,\"role\":\"standby\"}");
+  EXPECT_EQ(ReadinessJson(judged, Audience::kKeyHolder),
+            "{\"ready\":true,\"why\":\"\",\"not_ready\":[],\"epoch\":0,"
+            "\"term\":0,\"role\":\"standby\",\"leader\":\"127.0.0.1:8000\"}");
+  standing = {.why = "no gateway leads: a:2 is silent",
+              .open_why = "no gateway leads"};
+  judged = JudgeBesidePeers(own, standing, {"a:1"});
+  EXPECT_FALSE(judged.ready);
+  EXPECT_EQ(judged.why, "no gateway leads: a:2 is silent");
+  EXPECT_EQ(judged.open_why, "no gateway leads");
+}
+
+TEST(JudgeBesidePeersTest, AStandbyThatDrainsSaysSo) {
+  const serving::Readiness judged =
+      JudgeBesidePeers(JudgeReadiness(Up(1), Moving(), true),
+                       {.role = GatewayRole::kStandby}, {"a:1"});
+  EXPECT_FALSE(judged.ready);
+  EXPECT_EQ(judged.why, "draining");
+}
+
+TEST(JudgeBesidePeersTest, ALeaderIsAsReadyAsItsPipeline) {
+  serving::Readiness own;
+  own.why = own.open_why = "the pipeline is not up";
+  own.parts.emplace_back().open_name = "stage 0";
+  const serving::Readiness judged = JudgeBesidePeers(
+      own, {.role = GatewayRole::kLeader, .pipeline = "lost"}, {"a:1"});
+  EXPECT_EQ(ReadinessJson(judged, Audience::kAnybody),
+            "{\"ready\":false,\"why\":\"the pipeline is not up\","
+            "\"not_ready\":[{\"name\":\"stage 0\",\"why\":\"\"}],\"epoch\":0,"
+            "\"term\":0,\"role\":\"leader\",\"pipeline\":\"lost\"}");
+}
+
 TEST(RetryAfterTest, ARecoveryIsTakenToLastAsLongAsTheLatest) {
   PipelineStatus status = Up(1);
   EXPECT_EQ(RetryAfter(status, false), 1) << "nothing is known";
