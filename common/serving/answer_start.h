@@ -26,7 +26,7 @@ int64_t UnixSeconds();
 inline constexpr std::string_view kLastEventIdHeader = "last-event-id";
 
 struct AnswerStart {
-  std::string_view endpoint;  // kChatPath or kCompletionsPath
+  std::string_view endpoint;  // its path
   AnswerOrigin origin;
   std::optional<EventId> resumed;  // nothing: from its beginning
   uint64_t fingerprint = 0;        // of the request; by StartStream

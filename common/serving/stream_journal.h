@@ -27,7 +27,7 @@ namespace sluice::serving {
 struct StreamRequest {
   std::string request_id;
   std::string tenant;  // the API key's name; empty without keys
-  std::string path;    // "/v1/chat/completions" or "/v1/completions"
+  std::string path;    // an endpoint
   std::string body;
   std::string first_event_id;  // the id of a client that has no event yet
   TimePoint arrival = Clock::now();

@@ -72,8 +72,8 @@ class IncludeLintTest(unittest.TestCase):
                                  '"common/standby/forwarder.h"'))
         self.assertEqual(includes("common/standby/a.cc",
                                   '"common/http/message.h"'), [])
-        for header in ('"common/openai/error.h"',
-                       '"services/gateway/readiness.h"',
+        for header in ('"common/serving/error.h"',
+                       '"services/gateway/audience.h"',
                        '"common/pipeline/gateway/pipeline_status.h"'):
             self.assertTrue(includes("common/standby/a.cc", header), header)
 
