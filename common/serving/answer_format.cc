@@ -1,7 +1,6 @@
 #include "common/serving/answer_format.h"
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <utility>
 

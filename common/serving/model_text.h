@@ -34,9 +34,9 @@ struct TokenizerInfo {
   bool adds_bos = false;  // before a text with special tokens
 };
 
-// The served model's text side, as the gateway uses it; tests replace it by a
-// vocabulary of bytes. Immutable; any thread. Encoding takes time: long texts
-// stay off the event loops.
+// The served model's text side; tests replace it by a vocabulary of bytes.
+// Immutable; any thread. Encoding takes time: long texts stay off the event
+// loops.
 class ModelText {
  public:
   virtual ~ModelText() = default;

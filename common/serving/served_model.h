@@ -31,7 +31,7 @@ struct SamplingDefaults {
 // INVALID_ARGUMENT for what is no object.
 StatusOr<SamplingDefaults> ParseSamplingDefaults(const Json& generation_config);
 
-// The gateway's model. Immutable after loading.
+// The model that is served. Immutable after loading.
 struct ServedModel {
   std::string name;                  // in requests and answers
   std::vector<std::string> aliases;  // further names in requests

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/base/json.h"
 #include "common/base/json_member.h"
 #include "common/http/error_answer.h"
@@ -112,6 +113,7 @@ StatusOr<std::unique_ptr<PeerGateways>> PeerGateways::Start(
       [self = peers.get()](const std::optional<std::string>& leader) {
         self->OnRound(leader);
       };
+  SLUICE_CHECK(peers->parts_.screen && peers->parts_.is_plain);
   forwarder.is_plain = peers->parts_.is_plain;
   forwarder.serve =
       [self = peers.get()](std::shared_ptr<http::Exchange> exchange) {

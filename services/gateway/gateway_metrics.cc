@@ -1,7 +1,5 @@
 #include "services/gateway/gateway_metrics.h"
 
-#include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "common/base/cat.h"

@@ -47,6 +47,13 @@ void ResumeStream(const serving::ServingContext& context,
     exchange->Send(http::ErrorResponse(serving::ToApiError(entry.status())));
     return;
   }
+  const serving::Endpoint* const endpoint = FindEndpoint((*entry)->path);
+  if (endpoint == nullptr) {
+    return exchange->Send(http::ErrorResponse(serving::ToApiError(
+        serving::WithCode(NotFound("no endpoint at ", (*entry)->path,
+                                   " goes on with a stream"),
+                          "stream_not_found"))));
+  }
   if (request.method == "HEAD") return exchange->Send(http::SseHead());
   if (!exchange->TakeBody((*entry)->body)) {
     exchange->Send(http::ErrorResponse(serving::ToApiError(
@@ -61,8 +68,7 @@ void ResumeStream(const serving::ServingContext& context,
     request.headers.emplace_back(serving::kLastEventIdHeader,
                                  (*entry)->first_event_id);
   }
-  // Only paths of endpoints are kept.
-  FindEndpoint((*entry)->path)->run(context, std::move(exchange));
+  endpoint->run(context, std::move(exchange));
 }
 
 }  // namespace
