@@ -104,6 +104,7 @@ class PeerGatewaysTest : public ::testing::Test {
       }
       on->Send({200, "text/plain", {}, "served here"});
     };
+    parts.is_plain = [](const http::HttpRequest&) { return true; };
     parts.feed = [](std::shared_ptr<http::Exchange> on) {
       on->Send({200, "text/plain", {}, "the streams"});
     };
