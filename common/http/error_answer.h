@@ -25,6 +25,9 @@ std::string ErrorJson(const ApiError& error);
 // The whole answer. 429 and 503 carry Retry-After and Retry-After-Ms.
 HttpResponse ErrorResponse(const ApiError& error);
 
+// Writes a whole error answer in a dialect, as ErrorResponse does in OpenAI's.
+using ErrorWriter = HttpResponse (*)(const ApiError& error);
+
 // The answer to bytes that are no valid request, by HTTP status.
 HttpResponse TransportError(int http_status, std::string_view message);
 

@@ -29,9 +29,10 @@ void EventStream::Open() {
   if (times_.ping_interval > Duration::zero()) WaitFor(times_.ping_interval);
 }
 
-void EventStream::Send(std::string_view json, std::string_view id) {
+void EventStream::Send(std::string_view json, std::string_view id,
+                       std::string_view name) {
   Open();
-  SendChunk(SseEvent(json, id));
+  SendChunk(SseEvent(json, id, name));
 }
 
 void EventStream::SendPart(std::string bytes) {
@@ -44,10 +45,7 @@ void EventStream::SendComment(std::string_view text) {
   if (!within_event_) SendChunk(Cat(": ", text, "\n\n"));
 }
 
-void EventStream::End() {
-  SendChunk(std::string(kSseDone));
-  exchange_->EndStream();
-}
+void EventStream::End() { exchange_->EndStream(); }
 
 void EventStream::SendChunk(std::string bytes) {
   last_sent_ = Clock::now();

@@ -35,7 +35,8 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   // Sends the header if it is not sent yet.
   void Open();
   bool is_open() const { return open_; }
-  void Send(std::string_view json, std::string_view id = {});
+  void Send(std::string_view json, std::string_view id = {},
+            std::string_view name = {});
   // Bytes of events as they are sent: a large event comes in several parts,
   // and no comment goes out before its last one.
   void SendPart(std::string bytes);
@@ -44,7 +45,7 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
   void SendComment(std::string_view text);
   // Whether the last part of an event is still to come.
   bool is_within_event() const { return within_event_; }
-  // "[DONE]", and the answer's end.
+  // Ends the answer; Send or Open came before.
   void End();
 
  private:

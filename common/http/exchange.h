@@ -11,6 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/core/step_trace.h"
+#include "common/http/error_answer.h"
 #include "common/http/message.h"
 
 namespace sluice::http {
@@ -81,6 +82,10 @@ class Exchange {
   virtual void PostAfter(Duration delay, std::function<void()> work) = 0;
 
   virtual void Send(HttpResponse response) = 0;
+  // Sends an error as the client's dialect writes it.
+  void SendError(const ApiError& error) { Send(write_error_(error)); }
+  // How this request's client reads errors; set by its endpoint.
+  void set_error_writer(ErrorWriter writer) { write_error_ = writer; }
 
   // The head of an answer whose body comes in pieces; `head.body` is unused.
   virtual void BeginStream(HttpResponse head) = 0;
@@ -118,6 +123,7 @@ class Exchange {
 
  private:
   AnswerFigures figures_;
+  ErrorWriter write_error_ = ErrorResponse;
 };
 
 }  // namespace sluice::http

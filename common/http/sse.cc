@@ -11,11 +11,19 @@ HttpResponse SseHead() {
           ""};
 }
 
-std::string SseEvent(std::string_view json, std::string_view id) {
+std::string SseEvent(std::string_view json, std::string_view id,
+                     std::string_view name) {
+  const std::string begin = SseEventBegin(name);
   const std::string end = SseEventEnd(id);
   std::string event;
-  event.reserve(kSseEventBegin.size() + json.size() + end.size());
-  return event.append(kSseEventBegin).append(json).append(end);
+  event.reserve(begin.size() + json.size() + end.size());
+  return event.append(begin).append(json).append(end);
+}
+
+std::string SseEventBegin(std::string_view name) {
+  std::string begin;
+  if (!name.empty()) begin.append("event: ").append(name).append("\n");
+  return begin.append("data: ");
 }
 
 std::string SseEventEnd(std::string_view id) {

@@ -9,16 +9,16 @@
 
 namespace sluice::http {
 
-// Server-sent events as OpenAI's clients read them: one event per chunk,
-// "data: ", one line of JSON, "id: " and its id unless it is empty, an empty
-// line. An id is one line. It comes last because some clients take it when
-// they read its line: what it says that they have, they have by then.
+// Server-sent events, one per chunk: "event: " and its name unless that is
+// empty, "data: ", one line of JSON, "id: " and its id unless that is empty, an
+// empty line. An id is one line. It comes last because some clients take it
+// when they read its line: what it says that they have, they have by then.
 HttpResponse SseHead();
-std::string SseEvent(std::string_view json, std::string_view id = {});
-inline constexpr std::string_view kSseEventBegin = "data: ";
-// What follows the JSON.
+std::string SseEvent(std::string_view json, std::string_view id = {},
+                     std::string_view name = {});
+// What comes before the JSON, and what follows it.
+std::string SseEventBegin(std::string_view name);
 std::string SseEventEnd(std::string_view id);
-inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
 // A comment: readers skip it, and proxies see a live stream.
 inline constexpr std::string_view kSsePing = ": ping\n\n";
 

@@ -68,8 +68,9 @@ std::vector<Event> AnswerFormat::Chunks(int index, const Delta& delta,
   JsonPieces pieces;
   for (EventValue& value : ChunkValues(index, delta, usage, pieces)) {
     pieces.Write(value.json);
-    events.push_back(
-        {std::move(value.id), pieces.Next(std::numeric_limits<size_t>::max())});
+    events.push_back({std::move(value.id),
+                      pieces.Next(std::numeric_limits<size_t>::max()),
+                      std::move(value.name)});
   }
   return events;
 }

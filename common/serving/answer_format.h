@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/json_fwd.h"
+#include "common/http/error_answer.h"
 #include "common/serving/choice_text.h"
 #include "common/serving/event_id.h"
 #include "common/serving/json_pieces.h"
@@ -56,10 +57,12 @@ struct AnswerInfo {
 struct Event {
   std::string id;  // empty: none
   std::string json;
+  std::string name = {};  // of SSE's field `event`; empty: none
 };
 struct EventValue {
   std::string id;
   Json json;
+  std::string name = {};
 };
 
 // Writes the answers of one request, whole or as stream chunks. A choice's
@@ -73,8 +76,11 @@ class AnswerFormat {
   virtual std::vector<EventValue> ChunkValues(int index, const Delta& delta,
                                               const Usage& usage,
                                               JsonPieces& pieces) = 0;
-  // Returns the event that tells the usage alone.
-  virtual Event UsageChunk(const Usage& usage) = 0;
+  // Returns the events behind the last delta; none are left out of a stream
+  // that is resumed, but for what its client has.
+  virtual std::vector<Event> End(const Usage& usage) = 0;
+  // Returns the events that end a stream with an error.
+  virtual std::vector<Event> Fail(const http::ApiError& error) = 0;
   std::string Whole(const std::vector<Delta>& choices, const Usage& usage);
   // Returns the whole answer as a value with lists of `pieces`, which read
   // `choices`.

@@ -102,7 +102,7 @@ void AnswerWriter::MakePiece(Part& part) {
          (!pieces_->ended() || next_ < values_.size())) {
     if (pieces_->ended()) {
       pieces_->Write(values_[next_++].json);
-      if (is_event) bytes += http::kSseEventBegin;
+      if (is_event) bytes += http::SseEventBegin(values_[next_ - 1].name);
     }
     bytes += pieces_->Next(kPieceBytes);
     if (is_event && pieces_->ended()) {

@@ -54,7 +54,7 @@ struct ChoiceProgress {
 struct StreamProgress {
   std::vector<ChoiceProgress> choices;
   bool usage = false;  // the event of usage is out
-  // Whether nothing but [DONE] is left; `has_usage`: the stream tells usage.
+  // Whether nothing but the end is left; `has_usage`: the stream tells usage.
   bool is_whole(bool has_usage) const;
   bool operator==(const StreamProgress&) const = default;
 };

@@ -96,14 +96,14 @@ void RunOrRefuse(const ServingContext& context,
                  const std::shared_ptr<http::Exchange>& on) {
   if (!prepared.ok()) {
     context.metrics.OnRejection(RejectionOf(prepared.status()));
-    on->Send(http::ErrorResponse(ToApiError(prepared.status())));
+    on->SendError(ToApiError(prepared.status()));
     return;
   }
   RequestRunner::Start(context, *std::move(prepared), on);
 }
 
-// Answers one whose client has all but [DONE]; false for others. 204 to a GET:
-// EventSource, which else connects again after each end, stops at that.
+// Answers a stream whose client has all but its end; false for others. 204 to a
+// GET: EventSource, which else connects again after each end, stops at that.
 bool AnswerWhole(const ServingContext& context, const PreparedRequest& prepared,
                  const std::shared_ptr<http::Exchange>& on) {
   if (!prepared.resumed ||
@@ -117,6 +117,9 @@ bool AnswerWhole(const ServingContext& context, const PreparedRequest& prepared,
   }
   const auto rest = std::make_shared<http::EventStream>(on, prepared.times);
   rest->Open();
+  for (const Event& event : prepared.format->End({})) {
+    rest->Send(event.json, event.id, event.name);
+  }
   rest->End();
   return true;
 }
@@ -428,7 +431,7 @@ void AnswerOffLoop(const ServingContext& context,
       [](const std::shared_ptr<http::Exchange>& on,
          StatusOr<http::HttpResponse>&& response, const TraceSpan&) {
         if (response.ok()) return on->Send(*std::move(response));
-        on->Send(http::ErrorResponse(ToApiError(response.status())));
+        on->SendError(ToApiError(response.status()));
       },
       std::move(exchange));
 }

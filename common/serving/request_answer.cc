@@ -44,8 +44,6 @@ RequestAnswer::RequestAnswer(const ServingContext& context,
                                     exchange_, prepared.times, prepared.headers)
                               : nullptr),
       headers_(std::move(prepared.headers)),
-      tells_usage_(prepared.include_usage &&
-                   !(prepared.resumed && prepared.resumed->usage)),
       wholes_(prepared.stream ? 0 : prepared.choices.size()) {
   if (!prepared.resumed) return;
   for (const ChoiceProgress& told : prepared.resumed->choices) {
@@ -95,7 +93,7 @@ void RequestAnswer::Add(size_t index, Delta delta, const Usage& usage) {
     return;
   }
   for (const Event& event : format_->Chunks(choice, delta, usage)) {
-    stream_->Send(event.json, event.id);
+    stream_->Send(event.json, event.id, event.name);
   }
 }
 
@@ -144,14 +142,18 @@ void RequestAnswer::SendWhole(const Usage& usage) {
 
 void RequestAnswer::EndStream(const Usage& usage) {
   const auto end = [this, usage] {
-    if (tells_usage_) {
-      const Event event = format_->UsageChunk(usage);
-      stream_->Send(event.json, event.id);
-    }
-    stream_->End();
+    stream_->Open();
+    SendLast(format_->End(usage));
   };
   if (writer_ == nullptr) return end();
   writer_->Then(end);
+}
+
+void RequestAnswer::SendLast(const std::vector<Event>& events) {
+  for (const Event& event : events) {
+    stream_->Send(event.json, event.id, event.name);
+  }
+  stream_->End();
 }
 
 void RequestAnswer::Fail(const Status& status) {
@@ -164,17 +166,14 @@ void RequestAnswer::Fail(const Status& status) {
   if (stream_ != nullptr && stream_->is_open()) {
     exchange_->figures().error_type = error.type;
     exchange_->figures().error_code = error.code.value_or("");
-    const auto end = [this, error] {
-      stream_->Send(http::ErrorJson(error));
-      stream_->End();
-    };
+    const auto end = [this, error] { SendLast(format_->Fail(error)); };
     if (writer_ == nullptr || writing_failed_) {
       end();
     } else {
       writer_->Then(end);
     }
   } else {
-    exchange_->Send(http::ErrorResponse(error));
+    exchange_->SendError(error);
   }
   cancel_();
 }

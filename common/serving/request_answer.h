@@ -53,6 +53,7 @@ class RequestAnswer {
  private:
   void SendWhole(const Usage& usage);
   void EndStream(const Usage& usage);
+  void SendLast(const std::vector<Event>& events);
   // Returns the writer, for deltas too large for the loop.
   AnswerWriter& Writer();
   void SendPiece(std::string bytes);
@@ -67,7 +68,6 @@ class RequestAnswer {
   const std::unique_ptr<AnswerFormat> format_;
   const std::shared_ptr<http::EventStream> stream_;  // null: answered whole
   http::HttpHeaders headers_;                        // of a whole answer
-  const bool tells_usage_;                           // in an event of its own
   std::weak_ptr<void> owner_;
   std::function<void()> cancel_;
   // By choice, of a resumed stream: what the client has of its deltas.

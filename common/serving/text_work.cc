@@ -70,7 +70,7 @@ void RunTextWork(const TextWorkers& workers,
         failed(why);
       } else {
         LogFailure(*exchange, why);
-        exchange->Send(http::ErrorResponse(ToApiError(why)));
+        exchange->SendError(ToApiError(why));
       }
     });
   };

@@ -25,9 +25,8 @@ void AddDialects(http::Router& router, const serving::ServingContext& context) {
   for (const Dialect& dialect : kDialects) {
     for (const serving::Endpoint& endpoint : dialect.endpoints()) {
       router.Add("POST", endpoint.path,
-                 [context, run = endpoint.run](
-                     std::shared_ptr<http::Exchange> exchange) {
-                   run(context, std::move(exchange));
+                 [context, endpoint](std::shared_ptr<http::Exchange> exchange) {
+                   endpoint.Run(context, std::move(exchange));
                  });
     }
     if (dialect.add_others != nullptr) dialect.add_others(router, context);

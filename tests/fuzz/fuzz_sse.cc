@@ -51,7 +51,7 @@ void RunOne(std::string_view input) {
     stream += event;
   }
   sent.emplace_back("[DONE]");
-  stream += http::kSseDone;
+  stream += http::SseEvent("[DONE]");
   const Events received = Read(stream, first, rest);
   SLUICE_CHECK(received == sent);
   for (size_t i = 0; i + 1 < received.size(); ++i) {

@@ -32,10 +32,11 @@ TEST(EventStreamTest, TheHeaderGoesOutOnce) {
   on.stream->Open();
   on.stream->Open();
   on.stream->Send("{}");
+  on.stream->Send("1", "7", "last");
   on.stream->End();
   EXPECT_EQ(on.exchange->responses.size(), 1u);
   EXPECT_THAT(on.exchange->chunks,
-              ElementsAre("data: {}\n\n", "data: [DONE]\n\n"));
+              ElementsAre("data: {}\n\n", "event: last\ndata: 1\nid: 7\n\n"));
   EXPECT_TRUE(on.exchange->ended);
 }
 

@@ -91,6 +91,7 @@ class HeldRequests {
         exchange = std::exchange(held.exchange, nullptr);
       }
       if (const auto stream = std::exchange(held.stream, nullptr)) {
+        stream->Send("[DONE]");
         stream->End();
       } else if (exchange != nullptr) {
         HttpResponse response;

@@ -7,10 +7,25 @@
 
 namespace sluice::openai {
 
-serving::Event ChunkFormat::UsageChunk(const serving::Usage& usage) {
-  Json chunk = EmptyChunk();
-  chunk["usage"] = UsageJson(usage);
-  return {IdAfterUsage(), DumpJson(chunk)};
+namespace {
+
+constexpr char kDone[] = "[DONE]";
+
+}  // namespace
+
+std::vector<serving::Event> ChunkFormat::End(const serving::Usage& usage) {
+  std::vector<serving::Event> events;
+  if (tells_usage_) {
+    Json chunk = EmptyChunk();
+    chunk["usage"] = UsageJson(usage);
+    events.push_back({IdAfterUsage(), DumpJson(chunk)});
+  }
+  events.push_back({"", kDone});
+  return events;
+}
+
+std::vector<serving::Event> ChunkFormat::Fail(const http::ApiError& error) {
+  return {{"", http::ErrorJson(error)}, {"", kDone}};
 }
 
 Json UsageJson(const serving::Usage& usage) {

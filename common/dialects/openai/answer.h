@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/base/json_fwd.h"
 #include "common/serving/answer_format.h"
@@ -12,13 +13,19 @@ namespace sluice::openai {
 // Writes chunks and answers; what chat and completions share. One thread.
 class ChunkFormat : public serving::AnswerFormat {
  public:
-  // Returns the event of stream_options.include_usage.
-  serving::Event UsageChunk(const serving::Usage& usage) override;
+  // Returns the event of stream_options.include_usage, and "[DONE]".
+  std::vector<serving::Event> End(const serving::Usage& usage) override;
+  std::vector<serving::Event> Fail(const http::ApiError& error) override;
 
  protected:
-  using AnswerFormat::AnswerFormat;
+  explicit ChunkFormat(const serving::AnswerInfo& info)
+      : AnswerFormat(info),
+        tells_usage_(info.include_usage && !info.told.usage) {}
   // Returns a chunk without choices.
   virtual Json EmptyChunk() const = 0;
+
+ private:
+  const bool tells_usage_;  // in an event of its own
 };
 
 // `text` must outlive the format.

@@ -68,7 +68,7 @@ void ResumeStream(const serving::ServingContext& context,
     request.headers.emplace_back(serving::kLastEventIdHeader,
                                  (*entry)->first_event_id);
   }
-  endpoint->run(context, std::move(exchange));
+  endpoint->Run(context, std::move(exchange));
 }
 
 }  // namespace
