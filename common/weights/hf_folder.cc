@@ -79,7 +79,10 @@ StatusOr<WeightMap> ReadIndex(const std::string& path) {
   SLUICE_ASSIGN_OR_RETURN(const std::string text,
                           ReadSmallFile(path, kMaxIndexBytes));
   const auto parsed = ParseSortedJson(text, kMaxConfigDepth);
-  SLUICE_RETURN_IF_ERROR(Annotate(parsed.status(), path));
+  if (!parsed.ok()) {
+    return InvalidArgument(path, ": is no JSON object with a weight_map: ",
+                           Message(parsed.status()));
+  }
   const SortedJson& index = *parsed;
   if (!index.is_object() || !index.contains("weight_map") ||
       !index["weight_map"].is_object()) {
