@@ -76,8 +76,8 @@ class AnswerFormat {
   virtual std::vector<EventValue> ChunkValues(int index, const Delta& delta,
                                               const Usage& usage,
                                               JsonPieces& pieces) = 0;
-  // Returns the events behind the last delta; none are left out of a stream
-  // that is resumed, but for what its client has.
+  // Returns the events behind the last delta. A resumed stream leaves out the
+  // events that its client has.
   virtual std::vector<Event> End(const Usage& usage) = 0;
   // Returns the events that end a stream with an error.
   virtual std::vector<Event> Fail(const http::ApiError& error) = 0;
