@@ -118,29 +118,14 @@ class SizeLintTest(unittest.TestCase):
                           for f in found],
                          [("F", 2, 6, 2), ("C", 9, 1, 0)])
 
-    def test_a_long_function_is_told(self):
-        text = "// Size: one table.\nvoid F() {\n" + self.BODY * 120 + "}\n"
+    def test_a_long_function_is_told_outside_tests(self):
+        text = "void F() {\n" + self.BODY * 39 + "}\n"
         self.assertEqual(size_lint.check_file("common/a.cc", text),
-                         ["common/a.cc:2: F: 122 lines, at most 100"])
-        self.assertEqual(size_lint.check_file("kernels/a.cc", text), [])
+                         ["common/a.cc:1: F: 41 lines; beyond 40 look for a "
+                          "second subject"])
         self.assertEqual(size_lint.check_file("tests/a.cc", text), [])
-
-    def test_a_function_of_more_than_60_lines_gives_a_reason(self):
-        body = "void F() {\n" + self.BODY * 60 + "}\n"
-        told = ["common/a.cc:{}: F: 62 lines; above 60 the opening comment "
-                "tells why ('Size: ...')"]
-
-        def check(comment):
-            found = size_lint.check_file("common/a.cc", comment + body)
-            return [line.replace(f":{comment.count(chr(10)) + 1}:", ":{}:")
-                    for line in found]
-        for comment in ("", "// Does all.\n", "// Size: one.\n\n",
-                        "// Size:\n", "// Its Size: is large.\n",
-                        "// Size: of another.\nint x;\n"):
-            self.assertEqual(check(comment), told, comment)
-        self.assertEqual(check("// Size: one table.\n"), [])
-        self.assertEqual(check("// Does all.\n// Size: one table, read\n"
-                               "// from above.\n"), [])
+        self.assertEqual(size_lint.check_file(
+            "common/a.cc", text.replace(self.BODY, "", 1)), [])
 
     def test_braces_in_literals_do_not_count(self):
         text = ('void F() {\n  a("}");  // {\n  b(\'{\');\n'
@@ -153,70 +138,64 @@ class SizeLintTest(unittest.TestCase):
         self.assertEqual(size_lint.check_file("common/a.cc", text), [])
 
     def test_long_files_are_told(self):
-        for name, reason, never in (("a.h", 250, 400), ("a.cc", 450, 600),
-                                    ("a.py", 450, 600)):
-            mark = '"""Size: one table."""\n' if name == "a.py" else \
-                "// Size: one table.\n"
-            self.assertEqual(size_lint.check_file(name, "\n" * reason), [])
-            self.assertTrue(size_lint.check_file(name, "\n" * (reason + 1)))
-            self.assertTrue(size_lint.check_file(
-                name, "\n" * reason + mark))  # Not what it begins with.
-            self.assertEqual(size_lint.check_file(
-                name, mark + "\n" * (never - 1)), [])
-            self.assertTrue(size_lint.check_file(name, mark + "\n" * never))
-
-    def test_a_header_begins_behind_its_guard(self):
-        self.assertEqual(size_lint.check_file(
-            "a.h", "#ifndef A_H_\n#define A_H_\n\n// The nouns.\n// Size: "
-            "one table.\n" + "\n" * 300), [])
+        for name in ("a.h", "tests/a.cc", "a.py"):
+            self.assertEqual(size_lint.check_file(name, "\n" * 450), [])
+            self.assertEqual(size_lint.check_file(name, "\n" * 451),
+                             [f"{name}: 451 lines; 450 are a long file"])
 
     def test_many_parameters_are_told(self):
-        def check(count, comment=""):
+        def check(count):
             many = ", ".join(f"int p{i}" for i in range(count))
-            return size_lint.check_file("a.cc",
-                                        f"{comment}void F({many}) {{}}\n")
+            return size_lint.check_file("a.cc", f"void F({many}) {{}}\n")
         self.assertEqual(check(6), [])
         self.assertTrue(check(7))
-        self.assertEqual(check(8, "// Size: inlined.\n"), [])
-        self.assertTrue(check(9, "// Size: inlined.\n"))
 
-    def test_classes_are_measured_with_their_members(self):
-        header = ("class A : public B {\n public:\n  A(int x);\n"
-                  "  ~A() override;\n  A(const A&) = delete;\n"
-                  "  virtual void Pure() = 0;\n  void One(\n      int x);\n"
-                  "  int x() const { return x_; }\n"
-                  "  void Two() {\n    x_ = 1;\n  }\n"
-                  "  struct Inner {\n    void F();\n    int y = 0;\n  };\n\n"
-                  " private:\n  std::function<void(int)> call_;\n"
-                  "  int x_ SLUICE_GUARDED_BY(m_) = 0;\n};\n")
-        source = ("void A::One(int x) {\n  x_ = x;\n}\n"
-                  "void A::Inner::F() {\n}\n")
-        found = size_lint.all_classes({"common/a/a.h": header,
-                                       "common/a/a.cc": source,
-                                       "common/b/a.cc": source})
-        self.assertEqual([(c.name, c.lines, c.methods, c.members)
-                          for c in found],
-                         [("A", 21, 3, 3), ("A::Inner", 4, 1, 2)])
+    def test_members_that_change_and_public_methods_are_counted(self):
+        text = ("class A : public B {\n public:\n  A(int x);\n"
+                "  ~A() override;\n  A(const A&) = delete;\n"
+                "  virtual void Pure() = 0;\n  void One(\n      int x);\n"
+                "  int x() const { return x_; }\n"
+                "  template <typename T>\n  void Two() {\n    x_ = 1;\n  }\n"
+                "  struct Inner {\n    void F();\n    int y = 0;\n  };\n"
+                "  enum class Kind { kA, kB };\n"
+                "  using Call = std::function<void(int)>;\n\n"
+                " private:\n  void Own();\n"
+                "  const std::string name_;\n  Engine& engine_;\n"
+                "  const Engine* watched_ = nullptr;\n"
+                "  std::function<void(int)> call_;\n"
+                "  std::vector<int> list_{1, 2};\n"
+                "  static constexpr int kMost = 3;\n"
+                "  int x_ SLUICE_GUARDED_BY(m_) = 0;\n};\n")
+        self.assertEqual([(c.name, c.members, c.methods)
+                          for c in size_lint.classes("common/a.h", text)],
+                         [("A", 4, 4)])
 
-    def test_a_class_of_many_methods_or_lines_is_told(self):
-        def check(methods, lines):
-            return size_lint.check_classes({
-                "common/a/a.h": "class A {\n" + "".join(
-                    f"  void F{i}();\n" for i in range(methods)) + "};\n",
-                "common/a/a.cc": "void A::F0() {\n" + "\n" * lines + "}\n"})
-        self.assertEqual(check(25, 451), [])
-        self.assertEqual(check(26, 10), ["common/a/a.h:1: class A: 26 "
-                                         "methods, at most 25"])
-        self.assertEqual(check(25, 452), ["common/a/a.h:1: class A: 481 "
-                                          "lines of members, at most 480"])
+    def test_a_class_of_many_members_or_methods_is_told(self):
+        def check(members, methods):
+            return size_lint.check_file("common/a.h", "class A {\n public:\n"
+                + "".join(f"  void F{i}();\n" for i in range(methods))
+                + " private:\n"
+                + "".join(f"  int m{i}_;\n" for i in range(members)) + "};\n")
+        self.assertEqual(check(15, 15), [])
+        self.assertEqual(check(16, 15), ["common/a.h:1: class A: 16 members "
+                                         "change; 15 are many"])
+        self.assertEqual(check(15, 16), ["common/a.h:1: class A: 16 public "
+                                         "methods; 15 are many"])
 
-    def test_shells_are_measured_by_folder(self):
-        self.assertEqual(size_lint._shells(
-            {"services/a/main.cc": 10, "services/a/x/y.h": 20,
-             "services/a/x/page.py": 5, "services/b/main.cc": 7,
-             "services/CMakeLists.txt": 3, "common/a/b.cc": 9})[1:],
-            ["      30  services/a (x 20, itself 10)",
-             "       7  services/b"])
+    def test_a_shell_grows_with_a_reason_alone(self):
+        before = {"services/a/main.cc": 10, "services/a/x/y.h": 20,
+                  "services/b/main.cc": 7, "common/a/b.cc": 9}
+        after = before | {"services/a/x/y.h": 21, "services/a/page.js": 90,
+                          "services/c/main.cc": 5, "common/a/b.cc": 99}
+        told = ["services/a: 31 lines of C++, 30 in the commit before: a "
+                "decision belongs in a room; else the commit says "
+                "`Shell: a: why`"]
+        self.assertEqual(size_lint.grown(before, after, "a: b\n"), told)
+        self.assertEqual(size_lint.grown(
+            before, after, "a: b\n\nShell: a:\nShell: b: x\n"), told)
+        self.assertEqual(size_lint.grown(
+            before, after, "a: b\n\nShell: a: wires the new room\n"), [])
+        self.assertEqual(size_lint.grown(after, before, ""), [])
 
 
 class TextLintTest(unittest.TestCase):
