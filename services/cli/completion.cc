@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "common/base/text_file.h"
-#include "common/hub/hub_cache.h"
 #include "common/manual/completion_script.h"
 #include "common/manual/manual_page.h"
+#include "common/tools/hub/hub_cache.h"
 #include "services/cli/clusters.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"

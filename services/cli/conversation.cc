@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "common/base/json_member.h"
-#include "common/load/server_queries.h"
+#include "common/tools/load/server_queries.h"
 
 namespace sluice::cli {
 namespace {

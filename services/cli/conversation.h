@@ -9,7 +9,7 @@
 #include "common/base/json.h"
 #include "common/base/status.h"
 #include "common/http/http_client.h"
-#include "common/load/stream_chunk.h"
+#include "common/tools/load/stream_chunk.h"
 #include "services/cli/command_line.h"
 #include "services/cli/interrupts.h"
 

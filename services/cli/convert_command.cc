@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "common/base/text_file.h"
-#include "common/convert/convert_model.h"
-#include "common/convert/weight_names.h"
-#include "common/importance/measure_importance.h"
 #include "common/text/tokenizer.h"
+#include "common/tools/convert/convert_model.h"
+#include "common/tools/convert/weight_names.h"
+#include "common/tools/importance/measure_importance.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
 #include "services/cli/hub_path.h"

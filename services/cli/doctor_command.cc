@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "common/base/json.h"
-#include "common/doctor/cluster_check.h"
-#include "common/doctor/machine_check.h"
-#include "common/doctor/setup_check.h"
 #include "common/http/http_client.h"
+#include "common/tools/doctor/cluster_check.h"
+#include "common/tools/doctor/machine_check.h"
+#include "common/tools/doctor/setup_check.h"
 #include "common/weights/packed_store.h"
 #include "services/cli/cluster_file.h"
 #include "services/cli/command_line.h"

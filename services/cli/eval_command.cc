@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "common/base/text_file.h"
-#include "common/eval/checks.h"
-#include "common/eval/comparison.h"
-#include "common/eval/cost_table.h"
-#include "common/load/server_queries.h"
+#include "common/tools/eval/checks.h"
+#include "common/tools/eval/comparison.h"
+#include "common/tools/eval/cost_table.h"
+#include "common/tools/load/server_queries.h"
 #include "services/cli/cluster_file.h"
 #include "services/cli/commands.h"
 #include "services/cli/eval_plots.h"

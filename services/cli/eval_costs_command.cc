@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/base/text_file.h"
-#include "common/eval/cost_table.h"
-#include "common/load/server_queries.h"
+#include "common/tools/eval/cost_table.h"
+#include "common/tools/load/server_queries.h"
 #include "services/cli/cluster_file.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "common/eval/svg_plot.h"
+#include "common/tools/eval/svg_plot.h"
 
 namespace sluice::cli {
 

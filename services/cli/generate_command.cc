@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "common/base/json.h"
-#include "common/eval/logits_file.h"
 #include "common/http/http_client.h"
-#include "common/load/server_queries.h"
-#include "common/load/stream_chunk.h"
+#include "common/tools/eval/logits_file.h"
+#include "common/tools/load/server_queries.h"
+#include "common/tools/load/stream_chunk.h"
 #include "services/cli/cluster_file.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"

@@ -12,15 +12,15 @@
 #include <vector>
 
 #include "common/base/byte_size.h"
-#include "common/hub/hub_cache.h"
-#include "common/hub/hub_model.h"
-#include "common/hub/pull.h"
 #include "common/model_config/layer_files.h"
 #include "common/model_config/layer_loads.h"
 #include "common/model_config/layer_split.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
 #include "common/model_config/tensor_table.h"
+#include "common/tools/hub/hub_cache.h"
+#include "common/tools/hub/hub_model.h"
+#include "common/tools/hub/pull.h"
 #include "common/weights/packed_store.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"

@@ -8,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-#include "common/hub/hub_cache.h"
+#include "common/tools/hub/hub_cache.h"
 #include "services/cli/format.h"
 
 namespace sluice::cli {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "common/base/status.h"
-#include "common/hub/hub_model.h"
-#include "common/hub/pull.h"
+#include "common/tools/hub/hub_model.h"
+#include "common/tools/hub/pull.h"
 
 namespace sluice::cli {
 

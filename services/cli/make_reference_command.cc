@@ -6,9 +6,9 @@
 #include <string>
 #include <system_error>
 
-#include "common/hub/hub_cache.h"
-#include "common/hub/hub_model.h"
-#include "common/hub/pull.h"
+#include "common/tools/hub/hub_cache.h"
+#include "common/tools/hub/hub_model.h"
+#include "common/tools/hub/pull.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
 #include "services/cli/launcher.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/base/cat.h"
-#include "common/hub/hub_cache.h"
+#include "common/tools/hub/hub_cache.h"
 #include "common/weights/packed_store.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"

@@ -6,7 +6,7 @@
 #include "common/base/json.h"
 #include "common/base/json_member.h"
 #include "common/http/http_client.h"
-#include "common/load/server_queries.h"
+#include "common/tools/load/server_queries.h"
 #include "services/cli/cluster_file.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"

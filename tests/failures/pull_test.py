@@ -15,7 +15,7 @@ import sys
 import unittest
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / "hub"), str(TESTS / "integration")]
+sys.path[:0] = [str(TESTS / "tools/hub"), str(TESTS / "integration")]
 
 import fake_hub  # noqa: E402
 import harness  # noqa: E402

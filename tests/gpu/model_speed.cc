@@ -22,8 +22,8 @@
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/base/status.h"
-#include "common/measure/stage_steps.h"
 #include "common/stage/stage.h"
+#include "common/tools/measure/stage_steps.h"
 
 namespace sluice::testing {
 namespace {

@@ -28,6 +28,9 @@ def _check(name, room, quote, header):
     if rules.GRPC_FREE.match(name) and family in ("grpc", "protobuf",
                                                   "generated"):
         return f"{header}: a server's header is free of gRPC and protobuf"
+    if header.startswith(rules.WING) and \
+            not name.startswith(rules.WING_READERS):
+        return f"{header}: services/cli and tests alone include the tools"
     if rooms is None:
         return None
     if family:

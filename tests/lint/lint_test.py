@@ -5,6 +5,7 @@ import tempfile
 import unittest
 
 import include_lint
+import rules
 import shared_lint
 import size_lint
 import text_lint
@@ -83,6 +84,19 @@ class IncludeLintTest(unittest.TestCase):
             for a, b in ((one, other), (other, one)):
                 self.assertTrue(includes(f"common/{room}/{a}/x.cc",
                                          f'"common/{room}/{b}/y.h"'))
+
+    def test_the_command_alone_includes_the_tools(self):
+        tools = [room for room in rules.ROOMS if room.startswith(rules.WING)]
+        self.assertTrue(tools)
+        for tool in tools:
+            for room in sorted(rules.ROOMS):
+                told = includes(f"{room}/x.cc", f'"{tool}/y.h"')
+                if room == "tests" or room == "services/cli":
+                    self.assertEqual(told, [])
+                elif not room.startswith(rules.WING):
+                    self.assertEqual(told, [
+                        f"{room}/x.cc:1: {tool}/y.h: services/cli and tests "
+                        "alone include the tools"])
 
     def test_a_servers_header_is_free_of_grpc(self):
         self.assertTrue(includes("services/stage/stage_server.h",

@@ -40,28 +40,12 @@ ROOMS = {
     "common/model_config": (_BASE | _TENSOR |
                             {"common/core", "common/weights"}, _PLAIN),
     "common/sampling": (_BASE | {"common/core", "kernels"}, _PLAIN),
-    "common/convert": (_NOUNS | _TENSOR | {"common/weights",
-                                          "common/text",
-                                          "common/model_config"}, _PLAIN),
     # A device knows no family, no layer and no config.
     "common/device": (_NOUNS | _TENSOR | {"common/sampling"}, _PLAIN),
     # Requests and sequences are the stage's.
     "common/model": (_NOUNS | _TENSOR | _MODEL | {"common/weights"}, _PLAIN),
     "common/stage": (_NOUNS | _TENSOR | _MODEL |
                      {"common/weights", "common/sampling"}, _PLAIN),
-    # Which columns of a model's matrices matter to a text.
-    "common/importance": (_BASE | _TENSOR | {"common/core", "common/weights",
-                                             "common/model_config",
-                                             "common/device",
-                                             "common/stage"}, _PLAIN),
-    # The machine's limits, and where a stage's step spends its time.
-    "common/measure": (_NOUNS | _TENSOR | {"common/device", "common/stage"},
-                       _PLAIN),
-    # Clusters that are not there yet: bytes and rates.
-    "common/plan": (_BASE | _TENSOR | {"common/core", "common/weights",
-                                       "common/model_config",
-                                       "common/measure"},
-                    _PLAIN | {"cli11"}),
     # 4: edges.
     "common/wire": (_NOUNS | _TENSOR, {"absl", "protobuf", "generated"}),
     "common/rpc": (_BASE | {"common/concurrency", "common/tensor"},
@@ -74,12 +58,6 @@ ROOMS = {
     # Several gateways: who leads, and what the others pass on.
     "common/standby": (_NOUNS | {"common/http"},
                        _PLAIN | {"boost", "openssl"}),
-    "common/hub": (_BASE | {"common/weights"},
-                   _PLAIN | {"curl", "nlohmann", "openssl"}),
-    # A server of the dialect, seen from outside: asked, loaded and checked.
-    "common/load": (_BASE | {"common/http"}, _PLAIN | {"boost"}),
-    "common/eval": (_BASE | {"common/http", "common/load", "common/weights"},
-                    _PLAIN),
     "common/trace": (_NOUNS | {"common/http"}, _PLAIN),
     # From a conversation to an answer; each dialect beside the others.
     "common/serving": (_NOUNS | {"common/weights", "common/model_config",
@@ -108,10 +86,31 @@ ROOMS = {
     "common/experts/host": (_BASE | _MODEL | {
         "common/concurrency", "common/wire", "common/rpc",
         "common/metrics"}, _STREAMS),
+    # The wing behind the command; see WING.
+    "common/tools/convert": (_BASE | _TENSOR | {
+        "common/concurrency", "common/weights", "common/text",
+        "common/model_config"}, _PLAIN),
+    # Which columns of a model's matrices matter to a text.
+    "common/tools/importance": (_BASE | _TENSOR | {
+        "common/core", "common/weights", "common/model_config",
+        "common/device", "common/stage"}, _PLAIN),
+    # The machine's limits, and where a stage's step spends its time.
+    "common/tools/measure": (_NOUNS | _TENSOR | {"common/device",
+                                                 "common/stage"}, _PLAIN),
+    # Clusters that are not there yet: bytes and rates.
+    "common/tools/plan": (_BASE | _TENSOR | {
+        "common/core", "common/weights", "common/model_config",
+        "common/tools/measure"}, _PLAIN | {"cli11"}),
     # A machine's means and a cluster's state, from outside.
-    "common/doctor": (_BASE | {"kernels", "common/weights",
-                               "common/model_config", "common/measure",
-                               "common/metrics"}, _PLAIN | {"openssl"}),
+    "common/tools/doctor": (_BASE | {
+        "kernels", "common/weights", "common/model_config",
+        "common/tools/measure", "common/metrics"}, _PLAIN | {"openssl"}),
+    "common/tools/hub": (_BASE | {"common/weights"},
+                         _PLAIN | {"curl", "nlohmann", "openssl"}),
+    # A server of the dialect, seen from outside: asked, loaded and checked.
+    "common/tools/load": (_BASE | {"common/http"}, _PLAIN | {"boost"}),
+    "common/tools/eval": (_BASE | {"common/http", "common/tools/load",
+                                   "common/weights"}, _PLAIN),
     # 5: shells. Never one another.
     "services/gateway": (_PROCESS | {"common/core", "common/text",
                                      "common/grammar", "common/engine",
@@ -128,10 +127,11 @@ ROOMS = {
     "services/cli": (_NOUNS | _TENSOR | {
         "common/text", "common/engine", "common/weights", "common/http",
         "common/model_config", "common/metrics", "common/device",
-        "common/stage", "common/importance", "common/measure",
-        "common/convert", "common/hub", "common/plan", "common/doctor",
-        "common/load", "common/eval", "common/manual", "common/rpc",
-        "common/pipeline/gateway"}, _PLAIN | {"cli11"}),
+        "common/stage", "common/manual", "common/rpc",
+        "common/pipeline/gateway", "common/tools/convert",
+        "common/tools/doctor", "common/tools/eval", "common/tools/hub",
+        "common/tools/importance", "common/tools/load",
+        "common/tools/measure", "common/tools/plan"}, _PLAIN | {"cli11"}),
     "tests": (None, None),  # anything
 }
 
@@ -143,6 +143,11 @@ EXTRA = {("kernels", "common/base/check.h"),
          ("kernels/cuda/device_host", "kernels/cuda/launch_list.h"),
          ("kernels/cuda/device_host", "kernels/cuda/runtime.h"),
          ("kernels/cuda/device_host", "kernels/cuda/tile.h")}
+
+# The wing's rooms have one reader, `sluice`: no row above opens them to another
+# room, a service that serves least of all.
+WING = "common/tools/"
+WING_READERS = (WING, "services/cli/", "tests/")
 
 # Headers of a service's server class: whoever embeds one gets no gRPC.
 GRPC_FREE = re.compile(r"services/\w+/\w+_server\.h$")

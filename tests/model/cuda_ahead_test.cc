@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/measure/stage_steps.h"
+#include "common/tools/measure/stage_steps.h"
 #include "tests/device/cuda/device_backends.h"
 #include "tests/model/ahead_steps.h"
 #include "tests/model/expect_same.h"

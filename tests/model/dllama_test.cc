@@ -14,16 +14,16 @@
 #include <vector>
 
 #include "common/base/json.h"
-#include "common/convert/convert_model.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
 #include "common/model_config/tensor_table.h"
 #include "common/text/text_source.h"
 #include "common/text/tokenizer.h"
+#include "common/tools/convert/convert_model.h"
 #include "common/weights/weight_sums.h"
-#include "tests/convert/golden_folder.h"
 #include "tests/model/golden_file.h"
 #include "tests/testing/golden_model.h"
+#include "tests/tools/convert/golden_folder.h"
 #include "tests/weights/model_files.h"
 
 namespace sluice::testing {

@@ -157,7 +157,7 @@ def is_reached(test, reached, any_program):
 def room(path):
     """common/engine/x.cc and tests/engine/y.cc have one room: engine."""
     parts = pathlib.PurePath(path).parts[1:-1]
-    return parts[:2] if parts[:1] == ("services",) else parts[:1]
+    return parts[:2] if parts[:1] in (("services",), ("tools",)) else parts[:1]
 
 
 def ring(test, rooms):

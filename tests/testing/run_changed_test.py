@@ -29,6 +29,11 @@ class ReachTest(unittest.TestCase):
         self.assertNotIn("text_memory_test", near | others | clusters)
         self.assertNotIn("kernels_matmul_test", near | others | clusters)
 
+    def test_a_room_of_the_tools_is_one_by_itself(self):
+        room = run_changed.room("common/tools/hub/pull.cc")
+        self.assertEqual(run_changed.room("tests/tools/hub/hub_test.cc"), room)
+        self.assertNotEqual(run_changed.room("tests/tools/load/x.cc"), room)
+
     def test_a_header_reaches_what_reads_it(self):
         near, others, clusters = self.reach("common/base/status.h")
         self.assertIn("base_memory_test", near)

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "common/load/server_queries.h"
+#include "common/tools/load/server_queries.h"
 
 namespace sluice::cli {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "common/base/status.h"
-#include "common/load/load_generator.h"
-#include "common/load/load_summary.h"
-#include "common/load/workload.h"
+#include "common/tools/load/load_generator.h"
+#include "common/tools/load/load_summary.h"
+#include "common/tools/load/workload.h"
 #include "services/cli/cluster_file.h"
 
 namespace sluice::cli {

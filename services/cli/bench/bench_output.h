@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/base/status.h"
-#include "common/load/load_summary.h"
+#include "common/tools/load/load_summary.h"
 #include "services/cli/bench/bench_options.h"
 
 namespace sluice::cli {

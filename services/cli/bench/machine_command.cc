@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "common/base/text_file.h"
-#include "common/measure/machine_rates.h"
 #include "common/tensor/weight_format.h"
+#include "common/tools/measure/machine_rates.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
 #include "services/cli/format.h"

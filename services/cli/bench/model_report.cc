@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/base/json.h"
-#include "common/measure/machine.h"
+#include "common/tools/measure/machine.h"
 #include "services/cli/format.h"
 
 namespace sluice::cli {

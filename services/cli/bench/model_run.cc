@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "common/device/cpu/cpu_options.h"
-#include "common/measure/stage_steps.h"
 #include "common/model_config/weights_mode.h"
 #include "common/stage/stage.h"
+#include "common/tools/measure/stage_steps.h"
 
 namespace sluice::cli {
 namespace {

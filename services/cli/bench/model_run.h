@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "common/measure/limits.h"
-#include "common/measure/op_times.h"
 #include "common/stage/stage_info.h"
+#include "common/tools/measure/limits.h"
+#include "common/tools/measure/op_times.h"
 
 namespace sluice::cli {
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "common/concurrency/thread_team.h"
-#include "common/measure/limits.h"
-#include "common/measure/machine.h"
 #include "common/tensor/buffer.h"
+#include "common/tools/measure/limits.h"
+#include "common/tools/measure/machine.h"
 #include "kernels/attention.h"
 #include "kernels/block_matmul.h"
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "common/concurrency/thread_team.h"
-#include "common/measure/limits.h"
-#include "common/measure/machine.h"
+#include "common/tools/measure/limits.h"
+#include "common/tools/measure/machine.h"
 #include "kernels/block_matmul.h"
 #include "kernels/cpu/block_ops.h"
 

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "common/concurrency/thread_team.h"
-#include "common/measure/limits.h"
-#include "common/measure/machine.h"
 #include "common/tensor/buffer.h"
 #include "common/tensor/weight_format.h"
+#include "common/tools/measure/limits.h"
+#include "common/tools/measure/machine.h"
 #include "kernels/block_pack.h"
 #include "kernels/head_matmul.h"
 #include "kernels/matmul.h"

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "common/concurrency/thread_team.h"
-#include "common/measure/machine.h"
+#include "common/tools/measure/machine.h"
 #include "kernels/attention.h"
 #include "kernels/context.h"
 #include "kernels/matmul.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <thread>
 
-#include "common/measure/machine.h"
+#include "common/tools/measure/machine.h"
 
 int main(int argc, char** argv) {
   int threads = static_cast<int>(std::thread::hardware_concurrency());

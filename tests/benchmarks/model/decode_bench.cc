@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "common/measure/machine.h"
-#include "common/measure/stage_steps.h"
 #include "common/model_config/weights_mode.h"
 #include "common/stage/stage.h"
+#include "common/tools/measure/machine.h"
+#include "common/tools/measure/stage_steps.h"
 
 namespace sluice {
 namespace {

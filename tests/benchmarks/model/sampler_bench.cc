@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "common/device/cpu/cpu_options.h"
-#include "common/measure/machine.h"
 #include "common/sampling/sampler.h"
 #include "common/sampling/token_counts.h"
+#include "common/tools/measure/machine.h"
 
 namespace sluice {
 namespace {

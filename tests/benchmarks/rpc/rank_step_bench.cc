@@ -23,12 +23,12 @@
 #include "common/base/cat.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
-#include "common/measure/machine.h"
 #include "common/pipeline/ranks/lead_connection.h"
 #include "common/pipeline/ranks/lead_ranks.h"
 #include "common/pipeline/ranks/rank_frames.h"
 #include "common/pipeline/ranks/ranks_service.h"
 #include "common/rpc/transport.h"
+#include "common/tools/measure/machine.h"
 
 namespace sluice {
 namespace {

@@ -10,8 +10,8 @@
 #include <functional>
 #include <sstream>
 
-#include "common/measure/machine.h"
 #include "common/text/tokenizer.h"
+#include "common/tools/measure/machine.h"
 
 namespace sluice {
 namespace {

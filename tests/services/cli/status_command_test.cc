@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "common/load/server_queries.h"
+#include "common/tools/load/server_queries.h"
 #include "services/cli/cluster_file.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"

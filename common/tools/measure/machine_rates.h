@@ -1,0 +1,70 @@
+#ifndef SLUICE_COMMON_TOOLS_MEASURE_MACHINE_RATES_H_
+#define SLUICE_COMMON_TOOLS_MEASURE_MACHINE_RATES_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/json_fwd.h"
+#include "common/base/status.h"
+#include "kernels/weight_type.h"
+
+// How fast a machine is at the parts of a step: what a plan of a cluster is
+// reckoned from.
+namespace sluice::measure {
+
+// The rows of activations at which products are measured.
+inline constexpr std::array<int32_t, 5> kRateRows = {1, 4, 8, 32, 128};
+
+// Seconds that an element of a weight takes in a product with kRateRows[i] rows
+// of activations. A value.
+struct ProductRate {
+  using Seconds = std::array<double, kRateRows.size()>;
+  kernels::WeightType type = kernels::WeightType::kF32;
+  Seconds from_memory{};
+  Seconds from_cache{};
+};
+
+// 0 and empty: not known. A value.
+struct MachineRates {
+  std::string cpu;
+  std::string isa;
+  int32_t threads = 0;
+  double read_gb_per_s = 0;   // of all threads
+  double byte_gop_per_s = 0;  // of products of bytes, all threads
+  double f32_gop_per_s = 0;   // of fused multiply-adds, all threads
+  double join_seconds = 0;    // a fork and join of all threads
+  double wake_seconds = 0;    // a message to a thread that sleeps
+  double cache_bytes = 0;     // of the largest cache
+  std::vector<ProductRate> products;
+};
+
+// Rows and columns of a weight. A value.
+struct MatrixShape {
+  int64_t rows = 0;
+  int64_t cols = 0;
+};
+
+struct RateOptions {
+  int32_t threads = 0;       // 0: as many as this process has cores
+  std::string isa = "auto";  // see ParseIsa in cpu_options.h
+  int32_t rounds = 5;        // of which medians are taken
+  std::vector<kernels::WeightType> types;  // whose products are measured
+  // Of the weights, so that small ones take what they take in their model; {}:
+  // large ones from memory, small ones from a cache.
+  MatrixShape shape;
+};
+
+// Measures this machine, for a second or two and for each type one more, with
+// about 300 MB of memory. INVALID_ARGUMENT for an isa that this machine lacks.
+StatusOr<MachineRates> MeasureRates(const RateOptions& options);
+
+// As JSON, and back. INVALID_ARGUMENT names a member that is missing, of
+// another kind or not positive.
+std::string RatesJson(const MachineRates& rates);
+StatusOr<MachineRates> ParseRates(const std::string& text);
+
+}  // namespace sluice::measure
+
+#endif  // SLUICE_COMMON_TOOLS_MEASURE_MACHINE_RATES_H_

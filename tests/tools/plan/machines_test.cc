@@ -1,0 +1,111 @@
+#include "common/tools/plan/machines.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace sluice::plan {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class MachinesTest : public ::testing::Test {
+ protected:
+  MachinesTest() {
+    folder_ =
+        (fs::temp_directory_path() / Cat("machines-", ::getpid())).string();
+    fs::create_directories(folder_);
+  }
+  ~MachinesTest() override { fs::remove_all(folder_); }
+
+  StatusOr<Machines> Read(const std::string& text) const {
+    std::ofstream(folder_ + "/machines.toml") << text;
+    return ReadMachines(folder_ + "/machines.toml");
+  }
+  std::string folder_;
+};
+
+TEST_F(MachinesTest, AFileNamesMachinesAndTheirLink) {
+  std::ofstream(folder_ + "/rates.json")
+      << R"({"read_gb_per_s": 30, "byte_gop_per_s": 500, "join_us": 2})";
+  const auto machines = Read(R"(
+[link]
+latency_ms = 0.5
+gbit_per_s = 1
+[[machine]]
+name = "a"   # the first
+count = 2
+memory = "48G"
+read_gb_per_s = 80
+price_per_hour = 0.25
+[[machine]]
+name = "b"
+address = "10.0.0.5"
+memory = "16G"
+role = "experts"
+rates = "rates.json"
+)");
+  ASSERT_TRUE(machines.ok()) << machines.status();
+  EXPECT_DOUBLE_EQ(machines->link.latency_seconds, 5e-4);
+  EXPECT_DOUBLE_EQ(machines->link.bytes_per_second, 1.25e8);
+  ASSERT_EQ(machines->machines.size(), 3u);
+  const Machine& first = machines->machines[0];
+  EXPECT_EQ(first.name, "a-0");
+  EXPECT_EQ(first.memory, uint64_t{48} << 30);
+  EXPECT_EQ(first.price_per_hour, 0.25);
+  EXPECT_FALSE(first.serves_experts);
+  EXPECT_EQ(machines->machines[1].name, "a-1");
+  // What is missing follows from the bandwidth.
+  EXPECT_EQ(first.rates.byte_gop_per_s, 3200);
+  EXPECT_EQ(first.rates.f32_gop_per_s, 1600);
+  const Machine& host = machines->machines[2];
+  EXPECT_TRUE(host.serves_experts);
+  EXPECT_EQ(host.address, "10.0.0.5");
+  EXPECT_EQ(host.rates.read_gb_per_s, 30);
+  EXPECT_EQ(host.rates.byte_gop_per_s, 500);
+  EXPECT_DOUBLE_EQ(host.rates.join_seconds, 2e-6);
+}
+
+TEST_F(MachinesTest, AWrongFileIsToldWithItsKeyAndValue) {
+  const std::string machine = "[[machine]]\nmemory = \"1G\"\n";
+  for (const auto& [text, words] :
+       {std::pair<std::string, std::string>{"", "has no [[machine]]"},
+        {"[[machine]]\nread_gb_per_s = 1\n", "machine m0 has no memory"},
+        {machine, "neither read_gb_per_s nor rates"},
+        {machine + "read_gb_per_s = 0\n", "read_gb_per_s must be a positive"},
+        {machine + "read_gb_per_s = \"fast\"\n", "got 'fast'"},
+        {machine + "read_gb_per_s = 1\nspeed = 3\n", "no key 'speed'"},
+        {machine + "read_gb_per_s = 1\nrole = \"db\"\n", "got 'db'"},
+        {machine + "read_gb_per_s = 1\ncount = 1.5\n", "whole number"},
+        {"[[machine]]\nmemory = \"1X\"\n", "memory"},
+        {machine + "rates = \"none.json\"\n", "none.json"},
+        {"[link]\nspeed = 1\n", "no key 'speed' of the link"},
+        {"x = 1\n", "there is no x"}}) {
+    const auto machines = Read(text);
+    ASSERT_FALSE(machines.ok()) << text;
+    EXPECT_THAT(Message(machines.status()), HasSubstr(words));
+    EXPECT_THAT(Message(machines.status()), HasSubstr("machines.toml"));
+  }
+  EXPECT_FALSE(ReadMachines(folder_ + "/none.toml").ok());
+}
+
+TEST(ParseMachineTest, FiguresStandInAnOrder) {
+  const auto machine = ParseMachine("48G,80,2000,900");
+  ASSERT_TRUE(machine.ok());
+  EXPECT_EQ(machine->memory, uint64_t{48} << 30);
+  EXPECT_EQ(machine->rates.read_gb_per_s, 80);
+  EXPECT_EQ(machine->rates.byte_gop_per_s, 2000);
+  EXPECT_EQ(machine->rates.f32_gop_per_s, 900);
+  EXPECT_GT(machine->rates.join_seconds, 0);
+  for (const char* wrong : {"48G", "48G,x", "x,1", "48G,1,2,3,4", "48G,-1"}) {
+    EXPECT_FALSE(ParseMachine(wrong).ok()) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::plan

@@ -1,0 +1,61 @@
+#ifndef SLUICE_TESTS_TOOLS_PLAN_PUBLISHED_MODELS_H_
+#define SLUICE_TESTS_TOOLS_PLAN_PUBLISHED_MODELS_H_
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/model_config/described_model.h"
+#include "common/model_config/model_config.h"
+
+namespace sluice::plan {
+
+// The sizes in config.json of released models.
+inline constexpr char kLlama70b[] = R"({"model_type": "llama",
+  "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64,
+  "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 28672,
+  "vocab_size": 128256, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
+  "max_position_embeddings": 131072, "tie_word_embeddings": false,
+  "torch_dtype": "bfloat16"})";
+// GLM-4.5-Air; INTELLECT-3 has the same.
+inline constexpr char kGlmAir[] = R"({"model_type": "glm4_moe",
+  "hidden_size": 4096, "num_hidden_layers": 46, "num_attention_heads": 96,
+  "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 10944,
+  "moe_intermediate_size": 1408, "n_routed_experts": 128,
+  "num_experts_per_tok": 8, "n_shared_experts": 1, "first_k_dense_replace": 1,
+  "routed_scaling_factor": 1.0, "norm_topk_prob": true, "n_group": 1,
+  "topk_group": 1, "use_qk_norm": false, "attention_bias": true,
+  "partial_rotary_factor": 0.5, "rope_theta": 1000000.0,
+  "max_position_embeddings": 131072, "rms_norm_eps": 1e-5,
+  "vocab_size": 151552, "tie_word_embeddings": false})";
+
+// A model of a config.json alone.
+struct PaperModel {
+  explicit PaperModel(const std::string& json,
+                      std::optional<weights::DType> stored = {}) {
+    const std::string folder =
+        (std::filesystem::temp_directory_path() /
+         Cat("paper-", ::getpid(), "-",
+             ::testing::UnitTest::GetInstance()->current_test_info()->name()))
+            .string();
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder + "/config.json") << json;
+    auto opened = DescribeModel(folder, stored);
+    std::filesystem::remove_all(folder);
+    EXPECT_TRUE(opened.ok()) << opened.status();
+    file = *std::move(opened);
+    config = *ParseModelConfig(file->config());
+  }
+
+  std::unique_ptr<weights::ModelFile> file;
+  ModelConfig config;
+};
+
+}  // namespace sluice::plan
+
+#endif  // SLUICE_TESTS_TOOLS_PLAN_PUBLISHED_MODELS_H_
