@@ -12,7 +12,7 @@
 
 #include "common/base/control_group.h"
 #include "common/base/log.h"
-#include "common/model_config/layer_loads.h"
+#include "common/placement/layer_loads.h"
 #include "common/weights/weight_sums.h"
 #include "common/weights/xxh64.h"
 #include "kernels/block_pack.h"

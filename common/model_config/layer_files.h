@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "common/model_config/layer_split.h"
+#include "common/model_config/layer_range.h"
 #include "common/model_config/model_config.h"
 #include "common/weights/model_file.h"
 

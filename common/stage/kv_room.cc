@@ -7,7 +7,7 @@
 #include "common/base/log.h"
 #include "common/device/make_backends.h"
 #include "common/model_config/kv_layout.h"
-#include "common/model_config/layer_loads.h"
+#include "common/placement/layer_loads.h"
 
 namespace sluice {
 namespace {

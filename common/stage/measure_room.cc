@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/core/kv_groups.h"
-#include "common/model_config/layer_loads.h"
+#include "common/placement/layer_loads.h"
 #include "common/weights/safetensors_outline.h"
 
 namespace sluice {

@@ -13,11 +13,11 @@
 
 #include "common/base/byte_size.h"
 #include "common/model_config/layer_files.h"
-#include "common/model_config/layer_loads.h"
-#include "common/model_config/layer_split.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
 #include "common/model_config/tensor_table.h"
+#include "common/placement/layer_loads.h"
+#include "common/placement/layer_split.h"
 #include "common/tools/hub/hub_cache.h"
 #include "common/tools/hub/hub_model.h"
 #include "common/tools/hub/pull.h"

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "common/model_config/layer_split.h"
+#include "common/placement/layer_split.h"
 
 namespace sluice::cli {
 

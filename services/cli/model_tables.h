@@ -6,9 +6,9 @@
 #include <string>
 
 #include "common/base/status.h"
-#include "common/model_config/layer_loads.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/tensor_table.h"
+#include "common/placement/layer_loads.h"
 
 namespace sluice::cli {
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <sstream>
 #include <utility>
 
@@ -13,10 +12,11 @@
 #include "common/model_config/described_model.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/tensor_table.h"
-#include "common/tools/plan/cluster_plan.h"
-#include "common/tools/plan/machines.h"
+#include "common/placement/cluster_plan.h"
+#include "common/tools/measure/measure_rates.h"
 #include "common/tools/plan/plan_files.h"
 #include "common/tools/plan/plan_text.h"
+#include "common/tools/plan/read_machines.h"
 #include "common/weights/model_file.h"
 #include "services/cli/command_line.h"
 
@@ -40,7 +40,7 @@ StatusOr<std::vector<int32_t>> ParseStreams(const std::string& text) {
   return streams;
 }
 
-StatusOr<plan::Link> ParseLink(const std::string& text) {
+StatusOr<placement::Link> ParseLink(const std::string& text) {
   double latency = 0;
   double gigabits = 0;
   const size_t comma = text.find(',');
@@ -51,7 +51,7 @@ StatusOr<plan::Link> ParseLink(const std::string& text) {
     return InvalidArgument("--link: must be LATENCY_MS,GBIT_PER_S, got '", text,
                            "'");
   }
-  return plan::Link{latency * 1e-3, gigabits * 1e9 / 8};
+  return placement::Link{latency * 1e-3, gigabits * 1e9 / 8};
 }
 
 // Returns the shape of most weights of most layers.
@@ -63,27 +63,27 @@ measure::MatrixShape UsualShape(const ModelConfig& config) {
 }
 
 // Returns this machine, measured with weights of the model's types and shape.
-StatusOr<plan::Machine> MeasureHere(const ModelConfig& config,
-                                    const weights::ModelFile& model,
-                                    WeightsMode mode, int32_t threads) {
+StatusOr<placement::Machine> MeasureHere(const ModelConfig& config,
+                                         const weights::ModelFile& model,
+                                         WeightsMode mode, int32_t threads) {
   measure::RateOptions rates;
   rates.threads = threads;
-  rates.types = plan::TypesIn(plan::ProductsOf(config, model, mode));
+  rates.types = placement::TypesIn(placement::ProductsOf(config, model, mode));
   rates.shape = UsualShape(config);
-  plan::Machine machine;
+  placement::Machine machine;
   machine.name = "here";
   machine.memory = AvailableMemory();
   SLUICE_ASSIGN_OR_RETURN(machine.rates, measure::MeasureRates(rates));
-  plan::FillRates(machine.rates);
+  placement::FillRates(machine.rates);
   return machine;
 }
 
 // Returns a machine for each GPU that the process sees: what a stage may take
 // of its memory, and nine tenths of the rate that memory's clock and bus allow.
-StatusOr<std::vector<plan::Machine>> GpusHere() {
+StatusOr<std::vector<placement::Machine>> GpusHere() {
   constexpr double kShare = 0.9;
   SLUICE_ASSIGN_OR_RETURN(const int count, CountGpus());
-  std::vector<plan::Machine> machines;
+  std::vector<placement::Machine> machines;
   for (int i = 0; i < count; ++i) {
     const std::string name = Cat("cuda:", i);
     SLUICE_ASSIGN_OR_RETURN(const auto found, FindDevices(name));
@@ -92,21 +92,21 @@ StatusOr<std::vector<plan::Machine>> GpusHere() {
                                 ": the driver does not tell how fast its ",
                                 "memory is; give --machine figures");
     }
-    plan::Machine& machine = machines.emplace_back();
+    placement::Machine& machine = machines.emplace_back();
     machine.name = Cat("gpu-", i);
     machine.memory = found[0].available;
     machine.rates.cpu = found[0].name;
     machine.rates.read_gb_per_s = found[0].bytes_per_second * kShare * 1e-9;
-    plan::FillRates(machine.rates);
+    placement::FillRates(machine.rates);
   }
   return machines;
 }
 
-StatusOr<plan::Machines> MachinesOf(const ClusterPlanOptions& options,
-                                    const ModelConfig& config,
-                                    const weights::ModelFile& model,
-                                    WeightsMode mode) {
-  plan::Machines machines;
+StatusOr<placement::Machines> MachinesOf(const ClusterPlanOptions& options,
+                                         const ModelConfig& config,
+                                         const weights::ModelFile& model,
+                                         WeightsMode mode) {
+  placement::Machines machines;
   if (!options.machines_path.empty()) {
     SLUICE_ASSIGN_OR_RETURN(machines,
                             plan::ReadMachines(options.machines_path));
@@ -114,19 +114,19 @@ StatusOr<plan::Machines> MachinesOf(const ClusterPlanOptions& options,
     const auto gpus = GpusHere();
     if (!gpus.ok()) return Annotate(gpus.status(), "--machine gpus");
     for (int32_t i = 0; i < options.count; ++i) {
-      for (plan::Machine gpu : *gpus) {
+      for (placement::Machine gpu : *gpus) {
         gpu.price_per_hour = options.price;
         if (options.count > 1) gpu.name += Cat("-", i);
         machines.machines.push_back(std::move(gpu));
       }
     }
   } else {
-    plan::Machine machine;
+    placement::Machine machine;
     if (options.machine == "here") {
       SLUICE_ASSIGN_OR_RETURN(
           machine, MeasureHere(config, model, mode, options.threads));
     } else {
-      auto parsed = plan::ParseMachine(options.machine);
+      auto parsed = placement::ParseMachine(options.machine);
       if (!parsed.ok()) return Annotate(parsed.status(), "--machine");
       machine = *std::move(parsed);
       machine.name = "m";
@@ -145,7 +145,7 @@ StatusOr<plan::Machines> MachinesOf(const ClusterPlanOptions& options,
 
 // Fills what is not given: fewer tokens for a model of few positions.
 void FillRequest(const ClusterPlanOptions& options, const ModelConfig& config,
-                 plan::PlanRequest& request) {
+                 placement::PlanRequest& request) {
   const int32_t positions = config.max_position_embeddings;
   const auto choose = [positions](int32_t given, int32_t usual) {
     return given > 0 ? given : std::min(usual, positions);
@@ -158,10 +158,10 @@ void FillRequest(const ClusterPlanOptions& options, const ModelConfig& config,
 
 // Returns the tokens of a step that stages on the machines choose.
 int32_t StepTokensOf(const ClusterPlanOptions& options,
-                     const std::vector<plan::Machine>& machines) {
+                     const std::vector<placement::Machine>& machines) {
   if (options.machine != "gpus") return LayerLoadOptions().max_step_tokens;
   const auto least =
-      std::ranges::min_element(machines, {}, &plan::Machine::memory);
+      std::ranges::min_element(machines, {}, &placement::Machine::memory);
   return StepTokensOfGpu(least->memory);
 }
 
@@ -260,7 +260,7 @@ Status RunClusterPlan(const PlannedModel& planned,
   SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
                           ParseModelConfig(model->config()));
   SLUICE_RETURN_IF_ERROR(CheckTensors(config, *model));
-  plan::PlanRequest request;
+  placement::PlanRequest request;
   request.loads = loads;
   request.stages = stages;
   FillRequest(options, config, request);
@@ -271,8 +271,8 @@ Status RunClusterPlan(const PlannedModel& planned,
         loads.kv_blocks > 0 ? LayerLoadOptions().max_step_tokens
                             : StepTokensOf(options, request.machines.machines);
   }
-  SLUICE_ASSIGN_OR_RETURN(const plan::ClusterPlan made,
-                          plan::PlanCluster(config, *model, request));
+  SLUICE_ASSIGN_OR_RETURN(const placement::ClusterPlan made,
+                          placement::PlanCluster(config, *model, request));
   const LayerLoads all = LoadsOf(config, *model, request.loads);
   const plan::PlanView view = {
       NameOfModel(planned.path), all.Of({0, all.num_layers()}).weights,

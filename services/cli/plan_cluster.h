@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/model_config/layer_loads.h"
+#include "common/placement/layer_loads.h"
 #include "common/weights/dtype.h"
 
 namespace sluice::cli {

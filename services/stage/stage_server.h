@@ -8,7 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
-#include "common/model_config/layer_loads.h"
+#include "common/placement/layer_loads.h"
 #include "common/rpc/transport_options.h"
 #include "common/stage/stage.h"
 

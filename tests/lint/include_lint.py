@@ -31,6 +31,8 @@ def _check(name, room, quote, header):
     if header.startswith(rules.WING) and \
             not name.startswith(rules.WING_READERS):
         return f"{header}: services/cli and tests alone include the tools"
+    if room in rules.PURE and rules.PURE[room].match(header):
+        return f"{header}: {room} measures nothing and opens no files"
     if rooms is None:
         return None
     if family:

@@ -98,6 +98,15 @@ class IncludeLintTest(unittest.TestCase):
                         f"{room}/x.cc:1: {tool}/y.h: services/cli and tests "
                         "alone include the tools"])
 
+    def test_placement_measures_nothing_and_opens_no_files(self):
+        for header in ("<chrono>", "<fstream>", "<sys/stat.h>",
+                       '"common/base/clock.h"', '"common/base/text_file.h"',
+                       '"common/tools/measure/measure_rates.h"'):
+            self.assertTrue(includes("common/placement/a.cc", header), header)
+        for header in ("<sstream>", '"common/base/byte_size.h"',
+                       '"common/model_config/layer_range.h"'):
+            self.assertEqual(includes("common/placement/a.cc", header), [])
+
     def test_a_servers_header_is_free_of_grpc(self):
         self.assertTrue(includes("services/stage/stage_server.h",
                                  "<grpcpp/server.h>"))

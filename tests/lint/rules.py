@@ -39,13 +39,18 @@ ROOMS = {
     "common/engine": (_NOUNS, _PLAIN),
     "common/model_config": (_BASE | _TENSOR |
                             {"common/core", "common/weights"}, _PLAIN),
+    # What decides a split. A rule of its own, PURE, is below.
+    "common/placement": (_TENSOR | {"common/core", "common/weights",
+                                    "common/model_config"}, _PLAIN),
     "common/sampling": (_BASE | {"common/core", "kernels"}, _PLAIN),
     # A device knows no family, no layer and no config.
     "common/device": (_NOUNS | _TENSOR | {"common/sampling"}, _PLAIN),
     # Requests and sequences are the stage's.
-    "common/model": (_NOUNS | _TENSOR | _MODEL | {"common/weights"}, _PLAIN),
+    "common/model": (_NOUNS | _TENSOR | _MODEL |
+                     {"common/weights", "common/placement"}, _PLAIN),
     "common/stage": (_NOUNS | _TENSOR | _MODEL |
-                     {"common/weights", "common/sampling"}, _PLAIN),
+                     {"common/weights", "common/placement",
+                      "common/sampling"}, _PLAIN),
     # 4: edges.
     "common/wire": (_NOUNS | _TENSOR, {"absl", "protobuf", "generated"}),
     "common/rpc": (_BASE | {"common/concurrency", "common/tensor"},
@@ -69,7 +74,8 @@ ROOMS = {
                                         "common/serving"}, _PLAIN),
     "common/otlp": (_NOUNS | {"common/trace", "common/rpc"}, _STREAMS),
     # Both ends of one protocol: they meet on the wire alone.
-    "common/pipeline/gateway": (_NOUNS | {"common/engine", "common/wire",
+    "common/pipeline/gateway": (_NOUNS | {"common/engine",
+                                          "common/placement", "common/wire",
                                           "common/rpc"}, _PLAIN),
     "common/pipeline/stage": (_BASE | {"common/core", "common/stage",
                                        "common/wire", "common/rpc",
@@ -95,16 +101,16 @@ ROOMS = {
         "common/core", "common/weights", "common/model_config",
         "common/device", "common/stage"}, _PLAIN),
     # The machine's limits, and where a stage's step spends its time.
-    "common/tools/measure": (_NOUNS | _TENSOR | {"common/device",
-                                                 "common/stage"}, _PLAIN),
-    # Clusters that are not there yet: bytes and rates.
-    "common/tools/plan": (_BASE | _TENSOR | {
-        "common/core", "common/weights", "common/model_config",
-        "common/tools/measure"}, _PLAIN | {"cli11"}),
+    "common/tools/measure": (_NOUNS | _TENSOR | {
+        "common/placement", "common/device", "common/stage"}, _PLAIN),
+    # Plans of clusters: machines as files, tables, drawings, what starts them.
+    "common/tools/plan": (_BASE | {
+        "common/core", "common/model_config", "common/placement"},
+        _PLAIN | {"cli11"}),
     # A machine's means and a cluster's state, from outside.
     "common/tools/doctor": (_BASE | {
         "kernels", "common/weights", "common/model_config",
-        "common/tools/measure", "common/metrics"}, _PLAIN | {"openssl"}),
+        "common/placement", "common/tools/measure", "common/metrics"}, _PLAIN | {"openssl"}),
     "common/tools/hub": (_BASE | {"common/weights"},
                          _PLAIN | {"curl", "nlohmann", "openssl"}),
     # A server of the dialect, seen from outside: asked, loaded and checked.
@@ -118,7 +124,8 @@ ROOMS = {
                                      "common/dialects/openai",
                                      "common/trace", "common/otlp",
                                      "common/pipeline/gateway"}, _PLAIN),
-    "services/stage": (_PROCESS | {"common/pipeline/stage",
+    "services/stage": (_PROCESS | {"common/placement",
+                                   "common/pipeline/stage",
                                    "common/pipeline/ranks", "common/stage",
                                    "common/experts/client"},
                        _PLAIN | {"grpc"}),
@@ -126,8 +133,8 @@ ROOMS = {
                         _PLAIN | {"grpc"}),
     "services/cli": (_NOUNS | _TENSOR | {
         "common/text", "common/engine", "common/weights", "common/http",
-        "common/model_config", "common/metrics", "common/device",
-        "common/stage", "common/manual", "common/rpc",
+        "common/model_config", "common/placement", "common/metrics",
+        "common/device", "common/stage", "common/manual", "common/rpc",
         "common/pipeline/gateway", "common/tools/convert",
         "common/tools/doctor", "common/tools/eval", "common/tools/hub",
         "common/tools/importance", "common/tools/load",
@@ -148,6 +155,11 @@ EXTRA = {("kernels", "common/base/check.h"),
 # room, a service that serves least of all.
 WING = "common/tools/"
 WING_READERS = (WING, "services/cli/", "tests/")
+
+# Headers that a room which decides has no use for: they measure, or open files.
+PURE = {"common/placement": re.compile(
+    r"(chrono|ctime|time\.h|fstream|filesystem|fcntl\.h|unistd\.h|sys/.*"
+    r"|common/base/(clock|control_group|memory_node|text_file)\.h)$")}
 
 # Headers of a service's server class: whoever embeds one gets no gRPC.
 GRPC_FREE = re.compile(r"services/\w+/\w+_server\.h$")

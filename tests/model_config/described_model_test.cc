@@ -8,9 +8,9 @@
 #include <fstream>
 #include <string>
 
-#include "common/model_config/layer_loads.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/tensor_table.h"
+#include "common/placement/layer_loads.h"
 
 namespace sluice {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <utility>
 
-#include "common/model_config/layer_loads.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
 #include "common/model_config/tensor_table.h"
+#include "common/placement/layer_loads.h"
 #include "tests/testing/golden_model.h"
 
 namespace sluice {

@@ -1,4 +1,4 @@
-#include "common/model_config/layer_loads.h"
+#include "common/placement/layer_loads.h"
 
 #include <gtest/gtest.h>
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/model_config/layer_loads.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
+#include "common/placement/layer_loads.h"
 #include "common/weights/model_file.h"
 
 namespace sluice::testing {

@@ -20,7 +20,7 @@
 #include "common/experts/client/send_planner.h"
 #include "common/model/expert_transport.h"
 #include "common/model_config/expert_placement.h"
-#include "common/model_config/layer_split.h"
+#include "common/model_config/layer_range.h"
 #include "common/model_config/weights_mode.h"
 #include "common/rpc/transport_options.h"
 #include "common/stage/stage_info.h"

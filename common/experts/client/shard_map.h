@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/model_config/expert_placement.h"
-#include "common/model_config/layer_split.h"
+#include "common/model_config/layer_range.h"
 #include "kernels/reduction_tree.h"
 
 namespace sluice {

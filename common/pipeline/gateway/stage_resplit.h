@@ -11,9 +11,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
-#include "common/pipeline/gateway/layer_resplit.h"
 #include "common/pipeline/gateway/resplit_options.h"
 #include "common/pipeline/gateway/stage_places.h"
+#include "common/placement/layer_resplit.h"
 
 namespace sluice {
 

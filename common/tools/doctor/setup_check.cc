@@ -16,10 +16,10 @@
 #include <sstream>
 
 #include "common/base/cat.h"
-#include "common/model_config/layer_loads.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
 #include "common/model_config/tensor_table.h"
+#include "common/placement/layer_loads.h"
 #include "common/weights/model_file.h"
 #include "common/weights/packed_store.h"
 

@@ -10,6 +10,12 @@
 namespace sluice::plan {
 namespace {
 
+using placement::ClusterPlan;
+using placement::HostPlan;
+using placement::Machine;
+using placement::StageMemory;
+using placement::StagePlan;
+
 constexpr std::pair<Starter, const char*> kStarters[] = {
     {Starter::kUp, "up"},
     {Starter::kCompose, "compose"},

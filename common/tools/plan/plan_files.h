@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/base/status.h"
-#include "common/tools/plan/cluster_plan.h"
+#include "common/placement/cluster_plan.h"
 
 namespace sluice::plan {
 
@@ -17,8 +17,8 @@ StatusOr<Starter> ParseStarter(const std::string& name);
 struct FilesRequest {
   std::string model;             // the path, as processes read it
   std::string weights = "auto";  // of --weights; empty: not named
-  const PlanRequest* request = nullptr;
-  const ClusterPlan* plan = nullptr;
+  const placement::PlanRequest* request = nullptr;
+  const placement::ClusterPlan* plan = nullptr;
 };
 
 // Returns what `starter` takes, with a comment that says how:

@@ -9,6 +9,10 @@
 namespace sluice::plan {
 namespace {
 
+using placement::HostPlan;
+using placement::StagePlan;
+using placement::StreamSpeed;
+
 // A box of the drawing: what it is, a line about it, and its memory.
 struct Box {
   std::string title;

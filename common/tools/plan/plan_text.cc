@@ -12,6 +12,14 @@
 namespace sluice::plan {
 namespace {
 
+using placement::ClusterPlan;
+using placement::HostPlan;
+using placement::Machine;
+using placement::PlanRequest;
+using placement::PricePerMillion;
+using placement::StagePlan;
+using placement::StreamSpeed;
+
 __attribute__((format(printf, 1, 2))) std::string TextLine(const char* format,
                                                            ...) {
   char text[256];

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "common/tools/plan/cluster_plan.h"
+#include "common/placement/cluster_plan.h"
 
 namespace sluice::plan {
 
@@ -12,8 +12,8 @@ struct PlanView {
   std::string model;     // as it was named
   uint64_t weights = 0;  // bytes of the whole model
   std::string formats;   // of its weights
-  const PlanRequest* request = nullptr;
-  const ClusterPlan* plan = nullptr;
+  const placement::PlanRequest* request = nullptr;
+  const placement::ClusterPlan* plan = nullptr;
 };
 
 // Returns tables for a terminal: stages and hosts, room, speeds, prices.

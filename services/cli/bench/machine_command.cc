@@ -6,7 +6,7 @@
 
 #include "common/base/text_file.h"
 #include "common/tensor/weight_format.h"
-#include "common/tools/measure/machine_rates.h"
+#include "common/tools/measure/measure_rates.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
 #include "services/cli/format.h"
@@ -40,7 +40,7 @@ StatusOr<std::vector<kernels::WeightType>> ParseTypes(const std::string& text) {
   return types;
 }
 
-std::string RatesText(const measure::MachineRates& rates) {
+std::string RatesText(const placement::MachineRates& rates) {
   std::string text = Format(
       "%s, isa %s, %d threads\nread %.1f GB/s; byte products %.0f Gop/s, F32 "
       "%.0f Gop/s; fork and join %.2f us; a wake %.1f us; cache %.1f MB\n\n",
@@ -48,17 +48,17 @@ std::string RatesText(const measure::MachineRates& rates) {
       rates.byte_gop_per_s, rates.f32_gop_per_s, rates.join_seconds * 1e6,
       rates.wake_seconds * 1e6, rates.cache_bytes * 1e-6);
   text += Format("%-8s %-8s", "Gop/s", "from");
-  for (const int32_t rows : measure::kRateRows) {
+  for (const int32_t rows : placement::kRateRows) {
     text += Format(" %8d", rows);
   }
   text += " rows\n";
-  for (const measure::ProductRate& rate : rates.products) {
-    for (const auto& [from, seconds] : {std::pair("memory", &rate.from_memory),
-                                        std::pair("cache", &rate.from_cache)}) {
+  for (const placement::ProductRate& rate : rates.products) {
+    for (const auto& [from, times] : {std::pair("memory", &rate.from_memory),
+                                      std::pair("cache", &rate.from_cache)}) {
       text += Format("%-8s %-8s", std::string(FormatOf(rate.type).name).c_str(),
                      from);
-      for (size_t i = 0; i < seconds->size(); ++i) {
-        text += Format(" %8.1f", 2e-9 * measure::kRateRows[i] / (*seconds)[i]);
+      for (size_t i = 0; i < times->size(); ++i) {
+        text += Format(" %8.1f", 2e-9 * placement::kRateRows[i] / (*times)[i]);
       }
       text += "\n";
     }
@@ -67,11 +67,11 @@ std::string RatesText(const measure::MachineRates& rates) {
 }
 
 Status RunMachineBench(const MachineBenchOptions& options) {
-  SLUICE_ASSIGN_OR_RETURN(const measure::MachineRates rates,
+  SLUICE_ASSIGN_OR_RETURN(const placement::MachineRates rates,
                           measure::MeasureRates(options.rates));
   std::fputs(RatesText(rates).c_str(), stdout);
   if (options.json_path.empty()) return OkStatus();
-  return WriteTextFile(options.json_path, measure::RatesJson(rates));
+  return WriteTextFile(options.json_path, placement::RatesJson(rates));
 }
 
 }  // namespace

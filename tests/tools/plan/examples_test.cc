@@ -3,10 +3,14 @@
 #include <string>
 
 #include "common/model_config/described_model.h"
-#include "common/tools/plan/cluster_plan.h"
+#include "common/placement/cluster_plan.h"
+#include "common/tools/plan/read_machines.h"
 
 namespace sluice::plan {
 namespace {
+
+using placement::PlanCluster;
+using placement::PlanRequest;
 
 // deploy/plans: a model's config.json and machines, and the type of
 // weights that is told there.

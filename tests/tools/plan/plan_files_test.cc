@@ -6,12 +6,21 @@
 #include <optional>
 #include <string>
 
-#include "common/model_config/layer_split.h"
-#include "tests/tools/plan/published_models.h"
+#include "common/placement/layer_split.h"
+#include "tests/placement/published_models.h"
 
 namespace sluice::plan {
 namespace {
 
+using placement::ClusterPlan;
+using placement::kGlmAir;
+using placement::Machine;
+using placement::PaperModel;
+using placement::ParseMachine;
+using placement::PlanCluster;
+using placement::PlanRequest;
+using placement::StageMemory;
+using placement::StagePlan;
 using ::testing::HasSubstr;
 using ::testing::Not;
 

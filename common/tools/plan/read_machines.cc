@@ -1,11 +1,11 @@
-#include "common/tools/plan/machines.h"
+#include "common/tools/plan/read_machines.h"
 
 #include <CLI/CLI.hpp>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include "common/base/byte_size.h"
 #include "common/base/text_file.h"
@@ -13,23 +13,12 @@
 namespace sluice::plan {
 namespace {
 
-constexpr int64_t kMostMachines = 1024;
-// What is usual where nothing was measured.
-constexpr double kUsualGopPerGb = 40;
-constexpr double kUsualJoinSeconds = 5e-6;
-constexpr double kUsualWakeSeconds = 15e-6;
+using placement::Link;
+using placement::Machine;
+using placement::Machines;
+using placement::ParseFigure;
 
-StatusOr<double> ParseNumber(const std::string& key, const std::string& text,
-                             bool may_be_zero = false) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  const bool whole = end != text.c_str() && *end == '\0';
-  if (!whole || !std::isfinite(value) || value < 0 ||
-      (value == 0 && !may_be_zero)) {
-    return InvalidArgument(key, " must be a positive number, got '", text, "'");
-  }
-  return value;
-}
+constexpr int64_t kMostMachines = 1024;
 
 // A machine of the file, which may stand for several.
 struct Entry {
@@ -57,7 +46,7 @@ Status SetNumber(const std::string& key, const std::string& value,
   for (const auto& [name, to] : numbers) {
     if (key != name) continue;
     SLUICE_ASSIGN_OR_RETURN(
-        *to, ParseNumber(key, value, /*may_be_zero=*/key == "price_per_hour"));
+        *to, ParseFigure(key, value, /*may_be_zero=*/key == "price_per_hour"));
     return OkStatus();
   }
   return InvalidArgument("there is no key '", key, "' of a machine");
@@ -70,7 +59,7 @@ Status SetRatesFile(const std::string& folder, const std::string& value,
       path.is_absolute() ? value
                          : (std::filesystem::path(folder) / path).string();
   SLUICE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(file));
-  auto rates = measure::ParseRates(text);
+  auto rates = placement::ParseRates(text);
   if (!rates.ok()) return Annotate(rates.status(), file);
   machine.rates = *std::move(rates);
   return OkStatus();
@@ -92,7 +81,7 @@ Status SetKey(const std::string& folder, const std::string& key,
     if (!bytes.ok()) return Annotate(bytes.status(), "memory");
     machine.memory = *bytes;
   } else if (key == "count") {
-    SLUICE_ASSIGN_OR_RETURN(const double count, ParseNumber(key, value));
+    SLUICE_ASSIGN_OR_RETURN(const double count, ParseFigure(key, value));
     if (count > kMostMachines || count != std::floor(count)) {
       return InvalidArgument("count must be a whole number up to ",
                              kMostMachines, ", got '", value, "'");
@@ -106,7 +95,7 @@ Status SetKey(const std::string& folder, const std::string& key,
 
 Status SetLink(const std::string& key, const std::string& value, Link& link) {
   SLUICE_ASSIGN_OR_RETURN(const double number,
-                          ParseNumber(key, value, key == "latency_ms"));
+                          ParseFigure(key, value, key == "latency_ms"));
   if (key == "latency_ms") {
     link.latency_seconds = number * 1e-3;
   } else if (key == "gbit_per_s") {
@@ -130,7 +119,7 @@ StatusOr<std::vector<Machine>> Expand(std::vector<Entry> entries) {
       return InvalidArgument("machine ", machine.name,
                              " has neither read_gb_per_s nor rates");
     }
-    FillRates(machine.rates);
+    placement::FillRates(machine.rates);
     for (int64_t copy = 0; copy < entries[i].count; ++copy) {
       machines.push_back(machine);
       if (entries[i].count > 1) machines.back().name += Cat("-", copy);
@@ -186,38 +175,6 @@ StatusOr<Machines> ReadMachines(const std::string& path) {
       FromItems(std::filesystem::path(path).parent_path().string(), items);
   if (!machines.ok()) return Annotate(machines.status(), path);
   return machines;
-}
-
-StatusOr<Machine> ParseMachine(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream in(text);
-  for (std::string part; std::getline(in, part, ',');) parts.push_back(part);
-  if (parts.size() < 2 || parts.size() > 4) {
-    return InvalidArgument("must be MEMORY,READ_GB[,BYTE_GOP[,F32_GOP]], got '",
-                           text, "'");
-  }
-  Machine machine;
-  SLUICE_ASSIGN_OR_RETURN(machine.memory, ParseBytes(parts[0]));
-  double* const rates[] = {&machine.rates.read_gb_per_s,
-                           &machine.rates.byte_gop_per_s,
-                           &machine.rates.f32_gop_per_s};
-  for (size_t i = 1; i < parts.size(); ++i) {
-    SLUICE_ASSIGN_OR_RETURN(*rates[i - 1], ParseNumber("rate", parts[i]));
-  }
-  FillRates(machine.rates);
-  return machine;
-}
-
-void FillRates(measure::MachineRates& rates) {
-  const auto fill = [](double& to, double usual) {
-    if (!(to > 0)) to = usual;
-  };
-  fill(rates.byte_gop_per_s, rates.f32_gop_per_s > 0
-                                 ? 2 * rates.f32_gop_per_s
-                                 : kUsualGopPerGb * rates.read_gb_per_s);
-  fill(rates.f32_gop_per_s, rates.byte_gop_per_s / 2);
-  fill(rates.join_seconds, kUsualJoinSeconds);
-  fill(rates.wake_seconds, kUsualWakeSeconds);
 }
 
 }  // namespace sluice::plan

@@ -1,5 +1,5 @@
-#ifndef SLUICE_COMMON_PIPELINE_GATEWAY_LAYER_RESPLIT_H_
-#define SLUICE_COMMON_PIPELINE_GATEWAY_LAYER_RESPLIT_H_
+#ifndef SLUICE_COMMON_PLACEMENT_LAYER_RESPLIT_H_
+#define SLUICE_COMMON_PLACEMENT_LAYER_RESPLIT_H_
 
 #include <cstdint>
 #include <vector>
@@ -48,4 +48,4 @@ StatusOr<uint64_t> LoadFor(const SplitPart& part, const StagePlace& place);
 
 }  // namespace sluice
 
-#endif  // SLUICE_COMMON_PIPELINE_GATEWAY_LAYER_RESPLIT_H_
+#endif  // SLUICE_COMMON_PLACEMENT_LAYER_RESPLIT_H_

@@ -1,4 +1,4 @@
-#include "common/tools/plan/step_cost.h"
+#include "common/placement/step_cost.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,12 +6,10 @@
 #include "common/model_config/tensor_table.h"
 #include "common/tensor/weight_format.h"
 
-namespace sluice::plan {
+namespace sluice::placement {
 namespace {
 
 using kernels::WeightType;
-using measure::kRateRows;
-using measure::MachineRates;
 
 // Shares of a machine's limits that the kernels reach on CPUs where nothing
 // else was measured (tests/benchmarks, block_bench).
@@ -164,9 +162,9 @@ std::vector<WeightType> TypesIn(const ModelProducts& products) {
 
 double ElementSeconds(const MachineRates& rates, WeightType type, double rows,
                       bool cached) {
-  const auto found = std::find_if(
-      rates.products.begin(), rates.products.end(),
-      [type](const measure::ProductRate& one) { return one.type == type; });
+  const auto found =
+      std::find_if(rates.products.begin(), rates.products.end(),
+                   [type](const ProductRate& one) { return one.type == type; });
   // Of machines that were measured before there were long runs.
   if (found == rates.products.end() && type == WeightType::kE4m3Wide) {
     return ElementSeconds(rates, WeightType::kE4m3, rows, cached);
@@ -231,4 +229,4 @@ double HostSeconds(const MoeConfig& moe, const LayerProducts& layer,
          kExpertJoins * rates.join_seconds;
 }
 
-}  // namespace sluice::plan
+}  // namespace sluice::placement

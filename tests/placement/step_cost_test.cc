@@ -1,17 +1,17 @@
-#include "common/tools/plan/step_cost.h"
+#include "common/placement/step_cost.h"
 
 #include <gtest/gtest.h>
 
-#include "common/tools/plan/machines.h"
-#include "tests/tools/plan/published_models.h"
+#include "common/placement/machines.h"
+#include "tests/placement/published_models.h"
 
-namespace sluice::plan {
+namespace sluice::placement {
 namespace {
 
 using kernels::WeightType;
 
-measure::MachineRates Rates(double gb, double gop) {
-  measure::MachineRates rates;
+MachineRates Rates(double gb, double gop) {
+  MachineRates rates;
   rates.read_gb_per_s = gb;
   rates.byte_gop_per_s = gop;
   rates.f32_gop_per_s = gop;
@@ -45,8 +45,8 @@ TEST(ProductsOfTest, CountEveryMatrixOnceAndOneExpert) {
 }
 
 TEST(ElementSecondsTest, MeasuredPointsAreJoinedByLines) {
-  measure::MachineRates rates = Rates(10, 100);
-  measure::ProductRate rate;
+  MachineRates rates = Rates(10, 100);
+  ProductRate rate;
   rate.type = WeightType::kQ4_0;
   rate.from_memory = {1e-10, 2e-10, 3e-10, 8e-10, 32e-10};
   rate.from_cache = {1e-11, 2e-11, 3e-11, 8e-11, 32e-11};
@@ -63,7 +63,7 @@ TEST(ElementSecondsTest, MeasuredPointsAreJoinedByLines) {
 }
 
 TEST(ElementSecondsTest, WithoutMeasuresABandwidthAndARateBound) {
-  const measure::MachineRates rates = Rates(10, 100);
+  const MachineRates rates = Rates(10, 100);
   const auto at = [&](WeightType type, double rows) {
     return ElementSeconds(rates, type, rows, false);
   };
@@ -105,7 +105,7 @@ TEST(StepSecondsTest, AMixtureReadsTheExpertsThatItTakes) {
   const ModelProducts products =
       ProductsOf(air.config, *air.file, WeightsMode::kAuto);
   StageWork work = WorkOf(air, products);
-  const measure::MachineRates rates = Rates(100, 20000);
+  const MachineRates rates = Rates(100, 20000);
   // 12 B active parameters of 107 B.
   const double one = StepSeconds(work, rates, {1, 1, 0});
   EXPECT_NEAR(one, 2 * 12.0 / 85, 0.06);
@@ -119,7 +119,7 @@ TEST(StepSecondsTest, PartsOfAModelAddUp) {
   const ModelProducts products =
       ProductsOf(llama.config, *llama.file, WeightsMode::kAuto);
   StageWork work = WorkOf(llama, products);
-  const measure::MachineRates rates = Rates(50, 1000);
+  const MachineRates rates = Rates(50, 1000);
   const StepShape step = {2, 1, 100};
   const double whole = StepSeconds(work, rates, step);
   work.range = {0, 30};
@@ -129,4 +129,4 @@ TEST(StepSecondsTest, PartsOfAModelAddUp) {
 }
 
 }  // namespace
-}  // namespace sluice::plan
+}  // namespace sluice::placement

@@ -1,15 +1,15 @@
-#include "common/tools/plan/cluster_plan.h"
+#include "common/placement/cluster_plan.h"
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
 #include "common/model_config/kv_layout.h"
-#include "common/model_config/plan_experts.h"
 #include "common/model_config/rank_plan.h"
 #include "common/model_config/tensor_table.h"
+#include "common/placement/plan_experts.h"
 
-namespace sluice::plan {
+namespace sluice::placement {
 namespace {
 
 // A process without weights and sequences, with its share of libraries, as
@@ -444,4 +444,4 @@ double PricePerMillion(double price_per_hour, double tokens_per_second) {
   return price_per_hour / 3600 / tokens_per_second * 1e6;
 }
 
-}  // namespace sluice::plan
+}  // namespace sluice::placement

@@ -1,22 +1,16 @@
-#ifndef SLUICE_COMMON_MODEL_CONFIG_LAYER_SPLIT_H_
-#define SLUICE_COMMON_MODEL_CONFIG_LAYER_SPLIT_H_
+#ifndef SLUICE_COMMON_PLACEMENT_LAYER_SPLIT_H_
+#define SLUICE_COMMON_PLACEMENT_LAYER_SPLIT_H_
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/model_config/layer_range.h"
 
 namespace sluice {
 
 struct LayerLoads;
-
-// Layers [first, last) of a model.
-struct LayerRange {
-  int32_t first = 0;
-  int32_t last = 0;
-  bool operator==(const LayerRange&) const = default;
-};
 
 // Splits the layers over `num_stages` stages, in order, at least one layer
 // each. The largest share of bytes in memory is as small as possible; among
@@ -32,4 +26,4 @@ StatusOr<std::vector<LayerRange>> SplitLayers(
 
 }  // namespace sluice
 
-#endif  // SLUICE_COMMON_MODEL_CONFIG_LAYER_SPLIT_H_
+#endif  // SLUICE_COMMON_PLACEMENT_LAYER_SPLIT_H_

@@ -1,5 +1,5 @@
-#ifndef SLUICE_TESTS_TOOLS_PLAN_PUBLISHED_MODELS_H_
-#define SLUICE_TESTS_TOOLS_PLAN_PUBLISHED_MODELS_H_
+#ifndef SLUICE_TESTS_PLACEMENT_PUBLISHED_MODELS_H_
+#define SLUICE_TESTS_PLACEMENT_PUBLISHED_MODELS_H_
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -12,8 +12,9 @@
 
 #include "common/model_config/described_model.h"
 #include "common/model_config/model_config.h"
+#include "common/placement/cluster_plan.h"
 
-namespace sluice::plan {
+namespace sluice::placement {
 
 // The sizes in config.json of released models.
 inline constexpr char kLlama70b[] = R"({"model_type": "llama",
@@ -56,6 +57,18 @@ struct PaperModel {
   ModelConfig config;
 };
 
-}  // namespace sluice::plan
+// Returns a request for `count` machines of these figures (ParseMachine).
+inline PlanRequest On(const std::string& machine, int count) {
+  PlanRequest request;
+  for (int i = 0; i < count; ++i) {
+    Machine one = *ParseMachine(machine);
+    one.name = Cat("m-", i);
+    request.machines.machines.push_back(one);
+  }
+  request.loads.kv_type = kernels::WeightType::kBf16;
+  return request;
+}
 
-#endif  // SLUICE_TESTS_TOOLS_PLAN_PUBLISHED_MODELS_H_
+}  // namespace sluice::placement
+
+#endif  // SLUICE_TESTS_PLACEMENT_PUBLISHED_MODELS_H_

@@ -1,32 +1,18 @@
-#include "common/tools/plan/cluster_plan.h"
+#include "common/placement/cluster_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <optional>
 #include <string>
 
-#include "common/base/json.h"
-#include "common/tools/plan/plan_text.h"
-#include "tests/tools/plan/published_models.h"
+#include "tests/placement/published_models.h"
 
-namespace sluice::plan {
+namespace sluice::placement {
 namespace {
 
 using ::testing::HasSubstr;
 using weights::DType;
-
-PlanRequest On(const std::string& machine, int count) {
-  PlanRequest request;
-  for (int i = 0; i < count; ++i) {
-    Machine one = *ParseMachine(machine);
-    one.name = Cat("m-", i);
-    request.machines.machines.push_back(one);
-  }
-  request.loads.kv_type = kernels::WeightType::kBf16;
-  return request;
-}
 
 TEST(PlanClusterTest, Llama70bIsOnFourMachinesOf80Gb) {
   const PaperModel model(kLlama70b);
@@ -165,37 +151,6 @@ TEST(PlanClusterTest, AutoKeysAndValuesArePlannedForAsBf16OfQuantisedWeights) {
   EXPECT_EQ(kept->kv_type, kernels::WeightType::kF32);
 }
 
-// Returns gigabytes with three digits.
-std::string Thousandths(uint64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.3f", double(bytes) * 1e-9);
-  return text;
-}
-
-TEST(PlanClusterTest, ShortMemoryProposesKeysAndValuesInBf16) {
-  const PaperModel model(kGlmAir, DType::kQ4K);
-  PlanRequest request = On("48G,90", 2);
-  request.loads.kv_type = kernels::WeightType::kF32;
-  const auto text = [&] {
-    const auto plan = PlanCluster(model.config, *model.file, request);
-    EXPECT_TRUE(plan.ok()) << plan.status();
-    return PlanText({"Air", 64'000'000'000, "Q4_K", &request, &*plan});
-  };
-  const auto plan = PlanCluster(model.config, *model.file, request);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  const uint64_t kv = plan->stages[0].bytes.kv + plan->stages[1].bytes.kv;
-  EXPECT_FALSE(plan->speeds.back().fits);
-  EXPECT_THAT(text(),
-              HasSubstr(Cat("short    --kv-type bf16 takes ",
-                            Thousandths(kv / 2), " GB less of the ",
-                            Thousandths(kv), " GB of keys and values")));
-  request.streams = {1};  // has room
-  EXPECT_THAT(text(), ::testing::Not(HasSubstr("short ")));
-  request.streams = {64};
-  request.loads.kv_type = kernels::WeightType::kBf16;
-  EXPECT_THAT(text(), ::testing::Not(HasSubstr("short ")));
-}
-
 TEST(PlanClusterTest, APlanThatBf16AloneMakesFitSaysSo) {
   const PaperModel model(kGlmAir, DType::kQ4K);
   PlanRequest request = On("48G,90", 2);
@@ -210,34 +165,10 @@ TEST(PlanClusterTest, APlanThatBf16AloneMakesFitSaysSo) {
   EXPECT_TRUE(PlanCluster(model.config, *model.file, request).ok());
 }
 
-TEST(PlanTextTest, TablesPictureAndJsonSayTheSame) {
-  const PaperModel model(kLlama70b);
-  PlanRequest request = On("80G,2000,300000", 4);
-  request.machines.machines[0].price_per_hour = 2;
-  request.machines.machines[0].name = "a<b";
-  const auto plan = PlanCluster(model.config, *model.file, request);
-  ASSERT_TRUE(plan.ok());
-  const PlanView view = {"Llama", 141'000'000'000, "bf16", &request, &*plan};
-  const std::string text = PlanText(view);
-  EXPECT_THAT(text, HasSubstr("stage 3  m-3"));
-  EXPECT_THAT(text, HasSubstr("price of 1 M"));
-  const std::string picture = PlanPicture(view);
-  EXPECT_THAT(picture, HasSubstr("| stage 0 on a<b "));
-  EXPECT_THAT(picture, HasSubstr("[####"));
-  const std::string svg = PlanSvg(view);
-  EXPECT_THAT(svg, HasSubstr("stage 0 on a&lt;b"));
-  EXPECT_TRUE(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
-  const auto json = ParseJson(PlanJson(view));
-  ASSERT_TRUE(json.ok()) << json.status();
-  EXPECT_EQ((*json)["stages"].size(), 4u);
-  EXPECT_EQ((*json)["price_per_hour"], 2.0);
-  EXPECT_EQ((*json)["speeds"][1]["streams"], 4);
-}
-
 TEST(PricePerMillionTest, AnHourAtARate) {
   EXPECT_DOUBLE_EQ(PricePerMillion(3.6, 100), 10);
   EXPECT_EQ(PricePerMillion(0, 100), 0);
 }
 
 }  // namespace
-}  // namespace sluice::plan
+}  // namespace sluice::placement

@@ -1,4 +1,4 @@
-#include "common/pipeline/gateway/layer_resplit.h"
+#include "common/placement/layer_resplit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

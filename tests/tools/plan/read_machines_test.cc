@@ -1,4 +1,4 @@
-#include "common/tools/plan/machines.h"
+#include "common/tools/plan/read_machines.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,6 +12,8 @@ namespace sluice::plan {
 namespace {
 
 namespace fs = std::filesystem;
+using placement::Machine;
+using placement::Machines;
 using ::testing::HasSubstr;
 
 class MachinesTest : public ::testing::Test {
@@ -92,19 +94,6 @@ TEST_F(MachinesTest, AWrongFileIsToldWithItsKeyAndValue) {
     EXPECT_THAT(Message(machines.status()), HasSubstr("machines.toml"));
   }
   EXPECT_FALSE(ReadMachines(folder_ + "/none.toml").ok());
-}
-
-TEST(ParseMachineTest, FiguresStandInAnOrder) {
-  const auto machine = ParseMachine("48G,80,2000,900");
-  ASSERT_TRUE(machine.ok());
-  EXPECT_EQ(machine->memory, uint64_t{48} << 30);
-  EXPECT_EQ(machine->rates.read_gb_per_s, 80);
-  EXPECT_EQ(machine->rates.byte_gop_per_s, 2000);
-  EXPECT_EQ(machine->rates.f32_gop_per_s, 900);
-  EXPECT_GT(machine->rates.join_seconds, 0);
-  for (const char* wrong : {"48G", "48G,x", "x,1", "48G,1,2,3,4", "48G,-1"}) {
-    EXPECT_FALSE(ParseMachine(wrong).ok()) << wrong;
-  }
 }
 
 }  // namespace

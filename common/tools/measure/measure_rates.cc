@@ -1,4 +1,4 @@
-#include "common/tools/measure/machine_rates.h"
+#include "common/tools/measure/measure_rates.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,6 +18,10 @@
 
 namespace sluice::measure {
 namespace {
+
+using placement::kRateRows;
+using placement::MachineRates;
+using placement::ProductRate;
 
 constexpr int32_t kMostRows = kRateRows.back();
 // A weight from memory is one of several that no cache holds together.
@@ -207,7 +211,7 @@ std::string CpuName() {
 
 }  // namespace
 
-StatusOr<MachineRates> MeasureRates(const RateOptions& options) {
+StatusOr<placement::MachineRates> MeasureRates(const RateOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const CpuIsa isa, ParseIsa(options.isa));
   BackendOptions of_backend;
   of_backend.threads = options.threads;

@@ -1,19 +1,19 @@
-#ifndef SLUICE_COMMON_TOOLS_PLAN_STEP_COST_H_
-#define SLUICE_COMMON_TOOLS_PLAN_STEP_COST_H_
+#ifndef SLUICE_COMMON_PLACEMENT_STEP_COST_H_
+#define SLUICE_COMMON_PLACEMENT_STEP_COST_H_
 
 #include <cstdint>
 #include <vector>
 
-#include "common/model_config/layer_loads.h"
-#include "common/model_config/layer_split.h"
 #include "common/model_config/model_config.h"
-#include "common/tools/measure/machine_rates.h"
+#include "common/placement/layer_loads.h"
+#include "common/placement/layer_split.h"
+#include "common/placement/machine_rates.h"
 #include "common/weights/model_file.h"
 
 // What a step of a stage takes: each product's weights over the bandwidth or
 // its products over the arithmetic rate, attention's keys and values likewise,
 // and for every layer the threads' meetings.
-namespace sluice::plan {
+namespace sluice::placement {
 
 // A step: `sequences` sequences with `tokens` new tokens each, behind `context`
 // tokens. Logits are wanted of each sequence's last token.
@@ -49,8 +49,8 @@ std::vector<kernels::WeightType> TypesIn(const ModelProducts& products);
 
 // Returns seconds per element of a weight of `type` in a product with `rows`
 // rows: measured, else by bandwidth and arithmetic rate.
-double ElementSeconds(const measure::MachineRates& rates,
-                      kernels::WeightType type, double rows, bool cached);
+double ElementSeconds(const MachineRates& rates, kernels::WeightType type,
+                      double rows, bool cached);
 
 // Returns how many of `experts` experts get a row, of `rows` rows that take
 // `per_token` each, if routers choose evenly.
@@ -66,15 +66,14 @@ struct StageWork {
   uint64_t weight_bytes = 0;
 };
 // Returns the seconds of a step without hops and trips to hosts of experts.
-double StepSeconds(const StageWork& work, const measure::MachineRates& rates,
+double StepSeconds(const StageWork& work, const MachineRates& rates,
                    const StepShape& step);
 
 // Returns the seconds that a host with `share` of a layer's experts computes
 // for `rows` rows.
 double HostSeconds(const MoeConfig& moe, const LayerProducts& layer,
-                   double share, const measure::MachineRates& rates,
-                   double rows);
+                   double share, const MachineRates& rates, double rows);
 
-}  // namespace sluice::plan
+}  // namespace sluice::placement
 
-#endif  // SLUICE_COMMON_TOOLS_PLAN_STEP_COST_H_
+#endif  // SLUICE_COMMON_PLACEMENT_STEP_COST_H_

@@ -1,12 +1,14 @@
+#include "common/placement/machine_rates.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "common/base/json.h"
 #include "common/base/json_member.h"
+#include "common/placement/machine_rates.h"
 #include "common/tensor/weight_format.h"
-#include "common/tools/measure/machine_rates.h"
 
-namespace sluice::measure {
+namespace sluice::placement {
 namespace {
 
 // A figure and its unit in JSON.
@@ -106,4 +108,4 @@ StatusOr<MachineRates> ParseRates(const std::string& text) {
   return rates;
 }
 
-}  // namespace sluice::measure
+}  // namespace sluice::placement

@@ -1,11 +1,11 @@
-#ifndef SLUICE_COMMON_MODEL_CONFIG_LAYER_LOADS_H_
-#define SLUICE_COMMON_MODEL_CONFIG_LAYER_LOADS_H_
+#ifndef SLUICE_COMMON_PLACEMENT_LAYER_LOADS_H_
+#define SLUICE_COMMON_PLACEMENT_LAYER_LOADS_H_
 
 #include <cstdint>
 #include <vector>
 
-#include "common/model_config/layer_split.h"
 #include "common/model_config/weights_mode.h"
+#include "common/placement/layer_split.h"
 #include "common/weights/model_file.h"
 
 namespace sluice {
@@ -80,4 +80,4 @@ LayerLoads LoadsOf(const ModelConfig& config, const weights::ModelFile& model,
 
 }  // namespace sluice
 
-#endif  // SLUICE_COMMON_MODEL_CONFIG_LAYER_LOADS_H_
+#endif  // SLUICE_COMMON_PLACEMENT_LAYER_LOADS_H_

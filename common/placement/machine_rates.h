@@ -1,5 +1,5 @@
-#ifndef SLUICE_COMMON_TOOLS_MEASURE_MACHINE_RATES_H_
-#define SLUICE_COMMON_TOOLS_MEASURE_MACHINE_RATES_H_
+#ifndef SLUICE_COMMON_PLACEMENT_MACHINE_RATES_H_
+#define SLUICE_COMMON_PLACEMENT_MACHINE_RATES_H_
 
 #include <array>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 // How fast a machine is at the parts of a step: what a plan of a cluster is
 // reckoned from.
-namespace sluice::measure {
+namespace sluice::placement {
 
 // The rows of activations at which products are measured.
 inline constexpr std::array<int32_t, 5> kRateRows = {1, 4, 8, 32, 128};
@@ -40,31 +40,11 @@ struct MachineRates {
   std::vector<ProductRate> products;
 };
 
-// Rows and columns of a weight. A value.
-struct MatrixShape {
-  int64_t rows = 0;
-  int64_t cols = 0;
-};
-
-struct RateOptions {
-  int32_t threads = 0;       // 0: as many as this process has cores
-  std::string isa = "auto";  // see ParseIsa in cpu_options.h
-  int32_t rounds = 5;        // of which medians are taken
-  std::vector<kernels::WeightType> types;  // whose products are measured
-  // Of the weights, so that small ones take what they take in their model; {}:
-  // large ones from memory, small ones from a cache.
-  MatrixShape shape;
-};
-
-// Measures this machine, for a second or two and for each type one more, with
-// about 300 MB of memory. INVALID_ARGUMENT for an isa that this machine lacks.
-StatusOr<MachineRates> MeasureRates(const RateOptions& options);
-
 // As JSON, and back. INVALID_ARGUMENT names a member that is missing, of
 // another kind or not positive.
 std::string RatesJson(const MachineRates& rates);
 StatusOr<MachineRates> ParseRates(const std::string& text);
 
-}  // namespace sluice::measure
+}  // namespace sluice::placement
 
-#endif  // SLUICE_COMMON_TOOLS_MEASURE_MACHINE_RATES_H_
+#endif  // SLUICE_COMMON_PLACEMENT_MACHINE_RATES_H_

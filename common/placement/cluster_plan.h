@@ -1,5 +1,5 @@
-#ifndef SLUICE_COMMON_TOOLS_PLAN_CLUSTER_PLAN_H_
-#define SLUICE_COMMON_TOOLS_PLAN_CLUSTER_PLAN_H_
+#ifndef SLUICE_COMMON_PLACEMENT_CLUSTER_PLAN_H_
+#define SLUICE_COMMON_PLACEMENT_CLUSTER_PLAN_H_
 
 #include <cstdint>
 #include <string>
@@ -7,13 +7,13 @@
 
 #include "common/base/status.h"
 #include "common/model_config/expert_placement.h"
-#include "common/model_config/layer_loads.h"
 #include "common/model_config/model_config.h"
-#include "common/tools/plan/machines.h"
-#include "common/tools/plan/step_cost.h"
+#include "common/placement/layer_loads.h"
+#include "common/placement/machines.h"
+#include "common/placement/step_cost.h"
 #include "common/weights/model_file.h"
 
-namespace sluice::plan {
+namespace sluice::placement {
 
 // What a cluster is planned for.
 struct PlanRequest {
@@ -86,6 +86,6 @@ StatusOr<ClusterPlan> PlanCluster(const ModelConfig& config,
 // Returns the price of a million tokens at a rate; 0 without a price.
 double PricePerMillion(double price_per_hour, double tokens_per_second);
 
-}  // namespace sluice::plan
+}  // namespace sluice::placement
 
-#endif  // SLUICE_COMMON_TOOLS_PLAN_CLUSTER_PLAN_H_
+#endif  // SLUICE_COMMON_PLACEMENT_CLUSTER_PLAN_H_

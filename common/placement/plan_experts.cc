@@ -1,4 +1,4 @@
-#include "common/model_config/plan_experts.h"
+#include "common/placement/plan_experts.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,16 +1,12 @@
-#include "common/model_config/layer_split.h"
+#include "common/placement/layer_split.h"
 
 #include <algorithm>
-#include <limits>
 
-#include "common/model_config/layer_loads.h"
+#include "common/placement/layer_loads.h"
+#include "common/placement/split_sums.h"
 
 namespace sluice {
 namespace {
-
-constexpr double kImpossible = std::numeric_limits<double>::infinity();
-// Sums of squares that differ by less are equal: the same split, mirrored.
-constexpr double kSame = 1e-9;
 
 // Tries stages in order; each begins at the end of the one before.
 class Splitter {
@@ -30,7 +26,7 @@ class Splitter {
     for (int32_t stage = 0; stage < stages_; ++stage) {
       // The longest stage among the most even splits.
       int32_t last = MostEnd(stage);
-      const double best = At(rest, stage, first) * (1 + kSame);
+      const double best = At(rest, stage, first) * (1 + kSameSum);
       while (Squares(stage, first, last, rest) > best) --last;
       ranges.push_back({first, last});
       first = last;
@@ -60,10 +56,11 @@ class Splitter {
   // For each stage, from the last to the first: the best split of this stage
   // and the later ones, by its first layer.
   double LeastLargestShare() const {
-    std::vector<double> behind(static_cast<size_t>(layers_) + 1, kImpossible);
+    std::vector<double> behind(static_cast<size_t>(layers_) + 1,
+                               kImpossibleSplit);
     behind.back() = 0;
     for (int32_t stage = stages_ - 1; stage >= 0; --stage) {
-      std::vector<double> best(behind.size(), kImpossible);
+      std::vector<double> best(behind.size(), kImpossibleSplit);
       for (int32_t first = stage; first < MostEnd(stage); ++first) {
         double& least = best[static_cast<size_t>(first)];
         for (int32_t last = first + 1; last <= MostEnd(stage); ++last) {
@@ -82,7 +79,7 @@ class Splitter {
   double Squares(int32_t stage, int32_t first, int32_t last,
                  const std::vector<std::vector<double>>& rest) const {
     const double share = Share(stage, first, last);
-    if (share > limit_ || !MayEnd(last)) return kImpossible;
+    if (share > limit_ || !MayEnd(last)) return kImpossibleSplit;
     const double part = limit_ > 0 ? share / limit_ : 0;
     return part * part + At(rest, stage + 1, last);
   }
@@ -90,7 +87,7 @@ class Splitter {
   // [stage][first]: the least sum of squares of this stage and the later ones.
   std::vector<std::vector<double>> LeastSquares() const {
     const std::vector<double> none(static_cast<size_t>(layers_) + 1,
-                                   kImpossible);
+                                   kImpossibleSplit);
     std::vector<std::vector<double>> rest(static_cast<size_t>(stages_) + 1,
                                           none);
     rest.back().back() = 0;
@@ -116,7 +113,7 @@ class Splitter {
   const int32_t layers_;
   const int32_t stages_;
   const std::span<const uint64_t> memory_;
-  double limit_ = kImpossible;
+  double limit_ = kImpossibleSplit;
 };
 
 }  // namespace

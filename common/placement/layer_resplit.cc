@@ -1,22 +1,18 @@
-#include "common/pipeline/gateway/layer_resplit.h"
+#include "common/placement/layer_resplit.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "common/core/kv_groups.h"
+#include "common/placement/split_sums.h"
 
 namespace sluice {
 namespace {
 
-constexpr double kImpossible = std::numeric_limits<double>::infinity();
-// Sums that differ by less are equal: the same split, mirrored.
-constexpr double kSame = 1e-9;
-
 // Counts the bytes of one stage, layer by layer.
-class StageBytes {
+class PlaceBytes {
  public:
-  StageBytes(const StageRoom& room, int32_t first)
+  PlaceBytes(const StageRoom& room, int32_t first)
       : room_(room), first_(first), last_(first) {}
 
   // Adds layers up to `last`.
@@ -50,12 +46,12 @@ class StageBytes {
 
 // What is compared of splits, of the first parts on or of the last ones.
 struct Cost {
-  double loaded = kImpossible;
-  double largest = kImpossible;
-  double squares = kImpossible;
+  double loaded = kImpossibleSplit;
+  double largest = kImpossibleSplit;
+  double squares = kImpossibleSplit;
 };
 
-bool IsLess(double a, double b) { return a < b * (1 - kSame); }
+bool IsLess(double a, double b) { return a < b * (1 - kSameSum); }
 
 bool IsLess(const Cost& a, const Cost& b) {
   if (a.loaded != b.loaded) return a.loaded < b.loaded;
@@ -64,9 +60,9 @@ bool IsLess(const Cost& a, const Cost& b) {
 }
 
 // Tries the parts in order; each begins at the end of the one before.
-class Splitter {
+class Resplitter {
  public:
-  Splitter(const std::vector<SplitPart>& parts, int32_t num_layers)
+  Resplitter(const std::vector<SplitPart>& parts, int32_t num_layers)
       : parts_(parts), layers_(num_layers), count_(parts.size()) {
     by_share_ = std::ranges::all_of(parts, [](const SplitPart& part) {
       return part.room->is_set && part.room->memory > 0;
@@ -78,7 +74,7 @@ class Splitter {
   // Empty: no split fits.
   std::vector<StagePlace> Split() {
     const double least = LeastLargest();
-    if (least == kImpossible) return {};
+    if (least == kImpossibleSplit) return {};
     limit_ = least * kResplitSlack;
     FindCosts();
     std::vector<StagePlace> places;
@@ -97,7 +93,7 @@ class Splitter {
  private:
   // A part's size with some layers, and what it loads for them.
   struct Size {
-    double size = kImpossible;  // of a part that does not fit
+    double size = kImpossibleSplit;  // of a part that does not fit
     double loaded = 0;
   };
 
@@ -127,7 +123,7 @@ class Splitter {
       return;
     }
     for (int32_t first = 0; first < layers_; ++first) {
-      StageBytes bytes(*part.room, first);
+      PlaceBytes bytes(*part.room, first);
       for (int32_t last = first + 1; last <= layers_; ++last) {
         bytes.GrowTo(last);
         const bool is_held = part.held == StagePlace{first, last};
@@ -143,10 +139,10 @@ class Splitter {
 
   // The size of the largest part of the split where it is the smallest.
   double LeastLargest() const {
-    std::vector<double> behind(Width(), kImpossible);
+    std::vector<double> behind(Width(), kImpossibleSplit);
     behind.back() = 0;
     for (size_t part = count_; part-- > 0;) {
-      std::vector<double> best(Width(), kImpossible);
+      std::vector<double> best(Width(), kImpossibleSplit);
       for (int32_t first = 0; first < MostEnd(part); ++first) {
         double& least = best[static_cast<size_t>(first)];
         for (int32_t last = first + 1; last <= MostEnd(part); ++last) {
@@ -162,7 +158,7 @@ class Splitter {
   Cost CostOf(size_t part, int32_t first, int32_t last) const {
     const Size& own = SizeOf(part, first, last);
     const Cost& rest = CostFrom(part + 1, last);
-    if (own.size > limit_ || rest.loaded == kImpossible) return {};
+    if (own.size > limit_ || rest.loaded == kImpossibleSplit) return {};
     const double square = limit_ > 0 ? own.size / limit_ : 0;
     return {own.loaded + rest.loaded, std::max(own.size, rest.largest),
             square * square + rest.squares};
@@ -191,7 +187,7 @@ class Splitter {
   const int32_t layers_;
   const size_t count_;
   bool by_share_ = false;
-  double limit_ = kImpossible;
+  double limit_ = kImpossibleSplit;
   std::vector<Size> sizes_;  // [part][first][last]
   std::vector<Cost> costs_;  // [part][first]
 };
@@ -213,7 +209,7 @@ StatusOr<LayerResplit> ResplitLayers(const std::vector<SplitPart>& parts,
                               num_layers);
   }
   LayerResplit split;
-  split.places = Splitter(parts, num_layers).Split();
+  split.places = Resplitter(parts, num_layers).Split();
   if (split.places.empty()) {
     std::string memory;
     for (const SplitPart& part : parts) {
@@ -238,7 +234,7 @@ StatusOr<uint64_t> LoadFor(const SplitPart& part, const StagePlace& place) {
     return FailedPrecondition("it cannot load layers ", place.first_layer,
                               " to ", place.last_layer - 1);
   }
-  StageBytes bytes(room, place.first_layer);
+  PlaceBytes bytes(room, place.first_layer);
   bytes.GrowTo(place.last_layer);
   if (room.memory == 0 || bytes.total() <= room.memory) return bytes.weights();
   return ResourceExhausted(

@@ -1,4 +1,4 @@
-#include "common/model_config/layer_split.h"
+#include "common/placement/layer_split.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "common/model_config/layer_loads.h"
+#include "common/placement/layer_loads.h"
 
 namespace sluice {
 namespace {

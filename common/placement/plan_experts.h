@@ -1,5 +1,5 @@
-#ifndef SLUICE_COMMON_MODEL_CONFIG_PLAN_EXPERTS_H_
-#define SLUICE_COMMON_MODEL_CONFIG_PLAN_EXPERTS_H_
+#ifndef SLUICE_COMMON_PLACEMENT_PLAN_EXPERTS_H_
+#define SLUICE_COMMON_PLACEMENT_PLAN_EXPERTS_H_
 
 #include <cstdint>
 #include <vector>
@@ -37,4 +37,4 @@ StatusOr<ExpertPlacement> PlanExperts(const ModelConfig& config,
 
 }  // namespace sluice
 
-#endif  // SLUICE_COMMON_MODEL_CONFIG_PLAN_EXPERTS_H_
+#endif  // SLUICE_COMMON_PLACEMENT_PLAN_EXPERTS_H_

@@ -1,0 +1,49 @@
+#ifndef SLUICE_COMMON_PLACEMENT_MACHINES_H_
+#define SLUICE_COMMON_PLACEMENT_MACHINES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/placement/machine_rates.h"
+
+namespace sluice::placement {
+
+// A machine that a cluster is planned on. A value.
+struct Machine {
+  std::string name;
+  std::string address;          // host name or IP; empty: the name
+  uint64_t memory = 0;          // bytes that the processes may take
+  double price_per_hour = 0;    // in any currency; 0: none is given
+  bool serves_experts = false;  // experts, else layers
+  MachineRates rates;
+};
+
+// The network between two machines. A value.
+struct Link {
+  double latency_seconds = 1e-4;  // of a message, one way
+  double bytes_per_second = 1.25e9;
+};
+
+struct Machines {
+  std::vector<Machine> machines;
+  Link link;
+};
+
+// Parses a figure of a machine. INVALID_ARGUMENT, with `key` and the text,
+// unless it is positive, or 0 that `may_be_zero`.
+StatusOr<double> ParseFigure(const std::string& key, const std::string& text,
+                             bool may_be_zero = false);
+
+// Parses "MEMORY[,READ_GB[,BYTE_GOP[,F32_GOP]]]", "48G,80,2000".
+// INVALID_ARGUMENT names a figure, its text and what it must be.
+StatusOr<Machine> ParseMachine(const std::string& text);
+
+// Sets rates that are missing: 40 byte products per byte read, half as many
+// of F32, and what sockets and threads usually take.
+void FillRates(MachineRates& rates);
+
+}  // namespace sluice::placement
+
+#endif  // SLUICE_COMMON_PLACEMENT_MACHINES_H_

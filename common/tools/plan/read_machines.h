@@ -1,0 +1,34 @@
+#ifndef SLUICE_COMMON_TOOLS_PLAN_READ_MACHINES_H_
+#define SLUICE_COMMON_TOOLS_PLAN_READ_MACHINES_H_
+
+#include <string>
+
+#include "common/base/status.h"
+#include "common/placement/machines.h"
+
+namespace sluice::plan {
+
+// Reads a TOML file:
+//
+//   [link]
+//   latency_ms = 0.1
+//   gbit_per_s = 10
+//   [[machine]]
+//   name = "a"
+//   count = 2                  # a-0 and a-1
+//   memory = "48G"             # K, M, G, T are 1024s
+//   read_gb_per_s = 80         # or: rates = "FILE" of sluice bench machine
+//   byte_gop_per_s = 2000
+//   f32_gop_per_s = 1000
+//   price_per_hour = 0.4
+//   address = "10.0.0.5"
+//   role = "stage"             # or "experts"
+//
+// A machine needs memory and read_gb_per_s, or rates; a rate that is missing
+// follows from the others. `rates` is relative to the file's folder.
+// INVALID_ARGUMENT names a key, its value and what it must be.
+StatusOr<placement::Machines> ReadMachines(const std::string& path);
+
+}  // namespace sluice::plan
+
+#endif  // SLUICE_COMMON_TOOLS_PLAN_READ_MACHINES_H_
