@@ -5,16 +5,16 @@
 #include <algorithm>
 
 #include "common/base/check.h"
-#include "kernels/cuda/block_rows.h"
-#include "kernels/cuda/expert_finish.h"
-#include "kernels/cuda/expert_plan.h"
-#include "kernels/cuda/math.h"
-#include "kernels/cuda/own_four.h"
-#include "kernels/cuda/products.h"
-#include "kernels/cuda/products_tiles.h"
-#include "kernels/cuda/row_ops.h"
-#include "kernels/cuda/tile_products.h"
-#include "kernels/cuda/weight_tiles.h"
+#include "kernels/cuda/canonical/block_products_rows.h"
+#include "kernels/cuda/canonical/products.h"
+#include "kernels/cuda/fast/products.h"
+#include "kernels/cuda/fast/weight_layout.h"
+#include "kernels/cuda/shared/expert_plan.h"
+#include "kernels/cuda/shared/expert_sums.h"
+#include "kernels/cuda/shared/math.h"
+#include "kernels/cuda/shared/product_tile.h"
+#include "kernels/cuda/shared/row_ops.h"
+#include "kernels/cuda/shared/row_quads.h"
 
 namespace sluice::kernels::cuda {
 namespace {

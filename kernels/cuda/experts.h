@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/cuda/tile_products.h"
+#include "kernels/cuda/fast/products.h"
 #include "kernels/experts.h"
 
 namespace sluice::kernels::cuda {
@@ -31,8 +31,8 @@ struct ExpertTable {
   const void* const* down = nullptr;
   void* memory = nullptr;
   int64_t bytes = 0;  // at least ExpertBytes
-  // Weights of types that have tiles (weight_tiles.h) are tiles, and products
-  // with them those of tile_products.h.
+  // Weights of types that have tiles (fast/weight_layout.h) are tiles, and
+  // products with them those of fast/products.h.
   bool tiles = false;
   TileMemory tile_memory;  // of these products
   // What Route made of the call's ids; no groups: the call makes it.

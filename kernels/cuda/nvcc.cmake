@@ -26,30 +26,40 @@ endif()
 find_library(SLUICE_CUDART cudart_static HINTS "${toolkit}/lib64"
   "${toolkit}/lib" REQUIRED)
 
-set(codes)
-foreach(architecture ${SLUICE_CUDA_ARCHITECTURES})
-  string(REPLACE "sm_" "compute_" virtual ${architecture})
-  list(APPEND codes -gencode arch=${virtual},code=${architecture})
-endforeach()
-set(objects)
-foreach(source ${SLUICE_CUDA_KERNEL_SRCS} device_nvcc/runtime.cc)
-  string(REPLACE "/" "_" object ${source})
-  set(object ${CMAKE_CURRENT_BINARY_DIR}/${object}.o)
-  add_custom_command(OUTPUT ${object}
-    COMMAND ${SLUICE_NVCC} -x cu -std=c++20 -O3 --fmad=false
-      --expt-relaxed-constexpr -I ${CMAKE_SOURCE_DIR}
-      -I ${CMAKE_CURRENT_SOURCE_DIR}/device_nvcc ${codes}
-      -Xcompiler -Wall,-Wextra,-fPIC -Werror all-warnings
-      -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
-    DEPENDS ${source} DEPFILE ${object}.d VERBATIM
-    COMMENT "Building CUDA object ${source}")
-  list(APPEND objects ${object})
-endforeach()
-set_source_files_properties(${objects} PROPERTIES
-  EXTERNAL_OBJECT ON GENERATED ON)
-add_library(sluice_cuda_kernels STATIC ${objects})
-set_target_properties(sluice_cuda_kernels PROPERTIES LINKER_LANGUAGE CXX)
+# sluice_nvcc_library(NAME SRCS ... DEPS ...): a library of sources that nvcc
+# compiles, whose paths begin at the folder of the caller.
+function(sluice_nvcc_library name)
+  cmake_parse_arguments(ARG "" "" "SRCS;DEPS" ${ARGN})
+  set(codes)
+  foreach(architecture ${SLUICE_CUDA_ARCHITECTURES})
+    string(REPLACE "sm_" "compute_" virtual ${architecture})
+    list(APPEND codes -gencode arch=${virtual},code=${architecture})
+  endforeach()
+  set(objects)
+  foreach(source ${ARG_SRCS})
+    string(REPLACE "/" "_" object ${source})
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/${object}.o)
+    add_custom_command(OUTPUT ${object}
+      COMMAND ${SLUICE_NVCC} -x cu -std=c++20 -O3 --fmad=false
+        --expt-relaxed-constexpr -I ${CMAKE_SOURCE_DIR}
+        -I ${CMAKE_SOURCE_DIR}/kernels/cuda/runtime/nvcc ${codes}
+        -Xcompiler -Wall,-Wextra,-fPIC -Werror all-warnings
+        -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${source}
+        -o ${object}
+      DEPENDS ${source} DEPFILE ${object}.d VERBATIM
+      COMMENT "Building CUDA object ${source}")
+    list(APPEND objects ${object})
+  endforeach()
+  set_source_files_properties(${objects} PROPERTIES
+    EXTERNAL_OBJECT ON GENERATED ON)
+  add_library(${name} STATIC ${objects})
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)
+  target_link_libraries(${name} PUBLIC ${ARG_DEPS})
+endfunction()
+
+sluice_nvcc_library(sluice_cuda_kernels
+  SRCS ${SLUICE_CUDA_KERNEL_SRCS} runtime/nvcc/runtime.cc
+  DEPS sluice_kernels sluice_base ${SLUICE_CUDART} Threads::Threads
+    ${CMAKE_DL_LIBS} rt)
 target_include_directories(sluice_cuda_kernels
-  PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/device_nvcc)
-target_link_libraries(sluice_cuda_kernels PUBLIC sluice_kernels sluice_base
-  ${SLUICE_CUDART} Threads::Threads ${CMAKE_DL_LIBS} rt)
+  PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/runtime/nvcc)

@@ -1,8 +1,8 @@
 #include <string>
 
 #include "common/base/check.h"
-#include "kernels/cuda/runtime.h"
-#include "kernels/cuda/streams.h"
+#include "kernels/cuda/runtime/runtime.h"
+#include "tests/cuda_machine/probes/memory_passes.h"
 #include "tests/gpu/bandwidth.h"
 #include "tests/gpu/gpu_runs.h"
 

@@ -8,7 +8,7 @@
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/runtime/runtime.h"
 
 namespace sluice::testing {
 

@@ -6,9 +6,9 @@
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
-#include "kernels/cuda/matrix_rates.h"
-#include "kernels/cuda/runtime.h"
-#include "kernels/cuda/streams.h"
+#include "kernels/cuda/runtime/runtime.h"
+#include "tests/cuda_machine/probes/matrix_rates.h"
+#include "tests/cuda_machine/probes/memory_passes.h"
 #include "tests/gpu/gpu_runs.h"
 
 namespace sluice::testing {

@@ -50,6 +50,32 @@ class IncludeLintTest(unittest.TestCase):
                        "<nlohmann/json.hpp>", '"common/core/ids.h"'):
             self.assertTrue(includes("kernels/a.h", header), header)
 
+    def test_canonical_and_fast_device_code_never_meet(self):
+        for one, other in (("canonical", "fast"), ("fast", "canonical")):
+            self.assertTrue(includes(f"kernels/cuda/{one}/a.cc",
+                                     f'"kernels/cuda/{other}/b.h"'))
+            self.assertEqual(includes(
+                f"kernels/cuda/{one}/a.cc", f'"kernels/cuda/{one}/b.h"',
+                '"kernels/cuda/shared/b.h"', '"kernels/cuda/runtime/b.h"',
+                '"kernels/matmul.h"', '"common/base/check.h"'), [])
+            for low in ("shared", "runtime"):
+                self.assertTrue(includes(f"kernels/cuda/{low}/a.cc",
+                                         f'"kernels/cuda/{one}/b.h"'))
+            # An operation that has a weight of either.
+            self.assertEqual(includes("kernels/cuda/experts.cc",
+                                      f'"kernels/cuda/{one}/b.h"'), [])
+            self.assertTrue(includes(f"kernels/cuda/{one}/a.cc",
+                                     '"kernels/cuda/experts.h"'))
+        self.assertTrue(includes("kernels/cuda/runtime/a.cc",
+                                 '"kernels/cuda/shared/b.h"'))
+
+    def test_device_code_is_its_backends_alone(self):
+        header = '"kernels/cuda/shared/gather.h"'
+        self.assertEqual(includes("common/device/cuda/a.cc", header), [])
+        for name in ("kernels/a.cc", "common/device/a.cc", "common/model/a.cc",
+                     "services/stage/a.cc", "tests/cuda_machine/a.cc"):
+            self.assertTrue(includes(name, header), name)
+
     def test_services_never_include_one_another(self):
         self.assertTrue(includes("services/gateway/a.cc",
                                  '"services/stage/stage_server.h"'))

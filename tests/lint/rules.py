@@ -13,6 +13,10 @@ _NOUNS = _BASE | {"common/core", "common/concurrency"}
 _TENSOR = _BASE | {"common/tensor", "kernels"}
 # What a model is, and how its weights lie on devices.
 _MODEL = {"common/model_config", "common/device", "common/model"}
+# Device code, without and with both numerics.
+_KERNELS = {"kernels", "kernels/cuda/runtime", "kernels/cuda/shared"}
+_CUDA = _KERNELS | {"kernels/cuda", "kernels/cuda/canonical",
+                    "kernels/cuda/fast"}
 # What a process that serves has, whatever it serves.
 _PROCESS = _BASE | {"common/concurrency", "common/rpc", "common/metrics",
                     "common/http", "common/weights", "common/model_config",
@@ -25,8 +29,13 @@ ROOMS = {
     # 0 and 1: ground and math.
     "common/base": (set(), _PLAIN | {"nlohmann"}),
     "kernels": (set(), set()),  # and common/base/check.h, see below
-    # Threads as fibres, in tests.
-    "kernels/cuda/device_host": (set(), {"boost"}),
+    # Device code. The two numerics never meet below an operation that has a
+    # weight of either.
+    "kernels/cuda/runtime": (set(), set()),
+    "kernels/cuda/shared": ({"kernels", "kernels/cuda/runtime"}, set()),
+    "kernels/cuda/canonical": (_KERNELS, set()),
+    "kernels/cuda/fast": (_KERNELS, set()),
+    "kernels/cuda": (_CUDA, set()),
     # 2: nouns.
     "common/core": (_BASE, _PLAIN),
     "common/concurrency": (_BASE | {"kernels"}, _PLAIN),
@@ -44,7 +53,10 @@ ROOMS = {
                                     "common/model_config"}, _PLAIN),
     "common/sampling": (_BASE | {"common/core", "kernels"}, _PLAIN),
     # A device knows no family, no layer and no config.
-    "common/device": (_NOUNS | _TENSOR | {"common/sampling"}, _PLAIN),
+    "common/device": (_NOUNS | _TENSOR | {"common/sampling",
+                                          "common/device/cuda"}, _PLAIN),
+    "common/device/cuda": (_NOUNS | _TENSOR | _CUDA | {
+        "common/device", "common/sampling"}, _PLAIN),
     # Requests and sequences are the stage's.
     "common/model": (_NOUNS | _TENSOR | _MODEL |
                      {"common/weights", "common/placement"}, _PLAIN),
@@ -140,16 +152,20 @@ ROOMS = {
         "common/tools/importance", "common/tools/load",
         "common/tools/measure", "common/tools/plan"}, _PLAIN | {"cli11"}),
     "tests": (None, None),  # anything
+    # Threads as fibres: where kernels run without a GPU.
+    "tests/cuda_machine": ({"kernels/cuda/runtime"}, {"boost", "gtest"}),
 }
 
 # Single headers allowed over and above the table.
 EXTRA = {("kernels", "common/base/check.h"),
          ("common/service", "common/wire/protocol_versions.h"),
          ("services/cli", "common/service/version_text.h"),
-         ("kernels/cuda/device_host", "common/base/check.h"),
-         ("kernels/cuda/device_host", "kernels/cuda/launch_list.h"),
-         ("kernels/cuda/device_host", "kernels/cuda/runtime.h"),
-         ("kernels/cuda/device_host", "kernels/cuda/tile.h")}
+         ("kernels/cuda", "common/base/check.h"),
+         ("kernels/cuda/runtime", "common/base/check.h"),
+         ("kernels/cuda/shared", "common/base/check.h"),
+         ("kernels/cuda/canonical", "common/base/check.h"),
+         ("kernels/cuda/fast", "common/base/check.h"),
+         ("tests/cuda_machine", "common/base/check.h")}
 
 # The wing's rooms have one reader, `sluice`: no row above opens them to another
 # room, a service that serves least of all.

@@ -44,8 +44,8 @@ PipelineOptions OptionsOf(const std::string& path, WeightsMode weights) {
   return options;
 }
 
-// A prompt of more tokens than tile_stream.h takes, and a short one whose
-// tokens are drawn.
+// A prompt of more tokens than fast/products_few_tokens.h takes, and a short
+// one whose tokens are drawn.
 std::vector<Ask> BlockModelAsks() {
   std::vector<Ask> asks(2);
   for (size_t i = 0; i < 2; ++i) {

@@ -1,6 +1,6 @@
 // Decode steps, whose kernels begin before those ahead have ended, of shapes
 // that the other models have in prompts alone: heads of 64 elements in
-// canonical numerics, and more sequences than tile_stream.h takes.
+// canonical numerics, and more sequences than fast/products_few_tokens.h takes.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/device/collective_times.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/runtime/runtime.h"
 
 namespace sluice {
 

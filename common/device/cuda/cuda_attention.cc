@@ -4,7 +4,7 @@
 
 #include "common/base/check.h"
 #include "common/device/cuda/attention_pass.h"
-#include "kernels/cuda/row_ops.h"
+#include "kernels/cuda/shared/row_ops.h"
 
 namespace sluice {
 namespace {

@@ -6,9 +6,9 @@
 #include "common/device/backend.h"
 #include "common/device/cuda/cuda_memory.h"
 #include "common/device/cuda/step_memory.h"
-#include "kernels/cuda/attention.h"
-#include "kernels/cuda/runtime.h"
-#include "kernels/cuda/tile_attention.h"
+#include "kernels/cuda/canonical/attention.h"
+#include "kernels/cuda/fast/attention.h"
+#include "kernels/cuda/runtime/runtime.h"
 #include "kernels/weight_type.h"
 
 namespace sluice {

@@ -21,12 +21,12 @@
 #include "common/tensor/weight_format.h"
 #include "kernels/block_pack.h"
 #include "kernels/cuda/experts.h"
-#include "kernels/cuda/gather.h"
-#include "kernels/cuda/norm_route.h"
-#include "kernels/cuda/route.h"
-#include "kernels/cuda/row_ops.h"
-#include "kernels/cuda/tile_norm.h"
-#include "kernels/cuda/weight_tiles.h"
+#include "kernels/cuda/fast/norm.h"
+#include "kernels/cuda/fast/norm_route.h"
+#include "kernels/cuda/fast/weight_layout.h"
+#include "kernels/cuda/shared/gather.h"
+#include "kernels/cuda/shared/route.h"
+#include "kernels/cuda/shared/row_ops.h"
 
 namespace sluice {
 namespace {
@@ -35,7 +35,7 @@ using kernels::ConstMatrix;
 using kernels::Matrix;
 namespace cuda = kernels::cuda;
 
-// What a fast backend's weights are: kernels/cuda/weight_tiles.h.
+// What a fast backend's weights are: kernels/cuda/fast/weight_layout.h.
 constexpr const char* kTileLayout = "cuda-tiles-2";
 // Of the free memory, what is left to the buffers of a step.
 constexpr uint64_t kReserveShare = 10;

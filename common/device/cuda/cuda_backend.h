@@ -7,7 +7,7 @@
 
 #include "common/device/backend.h"
 #include "common/device/cuda/device_communicator.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/runtime/runtime.h"
 #include "kernels/weight_type.h"
 
 namespace sluice {
@@ -19,7 +19,7 @@ struct CudaBackendOptions {
   std::unique_ptr<DeviceCommunicator> communicator;
   int memory = 0;  // see BackendInfo
   // Products with weights that have tiles, and attention, on matrix units, with
-  // numerics of their own (kernels/cuda/tile_products.h, tile_attention.h).
+  // numerics of their own (kernels/cuda/fast/products.h, fast/attention.h).
   bool fast = false;
   bool alone = true;  // the stage's only rank
 };

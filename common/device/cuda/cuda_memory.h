@@ -7,7 +7,7 @@
 #include "common/base/cat.h"
 #include "common/base/end_process.h"
 #include "common/base/status.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/runtime/runtime.h"
 
 namespace sluice {
 

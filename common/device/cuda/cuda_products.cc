@@ -4,8 +4,8 @@
 
 #include "common/base/check.h"
 #include "common/device/cpu/weight_products.h"
-#include "kernels/cuda/row_ops.h"
-#include "kernels/cuda/weight_tiles.h"
+#include "kernels/cuda/fast/weight_layout.h"
+#include "kernels/cuda/shared/row_ops.h"
 
 namespace sluice {
 

@@ -6,9 +6,9 @@
 
 #include "common/device/cuda/cuda_memory.h"
 #include "common/device/weight.h"
-#include "kernels/cuda/block_token.h"
-#include "kernels/cuda/products.h"
-#include "kernels/cuda/tile_products.h"
+#include "kernels/cuda/canonical/fused_token_product.h"
+#include "kernels/cuda/canonical/products.h"
+#include "kernels/cuda/fast/products.h"
 #include "kernels/elementwise.h"
 
 namespace sluice {
@@ -39,7 +39,7 @@ class CudaProducts {
         }) {}
 
   // Whether the products read a type's parts as tiles
-  // (kernels/cuda/weight_tiles.h), and not as PackPart makes them.
+  // (kernels/cuda/fast/weight_layout.h), and not as PackPart makes them.
   bool HasTiles(kernels::WeightType type) const;
   // y[t, r] = dot(x[t, :], w[r, :]) + bias[r] for the first y.cols rows of w;
   // bias may be null.

@@ -9,7 +9,7 @@
 
 #include "common/device/backend.h"
 #include "common/device/cuda/cuda_memory.h"
-#include "kernels/cuda/sampling.h"
+#include "kernels/cuda/shared/sampling.h"
 #include "kernels/views.h"
 
 namespace sluice {

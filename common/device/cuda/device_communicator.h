@@ -7,7 +7,7 @@
 
 #include "common/device/collective_times.h"
 #include "common/device/cuda/collective_clock.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/runtime/runtime.h"
 #include "kernels/reduction_tree.h"
 #include "kernels/views.h"
 

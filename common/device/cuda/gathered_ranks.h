@@ -15,7 +15,7 @@
 #include "common/device/cuda/device_exchange.h"
 #include "common/device/cuda/own_ranks.h"
 #include "common/device/cuda/rank_telling.h"
-#include "kernels/cuda/gather.h"
+#include "kernels/cuda/shared/gather.h"
 
 namespace sluice {
 

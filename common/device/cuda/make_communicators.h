@@ -11,7 +11,7 @@
 #include "common/base/status.h"
 #include "common/device/cuda/collective_watch.h"
 #include "common/device/cuda/device_communicator.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/runtime/runtime.h"
 
 namespace sluice {
 

@@ -7,7 +7,7 @@
 #include "common/base/status.h"
 #include "common/device/backend.h"
 #include "common/device/cuda/make_communicators.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/runtime/runtime.h"
 #include "kernels/weight_type.h"
 
 namespace sluice {

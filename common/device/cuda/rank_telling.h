@@ -12,7 +12,7 @@
 #include "common/device/cuda/cuda_memory.h"
 #include "common/device/cuda/device_exchange.h"
 #include "common/device/cuda/own_ranks.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/runtime/runtime.h"
 #include "kernels/reduction_tree.h"
 
 namespace sluice {

@@ -5,8 +5,8 @@
 
 #include "common/device/cuda/cuda_memory.h"
 #include "common/device/weight.h"
-#include "kernels/cuda/expert_groups.h"
-#include "kernels/cuda/gather.h"
+#include "kernels/cuda/shared/expert_groups.h"
+#include "kernels/cuda/shared/gather.h"
 #include "kernels/route.h"
 
 namespace sluice {

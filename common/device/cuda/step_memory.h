@@ -13,8 +13,8 @@
 #include "common/device/step_inputs.h"
 #include "common/device/weight.h"
 #include "kernels/cuda/experts.h"
-#include "kernels/cuda/gather.h"
-#include "kernels/cuda/tile_attention.h"
+#include "kernels/cuda/fast/attention.h"
+#include "kernels/cuda/shared/gather.h"
 
 namespace sluice {
 

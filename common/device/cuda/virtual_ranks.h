@@ -9,8 +9,8 @@
 
 #include "common/concurrency/meeting_point.h"
 #include "common/device/cuda/device_communicator.h"
-#include "kernels/cuda/gather.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/runtime/runtime.h"
+#include "kernels/cuda/shared/gather.h"
 
 namespace sluice {
 

@@ -6,7 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/tensor/weight_format.h"
-#include "kernels/cuda/weight_tiles.h"
+#include "kernels/cuda/fast/weight_layout.h"
 
 namespace sluice {
 

@@ -8,7 +8,7 @@
 
 #include "common/device/cuda/cuda_memory.h"
 #include "common/tensor/host_weight.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/runtime/runtime.h"
 
 namespace sluice {
 
@@ -28,7 +28,7 @@ class WeightUpload {
 
   // Copies bytes to `to`, which is the device's.
   void Copy(const void* from, size_t bytes, void* to);
-  // Writes the tiles of a weight (kernels/cuda/weight_tiles.h) to `to`.
+  // Writes the tiles of a weight (kernels/cuda/fast/weight_layout.h) to `to`.
   void PackTiles(const HostWeight& weight, void* to);
   // Gives back the slices' memory. The next call takes it again.
   void Release();

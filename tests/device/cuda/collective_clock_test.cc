@@ -13,7 +13,7 @@
 
 #include "common/base/clock.h"
 #include "common/device/cuda/cuda_memory.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/runtime/runtime.h"
 
 namespace sluice {
 namespace {

@@ -14,7 +14,7 @@ namespace sluice::testing {
 enum class Turns { kForward, kBackward };
 
 // Backends over kernels/cuda, whose ranks are virtual: on machines that stand
-// for GPUs (kernels/cuda/device_host), where a fault of a kernel ends the test;
+// for GPUs (tests/cuda_machine), where a fault of a kernel ends the test;
 // in a build with SLUICE_CUDA on the GPU that $SLUICE_TEST_DEVICE names, cuda:0
 // if it is not set.
 BackendFactory DeviceBackends(Turns turns = Turns::kForward,

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "common/device/cuda/make_cuda_ranks.h"
-#include "kernels/cuda/device_host/open_machine.h"
+#include "tests/cuda_machine/open_machine.h"
 #include "tests/device/cuda/device_backends.h"
 #include "tests/device/cuda/emulated_gpus.h"
 

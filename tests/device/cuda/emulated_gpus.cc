@@ -9,7 +9,7 @@
 
 #include "common/base/check.h"
 #include "common/device/cuda/make_cuda_ranks.h"
-#include "kernels/cuda/device_host/open_machine.h"
+#include "tests/cuda_machine/open_machine.h"
 
 namespace sluice::testing {
 

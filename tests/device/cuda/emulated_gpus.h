@@ -10,7 +10,7 @@
 #include "common/device/cuda/make_communicators.h"
 #include "common/device/device_choice.h"
 #include "common/device/make_backends.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/runtime/runtime.h"
 #include "tests/device/cuda/fake_nccl.h"
 
 namespace sluice::testing {

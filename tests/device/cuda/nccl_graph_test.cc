@@ -15,8 +15,8 @@
 #include "common/device/cuda/nccl_exchange.h"
 #include "common/device/cuda/own_ranks.h"
 #include "common/device/cuda/rank_telling.h"
-#include "kernels/cuda/gather.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/runtime/runtime.h"
+#include "kernels/cuda/shared/gather.h"
 #include "tests/device/cuda/device_backends.h"
 #include "tests/device/cuda/fake_nccl.h"
 

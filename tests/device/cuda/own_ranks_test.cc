@@ -15,7 +15,7 @@
 #include "common/device/cuda/nccl_library.h"
 #include "common/device/cuda/rank_telling.h"
 #include "common/device/make_backends.h"
-#include "kernels/cuda/device_host/open_machine.h"
+#include "tests/cuda_machine/open_machine.h"
 #include "tests/device/cuda/emulated_gpus.h"
 #include "tests/device/cuda/linked_ranks.h"
 

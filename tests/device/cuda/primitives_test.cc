@@ -1,6 +1,6 @@
 // What device code hides behind names does what the names say: on the machine
 // that stands for a GPU and, built with CUDA, on a GPU, against plain C++.
-#include "kernels/cuda/primitives.h"
+#include "tests/cuda_machine/probes/primitives.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/runtime/runtime.h"
 
 namespace sluice::kernels::cuda {
 namespace {

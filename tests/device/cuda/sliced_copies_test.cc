@@ -1,5 +1,5 @@
 // Large copies in slices, over a stream that does nothing before it must.
-#include "kernels/cuda/device_nvcc/sliced_copies.h"
+#include "kernels/cuda/runtime/nvcc/sliced_copies.h"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 
 #include "common/tensor/weight_format.h"
 #include "gtest/gtest.h"
-#include "kernels/cuda/weight_tiles.h"
-#include "tests/kernels/cuda/tile_reference.h"
+#include "kernels/cuda/fast/weight_layout.h"
+#include "tests/kernels/cuda/fast/tile_reference.h"
 
 namespace sluice {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/cuda/matrix_rates.h"
+#include "tests/cuda_machine/probes/matrix_rates.h"
 
 #include <algorithm>
 #include <bit>
