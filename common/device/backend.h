@@ -112,6 +112,9 @@ struct ExpertAdd {
 // memory and spans that it has passed. Between steps, while loading, a copy is
 // done when it returns.
 //
+// A fusion of operations is a backend's own affair and adds no method here: a
+// backend may record what is enqueued in a step, and fuse neighbours.
+//
 // Used by the rank's thread alone. Matrices have T rows, the step's num_tokens,
 // unless said otherwise; outputs do not overlap inputs. Embed, ReduceTree and
 // Logits are collective: every rank of the stage calls them in the same order.

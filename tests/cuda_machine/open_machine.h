@@ -15,6 +15,7 @@ struct MachineOptions {
   int index = 0;                        // among devices
   uint64_t memory = uint64_t{1} << 30;  // bytes that Allocate has
   bool reaches_peers = true;            // see Runtime::ReachPeer
+  UnconfirmedSet asked = UnconfirmedSet::All();
   // Bytes of `memory` that other processes hold; null: none.
   const std::atomic<uint64_t>* others = nullptr;
 };

@@ -32,6 +32,10 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
     facts_.name = "a block as fibres";
     facts_.id = "GPU-" + std::to_string(options.index);
     facts_.architecture = "emulated";
+    facts_.asked = options.asked;
+    DeviceLimits limits = machine_.limits();
+    limits.asked = options.asked;
+    machine_.Limit(limits);
     facts_.total_memory = options.memory;
     facts_.free_memory = FreeMemory();
     sink_.stream = &machine_;

@@ -25,9 +25,10 @@ ALL = (CHECK, SPEED, *DEVICES, *TESTS, *SERVICES, EXPERT)
 # Of the parts that ask no model_speed.
 NEEDED = {
     **dict.fromkeys(("machine", "bandwidth", "peaks", "check",
-                     "check_fast", "check_wgmma", "time", "time_fast", "sanitizer"),
+                     "check_fast", "check_unconfirmed", "check_wgmma", "time",
+                     "time_fast", "sanitizer"),
                     (CHECK,)),
-    "devices": DEVICES, "models": TESTS,
+    "devices": DEVICES, "models": TESTS, "models_unconfirmed": TESTS,
     "services": (*SERVICES, EXPERT),
     **dict.fromkeys(("ranks", "two_stages"), SERVICES)}
 # In the folder of a build: there from its begin until all is built.

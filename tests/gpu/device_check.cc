@@ -8,9 +8,9 @@
 //   check-fast, time-fast: of what fast numerics compute in their own way; the
 //     results are held against the CPU's with the same weights in F32, within
 //     kMostFastError
-//   check-groups: of what SLUICE_WGMMA=1 multiplies in groups of warps
-//   -small: of small shapes, for tools that make a GPU slow
-//   try-time: of small shapes, to try this program itself
+//   check-groups: of what SLUICE_UNCONFIRMED=wgmma multiplies in groups of
+//   warps -small: of small shapes, for tools that make a GPU slow try-time: of
+//   small shapes, to try this program itself
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

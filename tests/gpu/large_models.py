@@ -5,9 +5,11 @@ for its weights; tests/gpu/model_speed runs it.
 """
 import os
 import pathlib
+import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
+UNCONFIRMED = HERE.parents[1] / "kernels/cuda/runtime/unconfirmed.h"
 sys.path.insert(0, str(HERE.parent / "testing"))
 import make_outline  # pylint: disable=wrong-import-position
 import peaks  # pylint: disable=wrong-import-position
@@ -44,6 +46,10 @@ MODELS = {
                   {"H200": (350, 423), "": OF_READ}),
     # Products of many tokens by wgmma.
     "llama8b_wgmma": ("llama8b", "bf16", "fast", {"": ()}),
+    # What else no GPU has confirmed.
+    "llama8b_unconfirmed": ("llama8b", "bf16", "fast", {"": ()}),
+    "gptoss20b_unconfirmed": ("gptoss20b", "bf16", "fast", {"": ()}),
+    "canonical_q4_0_unconfirmed": ("llama8b", "q4_0", "canonical", {"": ()}),
     "canonical_q4_0": ("llama8b", "q4_0", "canonical", CANONICAL),
     "canonical_q8_0": ("llama8b", "q8_0", "canonical", CANONICAL),
     "canonical_q4_k": ("llama8b", "q4_k", "canonical", CANONICAL),
@@ -54,9 +60,24 @@ TINY = {"llama1b": "outline-tiny", "llama8b": "outline-tiny",
         "gptoss120b": "gptoss-tiny", "glmair": "outline-tiny-moe"}
 
 
-def environment(wgmma):
-    """With products of many tokens by wgmma, or without."""
-    return dict(os.environ, SLUICE_WGMMA="1" if wgmma else "0")
+def unconfirmed():
+    """The rows of kernels/cuda/runtime/unconfirmed.h whose bits are those of what
+    runs instead on one GPU, for $SLUICE_UNCONFIRMED."""
+    rows = re.findall(r'\{Unconfirmed::k\w+,\s*"(\w+)"', UNCONFIRMED.read_text())
+    return ",".join(row for row in rows if row not in ("wgmma", "nccl_graphs"))
+
+
+def environment(asked=""):
+    """With what $SLUICE_UNCONFIRMED names, and nothing else of its table."""
+    return dict(os.environ, SLUICE_UNCONFIRMED=asked, SLUICE_WGMMA="0",
+                SLUICE_NCCL_GRAPHS="0")
+
+
+def environment_of(name):
+    """A model's."""
+    what = name.rsplit("_", maxsplit=1)[-1]
+    return environment({"wgmma": "wgmma", "unconfirmed": unconfirmed()}
+                       .get(what, ""))
 
 
 def by_what(lines):
@@ -103,7 +124,7 @@ def measure(name, program, device, out, end):
     ended = programs.lines_of(
         [program, folder, "--device", device, "--numerics", numerics,
          "--kv-type", "bf16", *lengths(device)], out / f"{name}.log", end,
-        SILENCE, env=environment(name.endswith("_wgmma")))
+        SILENCE, env=environment_of(name))
     found = {"preset": preset, "format": form,
              **make_outline.facts(preset, form), **by_what(ended.lines)}
     if ended.code == TOO_LARGE:

@@ -126,7 +126,7 @@ print('{"read_gb_per_s": 1}')
     def test_a_peak_that_dies_leaves_the_others(self):
         self.make("gpu/device_check", """
 import json, os, sys
-if sys.argv[1:3] != ["cuda:0", "peaks"] or os.environ["SLUICE_WGMMA"] != "1":
+if sys.argv[1:3] != ["cuda:0", "peaks"] or os.environ["SLUICE_UNCONFIRMED"] != "wgmma":
     sys.exit("asked for something else")
 for case in range(int(sys.argv[3]), 2):
     print(json.dumps({"begin": case, "op": f"peak {case}"}), flush=True)

@@ -75,7 +75,7 @@ Json MatrixRate(cuda::Runtime& runtime, MatrixUnits units,
   const cuda::Stream stream = runtime.stream();
   if (!cuda::HasMatrixUnits(units, stream)) {
     return {{"left_out", "not of " + runtime.facts().architecture +
-                             ", or not asked for (SLUICE_WGMMA=1)"}};
+                             ", or not asked for (SLUICE_UNCONFIRMED=wgmma)"}};
   }
   const Words operands = cuda::RateOperands(units);
   const Words want = SumsOf(units, sizes.times);

@@ -10,13 +10,16 @@ LOOPS = ("llama8b", "llama8b_fp8", "llama1b")
 # What tells most comes first: a GPU may be lent for minutes.
 PARTS = ("machine", "bandwidth", "peaks", "devices", "check", "check_fast",
          "models", "services", "llama1b", "llama8b", "llama8b_fp8", "gptoss20b",
-         "canonical_q4_0", "canonical_q8_0", "canonical_q4_k", "check_wgmma",
+         "canonical_q4_0", "canonical_q8_0", "canonical_q4_k",
+         "check_unconfirmed", "models_unconfirmed", "llama8b_unconfirmed",
+         "gptoss20b_unconfirmed", "canonical_q4_0_unconfirmed", "check_wgmma",
          "llama8b_wgmma", "llama70b_fp8", "gptoss120b", "glmair_fp8",
-         "glmair_q4", "ranks", "two_stages", "pytorch", *(f"pytorch_{name}" for name in LOOPS),
-         "time", "time_fast", "sanitizer")
+         "glmair_q4", "ranks", "two_stages", "pytorch",
+         *(f"pytorch_{name}" for name in LOOPS), "time", "time_fast",
+         "sanitizer")
 # Those that say yes or no.
-CHECKS = ("devices", "check", "check_fast", "check_wgmma", "models",
-          "services", "ranks", "sanitizer")
+CHECKS = ("devices", "check", "check_fast", "check_unconfirmed", "check_wgmma",
+          "models", "models_unconfirmed", "services", "ranks", "sanitizer")
 TIMES = ("time", "time_fast")
 
 

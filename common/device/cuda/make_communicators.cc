@@ -1,8 +1,6 @@
 #include "common/device/cuda/make_communicators.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <string_view>
 #include <utility>
 
 #include "common/base/cat.h"
@@ -13,6 +11,7 @@
 #include "common/device/cuda/rank_telling.h"
 #include "common/device/cuda/staged_exchange.h"
 #include "common/device/cuda/virtual_ranks.h"
+#include "kernels/cuda/runtime/unconfirmed.h"
 
 namespace sluice {
 namespace {
@@ -29,8 +28,8 @@ std::vector<int> DevicesOf(Runtimes runtimes) {
 }
 
 bool AsksForGraphs() {
-  const char* const asked = std::getenv("SLUICE_NCCL_GRAPHS");
-  return asked != nullptr && std::string_view(asked) == "1";
+  using kernels::cuda::Unconfirmed;
+  return kernels::cuda::AskedUnconfirmed().Has(Unconfirmed::kNcclGraphs);
 }
 
 StatusOr<std::unique_ptr<DeviceExchange>> ConnectByNccl(

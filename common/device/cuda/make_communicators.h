@@ -22,8 +22,8 @@ struct CommunicatorOptions {
   std::string link = "auto";
   std::string nccl = "libnccl.so.2";  // see NcclLibrary::Load
   // Whether NCCL's gathers are captured with the launches around them. Off
-  // until two GPUs have run it; SLUICE_NCCL_GRAPHS=1 asks for it. Of ranks of
-  // several processes that of rank 0 decides for all.
+  // unless the environment asks for it (kernels/cuda/runtime/unconfirmed.h). Of
+  // ranks of several processes that of rank 0 decides for all.
   bool nccl_in_graphs = false;
   CollectiveLimits limits;
   // See BackendOptions.

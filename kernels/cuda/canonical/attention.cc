@@ -285,7 +285,7 @@ void StartChunks(Stream stream, const AttentionArgs& args) {
 }
 
 // Heads of 64 and 128 elements have kernels of their own, with the same bits,
-// where sixteen bytes can be read at once.
+// where sixteen bytes can be read at once and they are asked for.
 template <WeightType kType>
 void StartPlain(Stream stream, const AttentionArgs& args) {
   const KvView& kv = args.kv;
@@ -293,13 +293,14 @@ void StartPlain(Stream stream, const AttentionArgs& args) {
   const auto is_aligned = [](const void* data) {
     return reinterpret_cast<uintptr_t>(data) % 16 == 0;
   };
-  const bool aligned = is_aligned(q.data) && q.stride % 4 == 0 &&
-                       is_aligned(kv.keys) && is_aligned(kv.values) &&
-                       kv.block_tokens == kPagePositions;
-  if (aligned && kv.head_dim == 128) {
+  const bool fits = LimitsOf(stream).asked.Has(Unconfirmed::kHeadAttention) &&
+                    is_aligned(q.data) && q.stride % 4 == 0 &&
+                    is_aligned(kv.keys) && is_aligned(kv.values) &&
+                    kv.block_tokens == kPagePositions;
+  if (fits && kv.head_dim == 128) {
     return StartFixed<kType, 128>(stream, args);
   }
-  if (aligned && kv.head_dim == 64) return StartFixed<kType, 64>(stream, args);
+  if (fits && kv.head_dim == 64) return StartFixed<kType, 64>(stream, args);
   StartChunks<PlainReader<kType>>(stream, args);
 }
 

@@ -314,6 +314,7 @@ bool HasTokenProduct(Stream stream, const TokenProduct& product) {
   const BlockWeight& w = product.w;
   const ShardedCols& shards = product.shards;
   SLUICE_CHECK(product.x.cols == w.cols);
+  if (!LimitsOf(stream).asked.Has(Unconfirmed::kTokenProduct)) return false;
   if (product.y.rows != 1 || w.rows == 0 || !HasQuads(product.x)) return false;
   if (product.norm != nullptr && !HasQuads({product.norm, 1, w.cols, w.cols})) {
     return false;

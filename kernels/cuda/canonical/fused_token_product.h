@@ -33,8 +33,9 @@ struct TokenProduct {
   Matrix y;
 };
 
-// Whether there is a kernel: of aligned rows that fit into a block's shared
-// memory, normed ones with their floats. 99 KB are enough for 4,096 columns.
+// Whether there is a kernel: where Unconfirmed::kTokenProduct is asked for, of
+// aligned rows that fit into a block's shared memory, normed ones with their
+// floats. 99 KB are enough for 4,096 columns.
 bool HasTokenProduct(Stream stream, const TokenProduct& product);
 
 // Starts a product that HasTokenProduct.

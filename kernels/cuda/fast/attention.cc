@@ -377,9 +377,10 @@ bool TileRopeAttention(Stream stream, const RopeQueries& queries,
   // take longer than a launch; how many, no GPU has told.
   constexpr int64_t kMostBlocks = 4;  // of a multiprocessor
   const int64_t blocks = out.rows * cut.num_runs * memory.max_chunks;
-  if (!HasLeaves(kv) || cut.tokens > 1 || cut.kv_heads != kv.num_kv_heads ||
-      !HasQuads(queries, kv) ||
-      blocks > kMostBlocks * LimitsOf(stream).multiprocessors) {
+  const DeviceLimits limits = LimitsOf(stream);
+  if (!limits.asked.Has(Unconfirmed::kRopeAttention) || !HasLeaves(kv) ||
+      cut.tokens > 1 || cut.kv_heads != kv.num_kv_heads ||
+      !HasQuads(queries, kv) || blocks > kMostBlocks * limits.multiprocessors) {
     return false;
   }
   const RowRope rope = {queries.q_norm, queries.k_norm, queries.table,

@@ -86,7 +86,8 @@ struct RopeQueries {
 // the same launch; the rows stay as they are. Every token is of a sequence of
 // its own: no token reads what another one of the call stores. Keys and values
 // of earlier positions are there since the step began. False, and nothing is
-// done, where there is no such kernel or two launches cost less.
+// done, where there is no such kernel, Unconfirmed::kRopeAttention is not asked
+// for or two launches cost less.
 bool TileRopeAttention(Stream stream, const RopeQueries& queries,
                        const KvView& kv, const AttentionCut& cut,
                        const AttentionMemory& memory, Matrix out);

@@ -129,6 +129,7 @@ bool NormRoute(Stream stream, const NormRouteCall& call) {
   SLUICE_CHECK(call.normed.data != call.x.data);
   SLUICE_CHECK(call.w.rows == rule.num_experts &&
                call.logits.cols == rule.num_experts);
+  if (!LimitsOf(stream).asked.Has(Unconfirmed::kNormRoute)) return false;
   const bool quads = HasQuads(call.x) && HasQuads(call.normed) &&
                      HasQuads({call.norm_weight, 1, cols, cols});
   if (call.x.rows != 1 || call.w.type != WeightType::kF32 || !quads ||

@@ -30,8 +30,8 @@ struct NormRouteCall {
 // TileRmsNorm, MatMul and Route of one row in one launch: every block norms the
 // row for itself and computes two logits, and the last one that has stored its
 // own routes. The bits are those of the three. False, and nothing is started,
-// for several rows, weights that are not F32, groups of experts and what does
-// not fit.
+// where Unconfirmed::kNormRoute is not asked for, for several rows, weights
+// that are not F32, groups of experts and what does not fit.
 bool NormRoute(Stream stream, const NormRouteCall& call);
 
 }  // namespace sluice::kernels::cuda

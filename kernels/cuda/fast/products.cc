@@ -299,7 +299,8 @@ bool HasNormedProduct(Stream stream, const TileNormedProduct& product) {
   const WeightView& w = product.w;
   SLUICE_CHECK(product.norm != nullptr);
   SLUICE_CHECK(product.y.cols * (product.gate != nullptr ? 2 : 1) == w.rows);
-  return product.y.rows == 1 && w.cols <= kNormedCols &&
+  return LimitsOf(stream).asked.Has(Unconfirmed::kNormedProduct) &&
+         product.y.rows == 1 && w.cols <= kNormedCols &&
          HasQuads({product.norm, 1, w.cols, w.cols}) &&
          CanStream(stream, ArgsOf(product), w.type, EndOf(product));
 }

@@ -82,9 +82,10 @@ struct TileNormedProduct {
   const Activation* gate = nullptr;  // y [1, w.rows / 2]; or null
   Matrix y;
 };
-// Whether there is a kernel: of y of one row, rows of x and norms whose quads
-// are aligned, at most 8,192 columns whose leaves are whole steps and, with a
-// gate, half rows of whole tiles, on devices with the shared memory for it.
+// Whether there is a kernel: where Unconfirmed::kNormedProduct is asked for, of
+// y of one row, rows of x and norms whose quads are aligned, at most 8,192
+// columns whose leaves are whole steps and, with a gate, half rows of whole
+// tiles, on devices with the shared memory for it.
 bool HasNormedProduct(Stream stream, const TileNormedProduct& product);
 // Starts a product that HasNormedProduct.
 void StartNormedProduct(Stream stream, const TileNormedProduct& product);

@@ -6,18 +6,21 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cuda/runtime/unconfirmed.h"
+
 namespace sluice::kernels::cuda {
 
 // Shared memory that a block has without asking for more.
 inline constexpr size_t kPlainSharedBytes = 48 * 1024;
 
-// What launches are chosen by. Bits depend on none of it, but for
-// group_products until a GPU has compared them: with those numerics have an id
-// of their own.
+// What launches are chosen by. Bits depend on group_products alone, until a GPU
+// has compared them: with those numerics have an id of their own.
 struct DeviceLimits {
   size_t shared_bytes = kPlainSharedBytes;  // of a block, at most
   int multiprocessors = 1;
   bool group_products = false;  // GroupProducts of cuda_device/groups.h
+  // The environment's on a GPU; tests run everything on the emulated device.
+  UnconfirmedSet asked = UnconfirmedSet::All();
 };
 
 // Hands a stream work that is no kernel of ours: another library's. `args` are

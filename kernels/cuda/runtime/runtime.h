@@ -9,6 +9,7 @@
 #include <string>
 
 #include "kernels/cuda/runtime/launch_graphs.h"
+#include "kernels/cuda/runtime/unconfirmed.h"
 
 namespace sluice::kernels::cuda {
 
@@ -20,6 +21,7 @@ struct DeviceFacts {
   std::string architecture;     // sm_90, or "emulated"
   bool launches_early = false;  // kernels begin before those ahead have ended
   bool group_products = false;  // as DeviceLimits::group_products
+  UnconfirmedSet asked;         // as DeviceLimits::asked
   uint64_t free_memory = 0;     // bytes, when it was opened
   uint64_t total_memory = 0;    // bytes
   // What the memory's clock and bus allow; 0: not known.

@@ -138,13 +138,16 @@ struct FewRowsKernel {
   }
 };
 
-// Starts such a product; false, and nothing is started, for others.
+// Starts such a product; false, and nothing is started, for others and where
+// Unconfirmed::kRouterProduct is not asked for.
 inline bool StartFewRows(Stream stream, const FewArgs& args) {
   constexpr int64_t kMostTokens = 32;
   constexpr int64_t kMostRows = 512;
-  if (args.x.rows > kMostTokens || args.rows > kMostRows || !HasQuads(args.x) ||
+  const DeviceLimits limits = LimitsOf(stream);
+  if (!limits.asked.Has(Unconfirmed::kRouterProduct) ||
+      args.x.rows > kMostTokens || args.rows > kMostRows || !HasQuads(args.x) ||
       !HasQuads({args.w, args.rows, args.x.cols, args.x.cols}) ||
-      FewRowsKernel::SharedBytes(args.x) > LimitsOf(stream).shared_bytes) {
+      FewRowsKernel::SharedBytes(args.x) > limits.shared_bytes) {
     return false;
   }
   Launch<FewRowsKernel>(stream, FewRowsKernel::Blocks(args),

@@ -26,6 +26,9 @@ class CudaAttentionTest : public ::testing::Test {
     std::string error;
     runtime_ = cuda::Runtime::Open(0, &error);
     if (runtime_ == nullptr) GTEST_SKIP() << error;
+    if (!runtime_->facts().asked.Has(cuda::Unconfirmed::kRopeAttention)) {
+      GTEST_SKIP() << "SLUICE_UNCONFIRMED does not name rope_attention";
+    }
   }
 
   // `sequences` with a chunk each, of one token or of a prompt.

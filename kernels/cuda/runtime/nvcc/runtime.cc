@@ -404,6 +404,8 @@ std::unique_ptr<Runtime> Runtime::Open(int index, std::string* error) {
   if (count < 0) return nullptr;
   *error = IndexError(index, count);
   if (!error->empty()) return nullptr;
+  const UnconfirmedSet unconfirmed = AskedUnconfirmed(error);
+  if (!error->empty()) return nullptr;
   cudaDeviceProp facts;
   cudaError_t asked = cudaGetDeviceProperties(&facts, index);
   if (asked == cudaSuccess) {
@@ -420,6 +422,7 @@ std::unique_ptr<Runtime> Runtime::Open(int index, std::string* error) {
   }
   DeviceFacts device;
   device.index = index;
+  device.asked = unconfirmed;
   device.name = facts.name;
   device.id = IdOf(facts.uuid.bytes);
   device.architecture =
@@ -433,8 +436,8 @@ std::unique_ptr<Runtime> Runtime::Open(int index, std::string* error) {
     device.bytes_per_second = 2e3 * kilohertz * bits / 8;  // two a clock
   }
   device.launches_early = facts.major >= 9 && CodeWaits();
-  device.group_products =
-      facts.major == 9 && facts.minor == 0 && WantsGroupProducts();
+  device.group_products = facts.major == 9 && facts.minor == 0 &&
+                          device.asked.Has(Unconfirmed::kWgmma);
   device.free_memory = free_bytes;
   device.total_memory = total_bytes;
   return std::make_unique<GpuRuntime>(index, std::move(device));

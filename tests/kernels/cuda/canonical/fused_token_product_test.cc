@@ -319,6 +319,11 @@ TEST(CudaTokenProductsTest, WhatHasNoKernelIsTold) {
   OwnedMatrix y = operands.Y();
   const TokenProduct whole = operands.On(x, y.view());
   EXPECT_TRUE(HasTokenProduct(&machine, whole));
+  Machine unasked(Schedule::kForward);
+  DeviceLimits limits = unasked.limits();
+  limits.asked.Remove(Unconfirmed::kTokenProduct);
+  unasked.Limit(limits);
+  EXPECT_FALSE(HasTokenProduct(&unasked, whole));
   const std::vector<float> norm(static_cast<size_t>(whole.w.cols) + 1);
   TokenProduct other = whole;
   other.norm = norm.data();

@@ -386,6 +386,9 @@ TEST(TileAttentionRopeTest, LeavesOthersToTwoLaunches) {
   Stepped prompt(step);
   prompt.cut.tokens = 2;
   EXPECT_FALSE(prompt.Begins());
+  Stepped unasked(step);
+  unasked.limits.asked.Remove(Unconfirmed::kRopeAttention);
+  EXPECT_FALSE(unasked.Begins());
   // A kv head that no run reads would not be stored.
   Stepped unread(step);
   unread.cut.kv_heads = 1;

@@ -107,9 +107,11 @@ TEST(NormRouteTest, RowsThatAreNotFiniteGiveIds) {
 
 TEST(NormRouteTest, WhatDoesNotFitIsLeft) {
   const auto starts = [](int64_t rows, int64_t cols, const RouterRule& rule,
-                         size_t shared) {
+                         size_t shared, bool asked = true) {
     Machine machine(Schedule::kForward);
-    machine.Limit({shared, 1});
+    DeviceLimits limits = {shared, 1};
+    if (!asked) limits.asked.Remove(Unconfirmed::kNormRoute);
+    machine.Limit(limits);
     const OwnedMatrix x(rows, cols, RandomFloats(1, rows * cols));
     const auto norm = RandomFloats(2, cols);
     const OwnedWeight w(WeightType::kF32, rule.num_experts, cols,
@@ -144,6 +146,7 @@ TEST(NormRouteTest, WhatDoesNotFitIsLeft) {
       starts(1, 64, {Score::kSigmoid, 257, 2, 1, 1, true, 1.0f}, kShared));
   EXPECT_FALSE(
       starts(1, 64, {Score::kSigmoid, 64, 33, 1, 1, true, 1.0f}, kShared));
+  EXPECT_FALSE(starts(1, 64, rule, kShared, /*asked=*/false));
 }
 
 }  // namespace

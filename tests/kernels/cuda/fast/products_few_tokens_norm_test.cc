@@ -130,9 +130,11 @@ INSTANTIATE_TEST_SUITE_P(, TileStreamNormTest, testing::ValuesIn(TiledTypes()),
 TEST(TileNormedProductTest, WhatHasNoKernelIsLeft) {
   const auto has = [](int64_t tokens, int64_t rows, int64_t cols, bool gated,
                       int64_t norm_at = 0, size_t shared = 227 * 1024,
-                      int64_t x_at = 0) {
+                      int64_t x_at = 0, bool asked = true) {
     Machine machine(Schedule::kForward);
-    machine.Limit({shared, 1});
+    DeviceLimits limits = {shared, 1};
+    if (!asked) limits.asked.Remove(Unconfirmed::kNormedProduct);
+    machine.Limit(limits);
     const std::vector<float> floats(static_cast<size_t>(2 * cols + 1), 1.0f);
     const TiledWeights w(WeightType::kBf16, 1, rows, cols);
     OwnedMatrix y(tokens, gated ? rows / 2 : rows);
@@ -156,6 +158,7 @@ TEST(TileNormedProductTest, WhatHasNoKernelIsLeft) {
   EXPECT_FALSE(has(1, 24, 48, false, 1)) << "a norm that is not aligned";
   EXPECT_FALSE(has(1, 24, 8192, false, 0, 40 * 1024));
   EXPECT_FALSE(has(1, 24, 48, false, 0, 227 * 1024, 1)) << "nor is the row";
+  EXPECT_FALSE(has(1, 24, 48, false, 0, 227 * 1024, 0, false));
 }
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include <cuda_runtime.h>
 
 #include <atomic>
-#include <cstdlib>
 
 // How kernels are started, and what a device has room for.
 
@@ -41,13 +40,6 @@ __global__ void __launch_bounds__(K::kThreads, LeastBlocks<K>())
   K::Run(block, args);
 }
 
-// Whether the environment asks for GroupProducts: no GPU has shown yet that
-// their bits are MultiplyTile's.
-inline bool WantsGroupProducts() {
-  const char* const wanted = std::getenv("SLUICE_WGMMA");
-  return wanted != nullptr && wanted[0] == '1';
-}
-
 // Of the current device. Every product asks, so a thread keeps the answer.
 inline DeviceLimits LimitsOf(Stream) {
   thread_local int known = -1;
@@ -67,11 +59,12 @@ inline DeviceLimits LimitsOf(Stream) {
       cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor,
                              device) != cudaSuccess) {
     cudaGetLastError();
-    return {};
+    return {.asked = {}};
   }
   known = device;
+  const UnconfirmedSet asked = AskedUnconfirmed();
   limits = {static_cast<size_t>(bytes), count,
-            major == 9 && minor == 0 && WantsGroupProducts()};
+            major == 9 && minor == 0 && asked.Has(Unconfirmed::kWgmma), asked};
   return limits;
 }
 
