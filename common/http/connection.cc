@@ -172,7 +172,10 @@ Task<void> Connection::Serve() {
   while (more && !aborted_) {
     auto reading = reader_.Read();
     const bool is_whole = co_await std::move(reading);
-    if (!is_whole) break;
+    if (!is_whole) {
+      WriteErrorOfRefusal();
+      break;
+    }
     const auto exchange = std::make_shared<ConnectionExchange>(
         shared_from_this(), reader_.incoming());
     current_ = exchange;
@@ -204,7 +207,8 @@ void Connection::OnException(std::exception_ptr thrown) noexcept {
         current_ ? current_->request() : incoming.request;
     LogError("request ", request.request_id, ": ", Message(why));
     if (current_ == nullptr) {
-      incoming.refusal = FailedAnswer(context_.options, why);
+      incoming.refusal = FailedAnswer(why);
+      WriteErrorOfRefusal();
     }
   });
   if (current_ == nullptr && !told.ok() && stream_.tls() == nullptr) {
@@ -356,6 +360,13 @@ Task<error_code> Connection::WriteBlock(std::string_view block) {
   co_return error;
 }
 
+void Connection::WriteErrorOfRefusal() {
+  IncomingRequest& incoming = reader_.incoming();
+  if (!incoming.refusal) return;
+  WriteError(context_.options.client_format(incoming.request), incoming.request,
+             *incoming.refusal);
+}
+
 Task<void> Connection::WriteRefusal() {
   if (aborted_) co_return;
   const HttpRequest& request = reader_.incoming().request;
@@ -363,13 +374,14 @@ Task<void> Connection::WriteRefusal() {
       *std::exchange(reader_.incoming().refusal, std::nullopt);
   const std::string body = std::move(response.body);
   if (context_.options.observer) {
+    const ApiError error = response.error.value_or(ApiError{.type = ""});
     context_.options.observer({request.method, "other", response.status,
                                Clock::now() - request.arrival, request.tenant,
-                               response.error_type, 0, body.size(),
-                               response.error_code, &request});
+                               error.type, 0, body.size(),
+                               error.code.value_or(""), &request});
   }
   const std::string text =
-      AnswerHead(std::move(response), request, context_.options.cors,
+      AnswerHead(std::move(response), request, context_.options,
                  static_cast<long long>(body.size()), false) +
       (request.method == "HEAD" ? std::string() : body);
   const auto bytes = net::buffer(text);

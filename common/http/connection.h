@@ -66,6 +66,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   size_t WriteNow(std::string_view block);
   Task<void> StopWatch();
   void AskIfStillThere(std::shared_ptr<ConnectionExchange> exchange);
+  void WriteErrorOfRefusal();
   Task<void> WriteRefusal();
   Task<void> Linger();
   Task<void> WaitForSignal();

@@ -1,10 +1,9 @@
 #include "common/http/connection_exchange.h"
 
 #include <boost/asio/post.hpp>
-#include <chrono>
 #include <utility>
+#include <vector>
 
-#include "common/base/cat.h"
 #include "common/base/exception_counts.h"
 #include "common/base/log.h"
 
@@ -21,24 +20,31 @@ constexpr std::string_view kCutReason =
 }  // namespace
 
 std::string AnswerHead(HttpResponse response, const HttpRequest& request,
-                       const CorsPolicy& cors, long long length,
+                       const HttpServerOptions& options, long long length,
                        bool keep_alive) {
-  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(
-      Clock::now() - request.arrival);
-  response.headers.emplace_back("OpenAI-Processing-Ms", Cat(took.count()));
-  cors.AddTo(request.Header("origin"), response.headers);
+  HttpHeaders own;
+  options.client_format(request).add_headers(
+      request, Clock::now() - request.arrival, own);
+  for (auto& header : own) {
+    // An answer that another server made has its own.
+    std::erase_if(response.headers, [&header](const auto& other) {
+      return AsciiLower(other.first) == AsciiLower(header.first);
+    });
+    response.headers.push_back(std::move(header));
+  }
+  options.cors.AddTo(request.Header("origin"), response.headers);
   if (!request.traceparent.empty()) {
     response.headers.emplace_back("Traceparent", request.traceparent);
   }
   return SerializeHead(response, request.request_id, length, keep_alive);
 }
 
-HttpResponse FailedAnswer(const HttpServerOptions& options, const Status& why) {
+HttpResponse FailedAnswer(const Status& why) {
   const bool short_of_memory = why.code() == StatusCode::kUnavailable;
-  return options.error_response(
-      short_of_memory ? 503 : 500,
-      short_of_memory ? "There was too little memory for this request"
-                      : "The server failed to answer this request");
+  return TransportError(short_of_memory ? 503 : 500,
+                        short_of_memory
+                            ? "There was too little memory for this request"
+                            : "The server failed to answer this request");
 }
 
 ConnectionExchange::ConnectionExchange(std::shared_ptr<Connection> connection,
@@ -98,11 +104,12 @@ void ConnectionExchange::DropLater() {
 std::string ConnectionExchange::Head(HttpResponse response, long long length) {
   if (connection_->context_.draining) framing_.keep_alive = false;
   status_ = response.status;
-  error_type_ = std::move(response.error_type);
-  error_code_ = std::move(response.error_code);
+  if (response.error) {
+    error_type_ = std::move(response.error->type);
+    error_code_ = std::move(response.error->code).value_or("");
+  }
   return AnswerHead(std::move(response), request_,
-                    connection_->context_.options.cors, length,
-                    framing_.keep_alive);
+                    connection_->context_.options, length, framing_.keep_alive);
 }
 
 void ConnectionExchange::ReleaseBody() {
@@ -122,13 +129,19 @@ bool ConnectionExchange::TakeBody(const std::string& body) {
   return true;
 }
 
+ClientFormat ConnectionExchange::client_format() {
+  return connection_->context_.options.client_format(request_);
+}
+
 void ConnectionExchange::Send(HttpResponse response) {
   if (!open() || streaming_) return;
+  WriteError(client_format(), request_, response);
   // The collected bytes are the sent ones: they count once.
   const bool fits = framing_.head_only || Hold(response.body.size());
   Hold(0);
   if (!fits) {
-    response = connection_->context_.options.error_response(503, kCutReason);
+    response = TransportError(503, kCutReason);
+    WriteError(client_format(), request_, response);
   }
   const std::string body = std::move(response.body);
   // These have no body, and no length of one either.
@@ -203,7 +216,7 @@ void ConnectionExchange::CutHere() {
   }
   if (!open()) return;
   const auto callback = std::exchange(on_gone_, nullptr);
-  Send(connection_->context_.options.error_response(503, kCutReason));
+  Send(TransportError(503, kCutReason));
   if (callback) callback(Gone::kSlowReader);
 }
 
@@ -296,7 +309,7 @@ void ConnectionExchange::Fail(const Status& why) noexcept {
     if (streaming_ || status_ != 0) return;
     // The handler stops: no client reads the rest.
     auto callback = std::exchange(on_gone_, nullptr);
-    Send(FailedAnswer(connection_->context_.options, why));
+    Send(FailedAnswer(why));
     on_gone_ = std::move(callback);
     TellGone(Gone::kFailed);
   });

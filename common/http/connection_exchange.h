@@ -17,14 +17,14 @@
 namespace sluice::http {
 
 // Returns the head of `response` to `request`, with the headers of every
-// answer: CORS, ids. `length` as SerializeHead's.
+// answer: the client's format, CORS, ids. `length` as SerializeHead's.
 std::string AnswerHead(HttpResponse response, const HttpRequest& request,
-                       const CorsPolicy& cors, long long length,
+                       const HttpServerOptions& options, long long length,
                        bool keep_alive);
 
 // Returns the answer to a request that an exception ended: 503 if memory was
 // short, else 500. The client does not get the exception's words.
-HttpResponse FailedAnswer(const HttpServerOptions& options, const Status& why);
+HttpResponse FailedAnswer(const Status& why);
 
 // An exchange on a Connection. It puts its answer into a queue of blocks, which
 // the connection's coroutine writes one by one.
@@ -44,6 +44,7 @@ class ConnectionExchange
   void Post(std::function<void()> work) override;
   void PostAfter(Duration delay, std::function<void()> work) override;
   void Send(HttpResponse response) override;
+  ClientFormat client_format() override;
   void BeginStream(HttpResponse head) override;
   void SendChunk(std::string bytes) override;
   void EndStream() override;

@@ -1,7 +1,13 @@
 #include "common/http/error_answer.h"
 
+#include <chrono>
+#include <iterator>
+#include <optional>
+#include <utility>
+
 #include "common/base/cat.h"
 #include "common/base/json.h"
+#include "common/http/sse.h"
 
 namespace sluice::http {
 namespace {
@@ -21,20 +27,45 @@ std::string ErrorJson(const ApiError& error) {
   return DumpJson(body);
 }
 
-HttpResponse ErrorResponse(const ApiError& error) {
+HttpResponse ErrorResponse(ApiError error) {
+  HttpResponse response;
+  response.status = error.http_status;
+  response.error = std::move(error);
+  return response;
+}
+
+HttpResponse PlainError(const ApiError& error, const HttpRequest&) {
   HttpResponse response;
   response.status = error.http_status;
   response.body = ErrorJson(error);
-  response.error_type = error.type;
-  response.error_code = error.code.value_or("");
   if (error.http_status == 429 || error.http_status == 503) {
     response.headers.emplace_back("Retry-After",
                                   Cat(error.retry_after_seconds));
-    // What OpenAI's clients look at first.
+    // Some clients' libraries look at it first.
     response.headers.emplace_back("Retry-After-Ms",
                                   Cat(1000LL * error.retry_after_seconds));
   }
   return response;
+}
+
+std::string PlainStreamError(const ApiError& error, const HttpRequest&) {
+  return SseEvent(ErrorJson(error));
+}
+
+void AddPlainHeaders(const HttpRequest&, Duration took, HttpHeaders& headers) {
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(took);
+  headers.emplace_back("OpenAI-Processing-Ms", Cat(ms.count()));
+}
+
+void WriteError(const ClientFormat& format, const HttpRequest& request,
+                HttpResponse& response) {
+  if (!response.error) return;
+  HttpResponse written = format.error(*response.error, request);
+  written.headers.insert(written.headers.end(),
+                         std::make_move_iterator(response.headers.begin()),
+                         std::make_move_iterator(response.headers.end()));
+  written.error = std::move(response.error);
+  response = std::move(written);
 }
 
 HttpResponse TransportError(int http_status, std::string_view message) {
@@ -61,7 +92,7 @@ HttpResponse TransportError(int http_status, std::string_view message) {
       error.code = "unavailable";
       break;
   }
-  return ErrorResponse(error);
+  return ErrorResponse(std::move(error));
 }
 
 }  // namespace sluice::http

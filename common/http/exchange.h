@@ -40,7 +40,7 @@ struct AnswerFigures {
 // The end of an exchange.
 struct AnswerEnd {
   int status = 0;                          // 0: the client left first
-  std::string_view error_type;             // of the error object, or empty
+  std::string_view error_type;             // of the ApiError, or empty
   const AnswerFigures* figures = nullptr;  // null: none
 };
 
@@ -81,11 +81,12 @@ class Exchange {
   // the client goes away: `work` may hold the exchange.
   virtual void PostAfter(Duration delay, std::function<void()> work) = 0;
 
+  // A response with an error has no body: the exchange writes it (WriteError).
   virtual void Send(HttpResponse response) = 0;
-  // Sends an error as the client's dialect writes it.
-  void SendError(const ApiError& error) { Send(write_error_(error)); }
-  // How this request's client reads errors; set by its endpoint.
-  void set_error_writer(ErrorWriter writer) { write_error_ = writer; }
+  // Sends an error as the request's client reads it.
+  void SendError(ApiError error) { Send(ErrorResponse(std::move(error))); }
+  // How that client reads what the server writes.
+  virtual ClientFormat client_format() { return {}; }
 
   // The head of an answer whose body comes in pieces; `head.body` is unused.
   virtual void BeginStream(HttpResponse head) = 0;
@@ -123,7 +124,6 @@ class Exchange {
 
  private:
   AnswerFigures figures_;
-  ErrorWriter write_error_ = ErrorResponse;
 };
 
 }  // namespace sluice::http

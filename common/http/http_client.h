@@ -47,7 +47,7 @@ Status HttpPostEvents(const BaseUrl& base, const std::string& target,
                       const std::function<Status(std::string_view)>& on_event,
                       int cancel_fd = -1);
 
-// Returns the message of an OpenAI error body, else `body`.
+// Returns the message of an error body, else `body`.
 std::string ErrorText(int status, const std::string& body);
 
 }  // namespace sluice::http

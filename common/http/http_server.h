@@ -58,10 +58,10 @@ struct ExchangeSummary {
   int status = 0;
   Duration duration{};
   std::string_view tenant;      // the API key's name, or empty
-  std::string_view error_type;  // of the error object, or empty
+  std::string_view error_type;  // of the ApiError, or empty
   size_t request_bytes = 0;     // of the bodies
   size_t response_bytes = 0;
-  std::string_view error_code = {};  // of the error object, or empty
+  std::string_view error_code = {};  // of the ApiError, or empty
   // Null only for bytes that are no request.
   const HttpRequest* request = nullptr;
   const AnswerFigures* figures = nullptr;  // null: refused before a route
@@ -82,9 +82,10 @@ struct HttpServerOptions {
   std::function<std::optional<HttpResponse>(HttpRequest&)> screen;
   // Called on the exchange's loop; must not block.
   std::function<void(std::shared_ptr<Exchange>)> handler;
-  // Makes the answer to bytes that are no valid request, from a status and a
-  // short reason.
-  std::function<HttpResponse(int, std::string_view)> error_response;
+  // Returns how the client of a request reads errors; of one that is not known
+  // all members are empty. Any thread; must not block.
+  ClientFormat (*client_format)(const HttpRequest& request) =
+      [](const HttpRequest&) { return ClientFormat(); };
   std::function<void(const ExchangeSummary&)> observer;  // may be empty
 };
 

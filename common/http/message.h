@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_HTTP_MESSAGE_H_
 #define SLUICE_COMMON_HTTP_MESSAGE_H_
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,13 +37,23 @@ struct HttpRequest {
   std::string_view Header(std::string_view name) const;
 };
 
+// An error as facts. The ClientFormat of its request writes it.
+struct ApiError {
+  int http_status = 500;
+  std::string message;
+  std::string type = "server_error";  // its kind, as in metrics and logs
+  std::optional<std::string> param;   // the field of the request
+  std::optional<std::string> code;
+  int retry_after_seconds = 1;  // for 429 and 503
+};
+
 struct HttpResponse {
   int status = 200;
   std::string content_type = "application/json";
   HttpHeaders headers;  // beyond type, length, connection and request id
   std::string body;
-  std::string error_type = {};  // of an error object, for metrics
-  std::string error_code = {};  // likewise, for the access log
+  // An error, whose body is not written yet (WriteError); nothing: no error.
+  std::optional<ApiError> error = {};
 };
 
 // "Not Found" for 404; "Unknown" for a status that we never send.

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "common/http/error_answer.h"
-
 namespace sluice::http {
 namespace {
 
@@ -46,7 +44,6 @@ StatusOr<std::unique_ptr<HttpServer>> StartProbeServer(ProbeOptions options) {
       kMaxConnections;
   http.limits.header_time = http.limits.body_time = http.limits.write_time =
       kMaxTime;
-  http.error_response = TransportError;
   http.handler = [options = std::move(options)](
                      const std::shared_ptr<Exchange>& exchange) {
     HttpResponse answer = AnswerTo(exchange->request(), options);

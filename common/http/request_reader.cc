@@ -14,6 +14,7 @@
 
 #include "common/base/cat.h"
 #include "common/http/body_deadline.h"
+#include "common/http/error_answer.h"
 #include "common/http/failed_keys.h"
 
 // g++ 12 destroys temporaries inside co_await expressions twice. Here every
@@ -101,7 +102,7 @@ void RequestReader::SetPeer(std::string address) {
 }
 
 void RequestReader::Refuse(int status, std::string_view reason) {
-  incoming_.refusal = context_.options.error_response(status, reason);
+  incoming_.refusal = TransportError(status, reason);
 }
 
 Task<bool> RequestReader::Read() {

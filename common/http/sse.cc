@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "common/base/cat.h"
+#include "common/http/event_framing.h"
+
 namespace sluice::http {
 
 HttpResponse SseHead() {
@@ -13,11 +16,7 @@ HttpResponse SseHead() {
 
 std::string SseEvent(std::string_view json, std::string_view id,
                      std::string_view name) {
-  const std::string begin = SseEventBegin(name);
-  const std::string end = SseEventEnd(id);
-  std::string event;
-  event.reserve(begin.size() + json.size() + end.size());
-  return event.append(begin).append(json).append(end);
+  return FramedEvent(kServerSentEvents, json, id, name);
 }
 
 std::string SseEventBegin(std::string_view name) {
@@ -30,6 +29,10 @@ std::string SseEventEnd(std::string_view id) {
   std::string end = "\n";
   if (!id.empty()) end.append("id: ").append(id).append("\n");
   return end.append("\n");
+}
+
+std::string SseComment(std::string_view text) {
+  return Cat(": ", text, "\n\n");
 }
 
 std::vector<std::string> SseReader::Feed(std::string_view bytes) {

@@ -19,8 +19,8 @@ std::string SseEvent(std::string_view json, std::string_view id = {},
 // What comes before the JSON, and what follows it.
 std::string SseEventBegin(std::string_view name);
 std::string SseEventEnd(std::string_view id);
-// A comment: readers skip it, and proxies see a live stream.
-inline constexpr std::string_view kSsePing = ": ping\n\n";
+// A comment of one line: readers skip it, and proxies see a live stream.
+std::string SseComment(std::string_view text);
 
 // Cuts a stream of server-sent events into the data of each event, for any
 // pieces of bytes. Skips comments and other fields. Threadless.

@@ -23,20 +23,20 @@ constexpr auto kTurnAwayTime = std::chrono::seconds(1);
 // `answer` to a connection whose request is not known.
 std::string AnswerToUnknown(const HttpServerOptions& options,
                             HttpResponse answer) {
-  const std::string body = answer.body;
   HttpRequest none;
   none.request_id = RandomId();
   none.arrival = Clock::now();
-  return AnswerHead(std::move(answer), none, options.cors,
+  WriteError(options.client_format(none), none, answer);
+  const std::string body = answer.body;
+  return AnswerHead(std::move(answer), none, options,
                     static_cast<long long>(body.size()), false) +
          body;
 }
 
 // The answer to a connection that is one too many.
 std::string FullAnswer(const HttpServerOptions& options) {
-  if (!options.error_response) return "";
-  return AnswerToUnknown(
-      options, options.error_response(503, "There are too many connections"));
+  return AnswerToUnknown(options,
+                         TransportError(503, "There are too many connections"));
 }
 
 // A connection that was turned away. What its client sends is dropped until it
@@ -86,8 +86,8 @@ class Leaver : public std::enable_shared_from_this<Leaver> {
 }  // namespace
 
 std::string NoMemoryAnswer(const HttpServerOptions& options) {
-  if (!options.error_response || !options.tls.certificate.empty()) return "";
-  return AnswerToUnknown(options, FailedAnswer(options, Unavailable("")));
+  if (!options.tls.certificate.empty()) return "";
+  return AnswerToUnknown(options, FailedAnswer(Unavailable("")));
 }
 
 void SendNoMemoryAnswer(int socket, std::string_view answer) noexcept {

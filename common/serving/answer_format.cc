@@ -41,11 +41,12 @@ AnswerFormat::Around AnswerFormat::MakeAround(int index) {
   mark.text = "\x01";
   JsonPieces pieces;
   const EventIds ids = ids_;  // the mark is no event
-  const std::string chunk =
-      DumpJson(ChunkValues(index, mark, {}, pieces).at(0).json);
+  EventValue value = std::move(ChunkValues(index, mark, {}, pieces).at(0));
+  const std::string chunk = DumpJson(value.json);
   ids_ = ids;
   const size_t at = chunk.rfind(kMark);
-  return {chunk.substr(0, at), chunk.substr(at + kMark.size())};
+  return {chunk.substr(0, at), chunk.substr(at + kMark.size()),
+          std::move(value.name)};
 }
 
 // Most tokens of a stream have text alone: the rest of a chunk is made once.
@@ -55,7 +56,7 @@ Event AnswerFormat::TextChunk(int index, const std::string& text) {
   ChoiceProgress shown;
   shown.content = text.size();
   return {ids_.After(index, shown),
-          around.before + JsonString(text) + around.behind};
+          around.before + JsonString(text) + around.behind, around.name};
 }
 
 std::vector<Event> AnswerFormat::Chunks(int index, const Delta& delta,

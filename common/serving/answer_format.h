@@ -11,6 +11,7 @@
 
 #include "common/base/json_fwd.h"
 #include "common/http/error_answer.h"
+#include "common/http/event_framing.h"
 #include "common/serving/choice_text.h"
 #include "common/serving/event_id.h"
 #include "common/serving/json_pieces.h"
@@ -53,7 +54,8 @@ struct AnswerInfo {
   StreamProgress told;
 };
 
-// An event of a stream, as its text or as a value with lists of JsonPieces.
+// An event of a stream, as its text or as a value with lists of JsonPieces. Its
+// framing may have no place for id and name.
 struct Event {
   std::string id;  // empty: none
   std::string json;
@@ -70,6 +72,20 @@ struct EventValue {
 class AnswerFormat {
  public:
   virtual ~AnswerFormat() = default;
+  // Returns how the events of a stream become bytes.
+  virtual const http::EventFraming& framing() const {
+    return http::kServerSentEvents;
+  }
+  // Returns the events that open a stream, before its first delta. A resumed
+  // stream leaves out the events that its client has. `usage` counts the
+  // prompt.
+  virtual std::vector<Event> Begin(const Usage& usage) { return {}; }
+  // Returns the events that show in a silence that the stream lives; none: a
+  // comment of the framing does.
+  virtual std::vector<Event> Ping() { return {}; }
+  // Returns, before the first event, whether the client of a resumed stream has
+  // all of it but what End({}) returns.
+  virtual bool is_whole() const { return ids_.is_whole(); }
   // Returns the events of `delta` of choice `index`; none if it shows nothing.
   std::vector<Event> Chunks(int index, const Delta& delta, const Usage& usage);
   // Returns the events as values with lists of `pieces`, which read `delta`.
@@ -91,6 +107,9 @@ class AnswerFormat {
   explicit AnswerFormat(const AnswerInfo& info);
   // Returns the id of the event of usage.
   std::string IdAfterUsage() { return ids_.AfterUsage(); }
+  // Returns the id of an event that shows no more than those before. A stream
+  // goes on elsewhere behind its last event if that has an id.
+  std::string IdAgain() const { return ids_.Again(); }
   // Returns whether the choice's first chunk is still to come.
   bool is_first(int index) const { return !ids_.choice(index).begun; }
   // Returns the id of the choice's next event, which shows `shown`.
@@ -106,10 +125,11 @@ class AnswerFormat {
   virtual bool ShowsTextAlone(int index) const = 0;
 
  private:
-  // A chunk of one choice, before and behind its text.
+  // A chunk of one choice, before and behind its text, and its event's name.
   struct Around {
     std::string before;
     std::string behind;
+    std::string name;
   };
   Event TextChunk(int index, const std::string& text);
   Around MakeAround(int index);

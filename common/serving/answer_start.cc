@@ -80,14 +80,14 @@ uint64_t AnswerStart::SeedOf(const GenerationFields& fields,
   return StableHash().Add(origin.seed).Add(uint64_t{prompt}).value();
 }
 
-std::string AnswerStart::CallIds() const {
+std::string AnswerStart::CallIds(std::string_view prefix) const {
   constexpr std::string_view kHex = "0123456789abcdef";
   constexpr size_t kBytes = 8;
   const std::string text =
       Cat("sluice call ids 1 ", origin.created, " ", origin.seed, " ",
           fingerprint, " ", origin.request_id);
   const auto digest = http::Sha256(text);
-  std::string ids = "call_";
+  std::string ids(prefix);
   for (size_t i = 0; i < kBytes; ++i) {
     ids += kHex[digest[i] >> 4];
     ids += kHex[digest[i] & 15];
@@ -117,7 +117,8 @@ StatusOr<AnswerStart> StartAnswer(const http::HttpRequest& request,
     return start;
   }
   if (!fields.stream) {
-    return EventIdError("is for a request with \"stream\": true");
+    return EventIdError(
+        Cat("is for a request with \"", fields.names->stream, "\": true"));
   }
   SLUICE_ASSIGN_OR_RETURN(start.resumed, ParseEventId(last));
   start.origin = start.resumed->origin;

@@ -34,10 +34,10 @@ struct AnswerStart {
   // Returns the seed of prompt `prompt`: the client's for all of them, else
   // one for each.
   uint64_t SeedOf(const GenerationFields& fields, size_t prompt) const;
-  // Returns the prefix of the tool calls' ids: "call_", 16 hexadecimal digits,
-  // "_". The digits are the first of a SHA-256 of origin and fingerprint: they
-  // tell neither, and differ from request to request.
-  std::string CallIds() const;
+  // Returns what the tool calls' ids begin with: `prefix`, 16 hexadecimal
+  // digits, "_". The digits are the first of a SHA-256 of origin and
+  // fingerprint: they tell neither, and differ from request to request.
+  std::string CallIds(std::string_view prefix) const;
 };
 
 // Takes on the request id of the stream that `request` resumes by

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "common/base/exception_counts.h"
-#include "common/http/sse.h"
+#include "common/http/event_framing.h"
 
 namespace sluice::serving {
 namespace {
@@ -96,17 +96,18 @@ void AnswerWriter::Begin(Part& part) {
 // The loop does not touch the part meanwhile.
 void AnswerWriter::MakePiece(Part& part) {
   const bool is_event = part.index >= 0;
+  const http::EventFraming& framing = format_.framing();
   if (pieces_ == nullptr) Begin(part);
   std::string bytes;
   while (bytes.size() < kPieceBytes &&
          (!pieces_->ended() || next_ < values_.size())) {
     if (pieces_->ended()) {
       pieces_->Write(values_[next_++].json);
-      if (is_event) bytes += http::SseEventBegin(values_[next_ - 1].name);
+      if (is_event) bytes += framing.begin(values_[next_ - 1].name);
     }
     bytes += pieces_->Next(kPieceBytes);
     if (is_event && pieces_->ended()) {
-      bytes += http::SseEventEnd(values_[next_ - 1].id);
+      bytes += framing.end(values_[next_ - 1].id);
     }
   }
   const bool ended = pieces_->ended() && next_ == values_.size();

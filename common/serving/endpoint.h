@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string_view>
-#include <utility>
 
 #include "common/http/exchange.h"
 #include "common/serving/context.h"
@@ -16,14 +15,6 @@ struct Endpoint {
   // Answers a request whose body is there. On the exchange's loop.
   void (*run)(const ServingContext& context,
               std::shared_ptr<http::Exchange> exchange);
-  http::ErrorWriter write_error = http::ErrorResponse;
-
-  // Answers it, errors as the dialect writes them.
-  void Run(const ServingContext& context,
-           std::shared_ptr<http::Exchange> exchange) const {
-    exchange->set_error_writer(write_error);
-    run(context, std::move(exchange));
-  }
 };
 
 }  // namespace sluice::serving

@@ -289,6 +289,11 @@ std::string EventIds::AfterUsage() {
   return head_.empty() ? "" : Cat(Text(), ".", kUsage);
 }
 
+std::string EventIds::Again() const {
+  if (head_.empty()) return "";
+  return progress_.usage ? Cat(Text(), ".", kUsage) : Text();
+}
+
 std::string EventIds::Text() const {
   size_t bytes = head_.size() + texts_.size();
   for (const std::string& text : texts_) bytes += text.size();

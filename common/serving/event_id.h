@@ -95,6 +95,10 @@ class EventIds {
   std::string After(int index, const ChoiceProgress& shown);
   // Returns the id of the event of usage.
   std::string AfterUsage();
+  // Returns the id of an event that shows no more than those before.
+  std::string Again() const;
+  // Whether nothing but the end is left.
+  bool is_whole() const { return progress_.is_whole(usage_follows_); }
 
  private:
   std::string Text() const;

@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kMaxInlineBytes = size_t{8} << 10;
 // Memory of parsing, rendering and tokenizing per byte of a body.
 constexpr size_t kMemoryPerByte = 128;
-// Hexadecimal digits of the model's digest in system_fingerprint.
+// Hexadecimal digits of the model's digest in AnswerInfo::fingerprint.
 constexpr size_t kFingerprintDigits = 12;
 
 constexpr std::string_view kUnreadHeader = "X-Sluice-Unused-Template-Kwargs";
@@ -106,16 +106,14 @@ void RunOrRefuse(const ServingContext& context,
 // GET: EventSource, which else connects again after each end, stops at that.
 bool AnswerWhole(const ServingContext& context, const PreparedRequest& prepared,
                  const std::shared_ptr<http::Exchange>& on) {
-  if (!prepared.resumed ||
-      !prepared.resumed->is_whole(prepared.include_usage)) {
-    return false;
-  }
+  if (!prepared.resumed || !prepared.format->is_whole()) return false;
   context.metrics.OnResume();
   if (on->request().method == "GET") {
     on->Send({204, "", {}, ""});
     return true;
   }
-  const auto rest = std::make_shared<http::EventStream>(on, prepared.times);
+  const auto rest = std::make_shared<http::EventStream>(
+      on, prepared.times, http::HttpHeaders(), prepared.format->framing());
   rest->Open();
   for (const Event& event : prepared.format->End({})) {
     rest->Send(event.json, event.id, event.name);
@@ -165,12 +163,13 @@ bool Serves(const ServedModel& model, std::string_view name) {
          std::find(aliases.begin(), aliases.end(), name) != aliases.end();
 }
 
-Status CheckModel(const ServedModel& model, std::string_view name) {
+Status CheckModel(const ServedModel& model, std::string_view field,
+                  std::string_view name) {
   if (name.empty() || model.any_name || Serves(model, name)) return OkStatus();
   return WithCode(WithParam(NotFound("The model \"", name.substr(0, 200),
                                      "\" does not exist here; there is \"",
                                      model.name, "\""),
-                            "model"),
+                            field),
                   "model_not_found");
 }
 
@@ -178,8 +177,8 @@ Status CheckStops(const ServingContext& context,
                   const GenerationFields& fields) {
   const size_t limit = context.rules.max_stop_strings;
   if (fields.stop.size() <= limit) return OkStatus();
-  return FieldError("stop", "has ", fields.stop.size(), " strings, limit ",
-                    limit);
+  return FieldError(fields.names->stop, "has ", fields.stop.size(),
+                    " strings, limit ", limit);
 }
 
 http::EventStreamTimes StreamTimes(const ServingContext& context,
@@ -210,9 +209,10 @@ size_t MaxTokenizeBytes(const ServingContext& context) {
   return TokenizeLimit(context.limits, MaxContext(context));
 }
 
-Status TextTooLong(const ServingContext& context, std::string_view field,
-                   size_t bytes) {
-  return WithCode(FieldError(field, "this model's maximum context length is ",
+Status TextTooLong(const ServingContext& context,
+                   const GenerationFields& fields, size_t bytes) {
+  return WithCode(FieldError(fields.names->prompt,
+                             "this model's maximum context length is ",
                              MaxContext(context), " tokens of at most ",
                              context.model.text->max_bytes_per_token(),
                              " bytes each, the prompt has ", bytes, " bytes"),
@@ -232,8 +232,9 @@ StatusOr<std::vector<TokenId>> TruncatePrompt(const ServingContext& context,
     kept = limit - (cut ? left_out : fields.max_tokens.value_or(left_out));
   }
   if (kept > limit || kept < 1) {
-    return FieldError("truncate_prompt_tokens", "the context is limited to ",
-                      limit, " tokens, ", kept, " would be kept");
+    return FieldError(fields.names->truncate_prompt,
+                      "the context is limited to ", limit, " tokens, ", kept,
+                      " would be kept");
   }
   const auto size = static_cast<int64_t>(prompt.size());
   if (kept < size) prompt.erase(prompt.begin(), prompt.end() - kept);
@@ -243,22 +244,22 @@ StatusOr<std::vector<TokenId>> TruncatePrompt(const ServingContext& context,
 StatusOr<GenerateRequest> MakeGenerateRequest(const ServingContext& context,
                                               const GenerationFields& fields,
                                               std::vector<TokenId> prompt,
-                                              const LengthRules& rules) {
+                                              int64_t default_max_tokens) {
+  const FieldNames& names = *fields.names;
   const auto tokens = static_cast<int64_t>(prompt.size());
   const int64_t limit = MaxContext(context);
   if (tokens == 0) {
-    return FieldError(rules.prompt_field, "must not be empty");
+    return FieldError(names.prompt, "must not be empty");
   }
   const int64_t room = limit - tokens;
   const bool only_prompt = fields.max_tokens == 0;
   if (room < (only_prompt ? 0 : 1)) {
-    return WithCode(FieldError(rules.prompt_field,
-                               "this model's maximum context length is ", limit,
-                               " tokens, the prompt has ", tokens),
-                    "context_length_exceeded");
+    return WithCode(
+        FieldError(names.prompt, "this model's maximum context length is ",
+                   limit, " tokens, the prompt has ", tokens),
+        "context_length_exceeded");
   }
-  int64_t most =
-      fields.max_tokens.value_or(std::min(rules.default_max_tokens, room));
+  int64_t most = fields.max_tokens.value_or(std::min(default_max_tokens, room));
   if (context.rules.cut_max_tokens) most = std::min(most, room);
   if (most > room) {
     return WithCode(FieldError(fields.max_tokens_field,
@@ -273,8 +274,8 @@ StatusOr<GenerateRequest> MakeGenerateRequest(const ServingContext& context,
   request.cache_salt = fields.cache_salt;
   request.max_tokens = static_cast<int32_t>(most);
   if (fields.min_tokens > most) {
-    return FieldError("min_tokens", "must not exceed max_tokens, which is ",
-                      most,
+    return FieldError(names.min_tokens, "must not exceed ", names.max_tokens,
+                      ", which is ", most,
                       fields.max_tokens ? " beside this prompt, got "
                                         : " where it is left out, got ",
                       fields.min_tokens);
@@ -295,18 +296,17 @@ StatusOr<GenerateRequest> MakeGenerateRequest(const ServingContext& context,
 }
 
 StatusOr<http::HttpHeaders> CheckTemplateArguments(
-    const ServingContext& context, const Json& arguments,
-    const std::vector<std::string>& names) {
-  SLUICE_RETURN_IF_ERROR(CheckArguments(arguments, context.limits));
+    const ServingContext& context, std::string_view field,
+    const Json& arguments, const std::vector<std::string>& names) {
+  SLUICE_RETURN_IF_ERROR(CheckArguments(field, arguments, context.limits));
   std::string unread;
   for (const std::string& name : names) {
     if (context.model.text->ReadsVariable(name)) continue;
     const std::string shown = HeaderWord(name);
     if (context.strict_fields) {
-      return WithCode(
-          FieldError("chat_template_kwargs", "the model's chat template ",
-                     "does not read \"", shown, "\""),
-          "unknown_parameter");
+      return WithCode(FieldError(field, "the model's chat template ",
+                                 "does not read \"", shown, "\""),
+                      "unknown_parameter");
     }
     if (unread.size() + shown.size() > kMaxUnreadBytes) {
       unread += ", ..";
@@ -368,7 +368,7 @@ AnswerInfo MakeAnswerInfo(const ServedModel& model,
   const bool from_body = origin.is_own_id && !fields.request_id.empty();
   info.id = Cat(id_prefix, from_body ? fields.request_id : origin.request_id);
   if (!model.digest.empty()) {
-    info.fingerprint = Cat("fp_", model.digest.substr(0, kFingerprintDigits));
+    info.fingerprint = model.digest.substr(0, kFingerprintDigits);
   }
   info.prompt_logprobs = fields.prompt_logprobs.has_value();
   info.choices_per_prompt = fields.n;

@@ -30,8 +30,9 @@ namespace sluice::serving {
 // Returns whether the model is served under `name`.
 bool Serves(const ServedModel& model, std::string_view name);
 
-// NOT_FOUND (model_not_found) unless `name` is empty or served.
-Status CheckModel(const ServedModel& model, std::string_view name);
+// NOT_FOUND (model_not_found) about `field` unless `name` is empty or served.
+Status CheckModel(const ServedModel& model, std::string_view field,
+                  std::string_view name);
 
 // INVALID_ARGUMENT for more stop strings than the operator allows.
 Status CheckStops(const ServingContext& context,
@@ -44,11 +45,6 @@ http::EventStreamTimes StreamTimes(const ServingContext& context,
 // Returns the positions of one sequence: the engine's limit, else the model's.
 int MaxContext(const ServingContext& context);
 
-struct LengthRules {
-  std::string_view prompt_field;  // "messages" or "prompt"
-  int64_t default_max_tokens;     // lowered to the rest of the context
-};
-
 // Returns the most bytes of a prompt's text: a longer text has more tokens than
 // the context. No limit for a truncated prompt, or without a bound of the
 // tokenizer.
@@ -59,10 +55,10 @@ size_t MaxTextBytes(const ServingContext& context,
 size_t MaxTokenizeBytes(const ServingContext& context);
 
 // Returns context_length_exceeded about `bytes` of text above MaxTextBytes.
-Status TextTooLong(const ServingContext& context, std::string_view field,
-                   size_t bytes);
+Status TextTooLong(const ServingContext& context,
+                   const GenerationFields& fields, size_t bytes);
 
-// Returns `prompt` cut by truncate_prompt_tokens: its last tokens; -1 keeps as
+// Returns `prompt` cut by fields.truncate_prompt: its last tokens; -1 keeps as
 // many as fit beside max_tokens (at least one). INVALID_ARGUMENT for more than
 // the context.
 StatusOr<std::vector<TokenId>> TruncatePrompt(const ServingContext& context,
@@ -71,18 +67,19 @@ StatusOr<std::vector<TokenId>> TruncatePrompt(const ServingContext& context,
 
 // Returns the engine's request for one prompt, without a seed. INVALID_ARGUMENT
 // (context_length_exceeded) if prompt or completion do not fit; with
-// cut_max_tokens the completion is cut to fit.
+// cut_max_tokens the completion is cut to fit. `default_max_tokens` is lowered
+// to the rest of the context.
 StatusOr<GenerateRequest> MakeGenerateRequest(const ServingContext& context,
                                               const GenerationFields& fields,
                                               std::vector<TokenId> prompt,
-                                              const LengthRules& rules);
+                                              int64_t default_max_tokens);
 
-// Checks the template's variables, `arguments`, and returns a header with those
-// of the client's `names` of them that the template never reads; no header for
-// none. INVALID_ARGUMENT for such a name if the server is strict.
+// Checks the template's variables, `arguments` of `field`, and returns a header
+// with those of the client's `names` of them that the template never reads; no
+// header for none. INVALID_ARGUMENT for such a name if the server is strict.
 StatusOr<http::HttpHeaders> CheckTemplateArguments(
-    const ServingContext& context, const Json& arguments,
-    const std::vector<std::string>& names);
+    const ServingContext& context, std::string_view field,
+    const Json& arguments, const std::vector<std::string>& names);
 
 // The terms of the HTTP request: client and deadline, by X-Request-Timeout in
 // seconds from its arrival.

@@ -32,7 +32,6 @@ struct PreparedRequest {
   std::vector<Choice> choices;  // at least one; prompts rise by at most one
   std::unique_ptr<AnswerFormat> format;
   bool stream = false;
-  bool include_usage = false;
   // What the client has of a stream that it resumes; nothing: it is a new one.
   std::optional<StreamProgress> resumed;
   std::shared_ptr<const StreamRequest> kept;  // for the journal; null: nothing

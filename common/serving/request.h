@@ -19,6 +19,27 @@ namespace sluice::serving {
 // What a client asks for, in any dialect: every value has its type and lies in
 // its range. An absent field is nullopt; the model has the defaults.
 
+// What a dialect calls the fields that errors of this room name. The texts live
+// as long as the process.
+struct FieldNames {
+  std::string_view prompt;           // of a completion, or of a chat's turns
+  std::string_view truncate_prompt;  // how much of the prompt is kept
+  std::string_view max_tokens;       // its first name
+  std::string_view min_tokens;
+  std::string_view stop;
+  std::string_view n;  // choices per prompt
+  std::string_view echo;
+  std::string_view logprobs;      // what asks for them
+  std::string_view top_logprobs;  // what has their number
+  std::string_view prompt_logprobs;
+  std::string_view stream;
+  std::string_view tools;
+  std::string_view tool_calls;  // of a turn
+  std::string_view allowed_tools;
+  std::string_view template_arguments;  // variables of the chat template
+  std::string_view continues_message;   // the answer goes on with the last turn
+};
+
 // The grammar that a client asks its answer to keep to.
 struct GrammarField {
   std::string name;  // as in errors: "response_format.json_schema.schema"
@@ -28,9 +49,13 @@ struct GrammarField {
 
 // Fields that chat and completions share.
 struct GenerationFields {
-  std::string model;  // empty: not given
+  explicit GenerationFields(const FieldNames& of_dialect)
+      : names(&of_dialect), max_tokens_field(of_dialect.max_tokens) {}
+
+  const FieldNames* names;  // for errors; never null
+  std::string model;        // empty: not given
   std::optional<int64_t> max_tokens;
-  std::string_view max_tokens_field = "max_tokens";  // as the client named it
+  std::string_view max_tokens_field;  // as the client named it
   // Without max_tokens: what the context leaves, whatever the default is.
   bool fills_context = false;
   std::optional<double> temperature;

@@ -32,6 +32,17 @@ size_t MemoryOf(const Delta& delta) {
          delta.token_ids.size() * sizeof(TokenId) + MemoryOf(delta.logprobs);
 }
 
+// Returns the bytes of `events` of `format`.
+std::string BytesOf(const AnswerFormat& format,
+                    const std::vector<Event>& events) {
+  std::string bytes;
+  for (const Event& event : events) {
+    bytes +=
+        http::FramedEvent(format.framing(), event.json, event.id, event.name);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 RequestAnswer::RequestAnswer(const ServingContext& context,
@@ -41,7 +52,8 @@ RequestAnswer::RequestAnswer(const ServingContext& context,
       exchange_(std::move(exchange)),
       format_(std::move(prepared.format)),
       stream_(prepared.stream ? std::make_shared<http::EventStream>(
-                                    exchange_, prepared.times, prepared.headers)
+                                    exchange_, prepared.times, prepared.headers,
+                                    format_->framing())
                               : nullptr),
       headers_(std::move(prepared.headers)),
       wholes_(prepared.stream ? 0 : prepared.choices.size()) {
@@ -52,10 +64,23 @@ RequestAnswer::RequestAnswer(const ServingContext& context,
 }
 
 void RequestAnswer::Begin(std::weak_ptr<void> owner,
-                          std::function<void()> cancel) {
+                          std::function<void()> cancel, const Usage& usage) {
   owner_ = std::move(owner);
   cancel_ = std::move(cancel);
-  if (stream_ != nullptr) stream_->Await();
+  if (stream_ == nullptr) return;
+  stream_->Await(BytesOf(*format_, format_->Begin(usage)),
+                 [this, weak = owner_] {
+                   const auto alive = weak.lock();
+                   return alive != nullptr ? Ping() : std::string();
+                 });
+}
+
+std::string RequestAnswer::Ping() {
+  std::vector<Event> events;
+  // A writer under way has the format.
+  if (writer_ == nullptr || writer_->is_idle()) events = format_->Ping();
+  return events.empty() ? format_->framing().comment("ping")
+                        : BytesOf(*format_, events);
 }
 
 void RequestAnswer::Open() {

@@ -28,13 +28,15 @@ class RequestAnswer {
                 std::shared_ptr<http::Exchange> exchange);
 
   // Begins the answer's time. `owner` owns the answer and its context. `cancel`
-  // cancels the request's sequences; the answer calls it when it fails.
-  void Begin(std::weak_ptr<void> owner, std::function<void()> cancel);
+  // cancels the request's sequences; the answer calls it when it fails. `usage`
+  // counts the prompt.
+  void Begin(std::weak_ptr<void> owner, std::function<void()> cancel,
+             const Usage& usage);
   bool is_stream() const { return stream_ != nullptr; }  // any thread
   // Sends the header of a stream, unless the answer is done.
   void Open();
-  // Tells the reader of an open stream, by a comment, that a lost pipeline is
-  // built anew.
+  // Tells the reader of an open stream, by a comment where there are such, that
+  // a lost pipeline is built anew.
   void TellRecovery();
   // Adds a delta of choice `index`. `usage` counts the tokens up to it.
   void Add(size_t index, Delta delta, const Usage& usage);
@@ -54,6 +56,8 @@ class RequestAnswer {
   void SendWhole(const Usage& usage);
   void EndStream(const Usage& usage);
   void SendLast(const std::vector<Event>& events);
+  // Returns the bytes of the events, or of a comment for no event.
+  std::string Ping();
   // Returns the writer, for deltas too large for the loop.
   AnswerWriter& Writer();
   void SendPiece(std::string bytes);

@@ -43,15 +43,15 @@ size_t BytesPerToken(const GenerationFields& fields) {
 
 // Names the request's fields that an answer's size depends on, with values.
 std::string Fields(const GenerationFields& fields, const AnswerShape& shape) {
-  std::string text =
-      Cat("n ", fields.n, ", ", shape.prompt_tokens, " tokens of the prompt");
-  if (shape.echo) text += ", echo";
+  const FieldNames& names = *fields.names;
+  std::string text = Cat(names.n, " ", fields.n, ", ", shape.prompt_tokens,
+                         " tokens of the prompt");
+  if (shape.echo) text += Cat(", ", names.echo);
   if (fields.prompt_logprobs) {
-    text += Cat(", prompt_logprobs ", *fields.prompt_logprobs);
+    text += Cat(", ", names.prompt_logprobs, " ", *fields.prompt_logprobs);
   }
   if (fields.logprobs) {
-    text +=
-        Cat(shape.chat ? ", top_logprobs " : ", logprobs ", *fields.logprobs);
+    text += Cat(", ", names.top_logprobs, " ", *fields.logprobs);
   }
   if (BytesPerToken(fields) > 0) {
     text += Cat(", ", fields.max_tokens_field, " ", shape.max_tokens);
@@ -78,26 +78,26 @@ Status CheckText(std::string_view field, size_t bytes, size_t limit) {
                              " (the server's --max-tokenize-bytes)"));
 }
 
-Status CheckHistory(const Json& messages, const Json& tools,
-                    const CostLimits& limits) {
+Status CheckHistory(const FieldNames& names, const Json& messages,
+                    const Json& tools, const CostLimits& limits) {
   const size_t calls = NumCalls(messages);
   const size_t of_tools = tools.is_null() ? 0 : JsonBytes(tools);
   const size_t bytes = JsonBytes(messages) + calls * kCallBytes + of_tools;
   if (bytes <= limits.history_bytes) return OkStatus();
-  return TooLarge(FieldError("messages", messages.size(), " messages with ",
-                             calls, " tool_calls, and tools, take ", bytes,
-                             " bytes for the chat template, ", of_tools,
-                             " of them the tools, limit ", limits.history_bytes,
-                             " (the server's --max-history-bytes)"));
+  return TooLarge(FieldError(
+      names.prompt, messages.size(), " messages with ", calls, " ",
+      names.tool_calls, ", and ", names.tools, ", take ", bytes,
+      " bytes for the chat template, ", of_tools, " of them the tools, limit ",
+      limits.history_bytes, " (the server's --max-history-bytes)"));
 }
 
-Status CheckArguments(const Json& arguments, const CostLimits& limits) {
+Status CheckArguments(std::string_view field, const Json& arguments,
+                      const CostLimits& limits) {
   const size_t bytes = JsonBytes(arguments);
   if (bytes <= limits.history_bytes) return OkStatus();
-  return TooLarge(FieldError("chat_template_kwargs", "take ", bytes,
-                             " bytes for the chat template, limit ",
-                             limits.history_bytes,
-                             " (the server's --max-history-bytes)"));
+  return TooLarge(
+      FieldError(field, "take ", bytes, " bytes for the chat template, limit ",
+                 limits.history_bytes, " (the server's --max-history-bytes)"));
 }
 
 size_t AnswerBytes(const GenerationFields& fields, const AnswerShape& shape) {
@@ -136,8 +136,8 @@ Status CheckAnswer(const GenerationFields& fields, const AnswerShape& shape,
                    size_t bytes, const CostLimits& limits) {
   if (bytes <= limits.answer_bytes) return OkStatus();
   return TooLarge(FieldError(
-      fields.n > 1 ? "n" : "logprobs", "the answer may take ", bytes,
-      " bytes, limit ", limits.answer_bytes,
+      fields.n > 1 ? fields.names->n : fields.names->logprobs,
+      "the answer may take ", bytes, " bytes, limit ", limits.answer_bytes,
       " (the server's --max-answer-bytes): ", Fields(fields, shape)));
 }
 

@@ -32,11 +32,12 @@ Status CheckText(std::string_view field, size_t bytes, size_t limit);
 
 // The same for messages and tools together. A call of an assistant's message
 // counts as a message: some templates need one message per call.
-Status CheckHistory(const Json& messages, const Json& tools,
-                    const CostLimits& limits);
+Status CheckHistory(const FieldNames& names, const Json& messages,
+                    const Json& tools, const CostLimits& limits);
 
-// The same for chat_template_kwargs.
-Status CheckArguments(const Json& arguments, const CostLimits& limits);
+// The same for the variables of the chat template, in `field`.
+Status CheckArguments(std::string_view field, const Json& arguments,
+                      const CostLimits& limits);
 
 // The figures of a request's answer before the request is submitted.
 struct AnswerShape {

@@ -22,7 +22,6 @@
 namespace sluice::serving {
 namespace {
 
-constexpr std::string_view kToolsField = "tools";
 // The tokens at a prompt's end that show whether reasoning is closed there.
 constexpr size_t kGrammarTail = 16;
 // Memory of compiling per byte of a grammar's text.
@@ -147,10 +146,8 @@ Status AddReasoning(const ServedModel& model, const ChatRequest& chat,
   if (out.begins_in_reasoning) {
     if (marks.end.empty()) {
       return WithCode(
-          FieldError(
-              out.content_field.empty() ? kToolsField : out.content_field,
-              "model ", model.name, " reasons, and no token of its ",
-              "vocabulary ends that"),
+          FieldError(out.field(), "model ", model.name,
+                     " reasons, and no token of its ", "vocabulary ends that"),
           "unsupported_parameter");
     }
     out.reasoning = std::move(marks);
@@ -183,7 +180,7 @@ StatusOr<AnswerRules> RulesOf(const RequestGrammar& grammar,
     if (held.ok()) continue;
     if (IsOfTheMoment(held)) return held;
     tool.is_strict = grammar.strict[i].value_or(false);
-    if (tool.is_strict) return OfField(held, kToolsField);
+    if (tool.is_strict) return OfField(held, grammar.tools_field);
   }
   return rules;
 }
@@ -293,22 +290,16 @@ class AnswerCompiler {
     if (spec.ok()) {
       auto compiled = job_.Compile(*spec);
       if (compiled.ok()) return compiled;
-      return OfField(compiled.status(), Field());
+      return OfField(compiled.status(), grammar_.field());
     }
     if (rules.tools.empty() || !rules.content) {
-      return OfField(spec.status(), Field());
+      return OfField(spec.status(), grammar_.field());
     }
     AnswerRules calls = rules;
     calls.content.reset();
     const Status of_calls = SpecOf(calls).status();
     return of_calls.ok() ? OfField(spec.status(), grammar_.content_field)
-                         : OfField(of_calls, kToolsField);
-  }
-
-  std::string_view Field() const {
-    return grammar_.content_field.empty()
-               ? kToolsField
-               : std::string_view(grammar_.content_field);
+                         : OfField(of_calls, grammar_.tools_field);
   }
 
   const ServedModel& model_;
@@ -347,19 +338,19 @@ StatusOr<std::optional<RequestGrammar>> ChatGrammar(
   if (!of_tools && !request.fields.grammar) {
     return std::optional<RequestGrammar>();
   }
+  const FieldNames& names = *request.fields.names;
   RequestGrammar out;
+  out.tools_field = names.tools;
   AddContent(request.fields, out);
-  const std::string_view field =
-      out.content_field.empty() ? kToolsField : out.content_field;
-  if (model.grammars == nullptr) return NoGrammars(model, field);
+  if (model.grammars == nullptr) return NoGrammars(model, out.field());
   SLUICE_RETURN_IF_ERROR(AddReasoning(model, request, prompt, out));
   // What goes on from a message is content, whatever it spells.
   if (request.chat_template.continue_final_message &&
       !out.begins_in_reasoning) {
     if (!of_tools) return std::optional(std::move(out));
-    return FieldError(
-        "continue_final_message",
-        "cannot go with a required call, allowed_tools or strict tools");
+    return FieldError(names.continues_message,
+                      "cannot go with a required call, ", names.allowed_tools,
+                      " or strict ", names.tools);
   }
   out.format = model.text->output_format();
   if (!request.tools.tools.is_null()) AddTools(request.tools, out);
@@ -380,9 +371,7 @@ Status AddConstraints(const ServingContext& context, PreparedRequest& prepared,
   const RequestGrammar& grammar = *prepared.grammar;
   const ServedModel& model = context.model;
   const TimePoint begin = Clock::now();
-  const std::string field = grammar.content_field.empty()
-                                ? std::string(kToolsField)
-                                : grammar.content_field;
+  const std::string field(grammar.field());
   SLUICE_ASSIGN_OR_RETURN(
       const std::shared_ptr<const Grammar> compiled,
       AnswerCompiler(model, grammar, prepared.choices.front().generate.tenant,

@@ -35,10 +35,17 @@ struct RequestGrammar {
   AnswerRules rules;
   // Of each of rules.tools: "strict", if the client gave it.
   std::vector<std::optional<bool>> strict;
-  std::string content_field;  // as in errors; empty: no rules.content
-  OutputFormat format;        // of the calls; none: the answer is text alone
-  ReasoningMarks reasoning;   // empty: the model does not reason
+  std::string_view tools_field;  // as in errors
+  std::string content_field;     // likewise; empty: no rules.content
+  OutputFormat format;           // of the calls; none: the answer is text alone
+  ReasoningMarks reasoning;      // empty: the model does not reason
   bool begins_in_reasoning = false;
+
+  // Returns the field that errors about all of it name.
+  std::string_view field() const {
+    return content_field.empty() ? tools_field
+                                 : std::string_view(content_field);
+  }
 };
 
 // Returns what the answers to a chat behind `prompt` keep to; nothing if they

@@ -18,7 +18,7 @@ class Vocabulary;
 
 namespace sluice::serving {
 
-// Sampling values for absent fields: generation_config.json's, else OpenAI's.
+// Sampling values for absent fields: generation_config.json's, else these.
 struct SamplingDefaults {
   float temperature = 1.0f;
   float top_p = 1.0f;

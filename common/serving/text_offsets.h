@@ -21,11 +21,10 @@ bool ContinuesCharacter(char byte);
 // Returns the number of characters of a UTF-8 text.
 int64_t CountCharacters(std::string_view utf8);
 
-// Tells the character of a choice's text at which each of its tokens begins, as
-// OpenAI's text_offset: `text[offset:]` begins with the token. A token that is
-// a part of a character begins where that character does; a token that the text
-// does not show, where the next token does. Copies go on by themselves. One
-// thread.
+// Tells the character of a choice's text at which each of its tokens begins:
+// `text[offset:]` begins with the token. A token that is a part of a character
+// begins where that character does; a token that the text does not show, where
+// the next token does. Copies go on by themselves. One thread.
 class TextOffsets {
  public:
   // The prompt in front of a completion.

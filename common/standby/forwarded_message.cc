@@ -29,9 +29,8 @@ constexpr std::string_view kLastEventId = "last-event-id";
 constexpr std::array<std::string_view, 7> kWrittenAnew = {
     "content-length", "expect",         "x-request-id",     "x-forwarded-for",
     "forwarded",      kForwardedHeader, PeerSecret::kHeader};
-constexpr std::array<std::string_view, 5> kOfEveryAnswer = {
-    "content-length", "content-type", "x-request-id", "openai-processing-ms",
-    "traceparent"};
+constexpr std::array<std::string_view, 4> kOfEveryAnswer = {
+    "content-length", "content-type", "x-request-id", "traceparent"};
 
 // Headers that a server reads, also if Connection names them. The next server
 // gets them: else the answer would depend on the server that is asked.

@@ -100,7 +100,7 @@ HttpResponse LostServers(int losses) {
            " gateways were lost while they answered this request. It may be "
            "the cause, and is not tried again"),
        "server_error", std::nullopt, "lost_gateways"});
-  // What OpenAI's clients obey: they repeat other answers of 500 by themselves.
+  // Clients' libraries obey it: they repeat other answers of 500 by themselves.
   response.headers.emplace_back("X-Should-Retry", "false");
   return response;
 }

@@ -43,11 +43,16 @@ class HandoverExchange : public http::Exchange {
   }
   void Send(http::HttpResponse response) override {
     if (is_over_) return;
-    if (response.error_code == kSuperseded && !is_released_) {
+    const bool is_superseded =
+        response.error && response.error->code == kSuperseded;
+    if (is_superseded && !is_released_) {
       return GiveAway(std::nullopt);
     }
     is_over_ = true;
     inner_->Send(std::move(response));
+  }
+  http::ClientFormat client_format() override {
+    return inner_->client_format();
   }
   void BeginStream(http::HttpResponse head) override {
     if (is_over_) return;

@@ -40,7 +40,8 @@ class PassedEvents {
  private:
   void Take() {
     if (line_.starts_with("id: ")) pending_ = line_.substr(4);
-    if (line_.starts_with("data: ") && line_ != "data: [DONE]") {
+    // A list in brackets is a mark, as of a stream's end, and no event.
+    if (line_.starts_with("data: ") && !line_.starts_with("data: [")) {
       passed_more_ = true;
       ++events_;
     }
@@ -78,10 +79,18 @@ class ResumedExchange : public http::Exchange {
     inner_->PostAfter(delay, std::move(work));
   }
   void Send(http::HttpResponse response) override {
-    figures().error_type = response.error_type;
-    figures().error_code = response.error_code;
-    inner_->SendChunk(http::SseEvent(response.body));
+    if (response.error) {
+      figures().error_type = response.error->type;
+      figures().error_code = response.error->code.value_or("");
+      inner_->SendChunk(
+          client_format().stream_error(*response.error, request()));
+    } else {
+      inner_->SendChunk(http::SseEvent(response.body));
+    }
     EndStream();
+  }
+  http::ClientFormat client_format() override {
+    return inner_->client_format();
   }
   void BeginStream(http::HttpResponse) override {}
   void SendChunk(std::string bytes) override {

@@ -46,6 +46,9 @@ class WatchedExchange : public http::Exchange {
     inner_->Send(std::move(response));
     watch_.on_end();
   }
+  http::ClientFormat client_format() override {
+    return inner_->client_format();
+  }
   void BeginStream(http::HttpResponse head) override {
     is_events_ = head.content_type.starts_with("text/event-stream");
     inner_->BeginStream(std::move(head));

@@ -1,45 +1,32 @@
 #include "services/gateway/dialects.h"
 
-#include <memory>
-#include <span>
-#include <utility>
-
 #include "common/dialects/openai/handlers.h"
+#include "common/serving/dialect.h"
 
 namespace sluice::gateway {
 namespace {
 
-struct Dialect {
-  std::span<const serving::Endpoint> (*endpoints)();
-  // Adds the other routes; null: none.
-  void (*add_others)(http::Router& router,
-                     const serving::ServingContext& context);
-};
-constexpr Dialect kDialects[] = {
-    {openai::Endpoints, openai::AddTokenizeHandlers},
-};
+// The last one is what clients speak that show no other.
+constexpr serving::Dialect kDialects[] = {openai::kDialect};
 
 }  // namespace
 
 void AddDialects(http::Router& router, const serving::ServingContext& context) {
-  for (const Dialect& dialect : kDialects) {
-    for (const serving::Endpoint& endpoint : dialect.endpoints()) {
-      router.Add("POST", endpoint.path,
-                 [context, endpoint](std::shared_ptr<http::Exchange> exchange) {
-                   endpoint.Run(context, std::move(exchange));
-                 });
-    }
-    if (dialect.add_others != nullptr) dialect.add_others(router, context);
-  }
+  serving::AddDialects(kDialects, router, context);
 }
 
 const serving::Endpoint* FindEndpoint(std::string_view path) {
-  for (const Dialect& dialect : kDialects) {
-    for (const serving::Endpoint& endpoint : dialect.endpoints()) {
-      if (endpoint.path == path) return &endpoint;
-    }
-  }
-  return nullptr;
+  return serving::FindEndpoint(kDialects, path);
+}
+
+http::ClientFormat FormatOf(const http::HttpRequest& request) {
+  return serving::DialectOf(kDialects, request).format;
+}
+
+bool IsPlainRequest(const http::HttpRequest& request) {
+  // Its body is in the journal of the gateway that leads.
+  if (request.path.starts_with("/v1/streams/")) return false;
+  return serving::DialectOf(kDialects, request).is_plain(request.body);
 }
 
 }  // namespace sluice::gateway

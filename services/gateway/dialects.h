@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "common/http/error_answer.h"
 #include "common/http/router.h"
 #include "common/serving/context.h"
 #include "common/serving/endpoint.h"
@@ -15,6 +16,11 @@ namespace sluice::gateway {
 void AddDialects(http::Router& router, const serving::ServingContext& context);
 // Returns the endpoint of a path that generates; null for another path.
 const serving::Endpoint* FindEndpoint(std::string_view path);
+// Returns how the client of `request` reads errors: by the dialect of its path.
+http::ClientFormat FormatOf(const http::HttpRequest& request);
+// Returns whether an answer to the request surely needs no grammar, by its
+// body; no for a stream by its id.
+bool IsPlainRequest(const http::HttpRequest& request);
 
 }  // namespace sluice::gateway
 

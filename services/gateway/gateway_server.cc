@@ -24,11 +24,11 @@
 #include "common/standby/stream_feed.h"
 #include "common/trace/trace_store.h"
 #include "services/gateway/access_log.h"
+#include "services/gateway/dialects.h"
 #include "services/gateway/doors.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/endpoints.h"
 #include "services/gateway/judge_readiness.h"
-#include "services/gateway/plain_request.h"
 #include "services/gateway/stream_record.h"
 
 namespace sluice::gateway {
@@ -263,7 +263,7 @@ class GatewayServer::Impl {
       if (peers_) return peers_->Route(std::move(exchange));
       router_.Route(std::move(exchange));
     };
-    http.error_response = http::TransportError;
+    http.client_format = FormatOf;
     http.observer = [this](const http::ExchangeSummary& summary) {
       metrics_.OnExchange(summary);
       if (options_.access_log) LogAccess(summary);

@@ -75,7 +75,6 @@ struct Server {
     options.limits.body_bytes = 2048;
     options.screen = Screen;
     options.handler = Answer;
-    options.error_response = TransportError;
     options.observer = [this](const ExchangeSummary& summary) {
       answered.push_back({summary.method == "HEAD", summary.status});
     };

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/cat.h"
+#include "common/http/error_answer.h"
 #include "tests/http/key_file.h"
 #include "tests/testing/holds_within.h"
 
@@ -228,9 +229,10 @@ TEST(ApiKeysTest, UnknownKeysBeyondTheLimitAreTold) {
         << "no key is needed there";
   }
   for (int i = 0; i < 100; ++i) {
-    const HttpResponse refusal = ask("sk-guess-more", "/v1/models").first;
+    HttpResponse refusal = ask("sk-guess-more", "/v1/models").first;
+    WriteError({}, {}, refusal);
     EXPECT_EQ(refusal.status, 429);
-    EXPECT_EQ(refusal.error_code, "too_many_wrong_api_keys");
+    EXPECT_EQ(refusal.error->code, "too_many_wrong_api_keys");
     EXPECT_THAT(refusal.body, Not(HasSubstr("sk-guess")));
     HttpRequest answer;
     answer.headers = refusal.headers;

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/http/error_answer.h"
+
 namespace sluice::http {
 namespace {
 
@@ -278,12 +280,14 @@ TEST(BrowserGuardTest, RefusalsSayWhatToDo) {
   request.headers = {{"host", "my.example:8000"}};
   auto refused = Guard().Screen(request);
   ASSERT_TRUE(refused.has_value());
+  WriteError({}, request, *refused);
   EXPECT_THAT(refused->body, HasSubstr("my.example:8000"));
   EXPECT_THAT(refused->body, HasSubstr("--allowed-hosts"));
   EXPECT_THAT(refused->body, HasSubstr("\"code\":\"host_not_allowed\""));
   request.headers = {{"host", "localhost"}, {"origin", "http://a.example"}};
   refused = Guard().Screen(request);
   ASSERT_TRUE(refused.has_value());
+  WriteError({}, request, *refused);
   EXPECT_THAT(refused->body, HasSubstr("http://a.example"));
   EXPECT_THAT(refused->body, HasSubstr("--cors-origins"));
 }

@@ -34,6 +34,7 @@ bool FakeExchange::RunLater() {
 void FakeExchange::Send(HttpResponse response) {
   EXPECT_FALSE(ended) << "a second answer";
   EXPECT_FALSE(streaming) << "an answer within a stream";
+  WriteError(format, request_, response);
   responses.push_back(std::move(response));
   ended = true;
   on_gone_ = nullptr;

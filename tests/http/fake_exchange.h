@@ -24,6 +24,7 @@ class FakeExchange : public Exchange {
   void Post(std::function<void()> work) override;
   void PostAfter(Duration delay, std::function<void()> work) override;
   void Send(HttpResponse response) override;
+  ClientFormat client_format() override { return format; }
   void BeginStream(HttpResponse head) override;
   void SendChunk(std::string bytes) override;
   void EndStream() override;
@@ -39,6 +40,7 @@ class FakeExchange : public Exchange {
   bool has_later() const { return later_ != nullptr; }
 
   bool deferred = false;
+  ClientFormat format;
   std::vector<HttpResponse> responses;  // of Send, or the stream's head
   std::vector<std::string> chunks;
   bool streaming = false;

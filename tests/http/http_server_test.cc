@@ -127,6 +127,22 @@ TEST_F(HttpServerTest, AnswersTellHowLongTheyTookInTheServer) {
   }
 }
 
+TEST_F(HttpServerTest, ItsOwnHeadersTakeThePlaceOfAnotherServers) {
+  more_routes_ = [](Router& router) {
+    router.Add("GET", "/passed", [](std::shared_ptr<Exchange> on) {
+      on->Send({200,
+                "text/plain",
+                {{"openai-processing-ms", "70000"}, {"x-other", "1"}},
+                "ok\n"});
+    });
+  };
+  Restart({});
+  const std::string answer = Ask("GET /passed HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(answer, HasSubstr("OpenAI-Processing-Ms: "));
+  EXPECT_THAT(answer, HasSubstr("x-other: 1\r\n"));
+  EXPECT_EQ(answer.find("openai-processing-ms"), answer.npos) << answer;
+}
+
 TEST_F(HttpServerTest, AClientThatLeavesAStreamCancelsIt) {
   Client client(port());
   ASSERT_TRUE(client.Send(HeldOf("\"stream\":true")));

@@ -185,7 +185,6 @@ class HttpServerTest : public ::testing::Test {
     options.handler = [router](std::shared_ptr<Exchange> exchange) {
       router.Route(std::move(exchange));
     };
-    options.error_response = TransportError;
     auto server = HttpServer::Start(std::move(options));
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = std::move(*server);

@@ -144,9 +144,8 @@ TEST(HandoverExchangeTest, OtherAnswersPassAsTheyAre) {
   exchange.request().body.assign((256 << 10) + 1, 'x');
   exchange.ReleaseBody();
   EXPECT_TRUE(client->request().body.empty()) << "too large to be kept";
-  HttpResponse error{503};
-  error.error_code = "superseded";
-  exchange.Send(std::move(error));
+  exchange.Send(
+      http::ErrorResponse({.http_status = 503, .code = "superseded"}));
   ASSERT_EQ(client->responses.size(), 1u);
   EXPECT_EQ(client->responses[0].status, 503);
 }
@@ -187,7 +186,6 @@ TEST(ForwardedMessageTest, AnAnswerComesBackWithoutWhatEachServerWrites) {
       {"connection", "close, x-hop"},
       {"x-hop", "1"},
       {"x-request-id", "one"},
-      {"openai-processing-ms", "3"},
       {"traceparent", "00-1"},
       {"access-control-allow-origin", "*"},
       {"vary", "Origin"},

@@ -131,7 +131,6 @@ class ForwarderTest : public HttpServerTest {
     server.handler = [this](std::shared_ptr<Exchange> on) {
       forwarder_->Take(std::move(on));
     };
-    server.error_response = TransportError;
     auto started = HttpServer::Start(std::move(server));
     ASSERT_TRUE(started.ok()) << started.status();
     standby_ = std::move(*started);

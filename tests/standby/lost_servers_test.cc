@@ -28,7 +28,6 @@ using http::PostOf;
 using http::Router;
 using http::SseEvent;
 using http::SseHead;
-using http::TransportError;
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -171,7 +170,6 @@ class LostServersTest : public HttpServerTest {
     server.handler = [this](std::shared_ptr<Exchange> on) {
       forwarder_->Take(std::move(on));
     };
-    server.error_response = TransportError;
     auto started = HttpServer::Start(std::move(server));
     ASSERT_TRUE(started.ok()) << started.status();
     standby_ = std::move(*started);

@@ -73,7 +73,6 @@ class PeerGatewaysTest : public ::testing::Test {
       }
       on->Send(std::move(response));
     };
-    peer.error_response = http::TransportError;
     auto started = http::HttpServer::Start(std::move(peer));
     ASSERT_TRUE(started.ok()) << started.status();
     peer_ = std::move(*started);
@@ -98,9 +97,7 @@ class PeerGatewaysTest : public ::testing::Test {
       served_ = on->request().headers;
       if (superseded_.exchange(false)) {
         role_ = GatewayRole::kStandby;
-        http::HttpResponse error{503};
-        error.error_code = "superseded";
-        return on->Send(std::move(error));
+        return on->SendError({.http_status = 503, .code = "superseded"});
       }
       on->Send({200, "text/plain", {}, "served here"});
     };

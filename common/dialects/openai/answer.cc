@@ -84,8 +84,9 @@ Json AnswerHead(const serving::AnswerInfo& info, const char* object) {
           {"object", object},
           {"created", info.created},
           {"model", info.model},
-          {"system_fingerprint",
-           info.fingerprint.empty() ? Json(nullptr) : Json(info.fingerprint)},
+          {"system_fingerprint", info.fingerprint.empty()
+                                     ? Json(nullptr)
+                                     : Json(Cat("fp_", info.fingerprint))},
           {"choices", Json::array()}};
 }
 

@@ -129,8 +129,7 @@ StatusOr<GenerateRequest> MakeBoundedRequest(
       GenerateRequest made,
       serving::MakeGenerateRequest(
           context, fields, std::move(prompt),
-          {"messages",
-           serving::DefaultMaxTokens(fields, shape, context.limits)}));
+          serving::DefaultMaxTokens(fields, shape, context.limits)));
   shape.max_tokens = made.max_tokens;
   SLUICE_RETURN_IF_ERROR(serving::CheckAnswer(
       fields, shape, serving::AnswerBytes(fields, shape), context.limits));
@@ -144,15 +143,16 @@ StatusOr<serving::PreparedRequest> PrepareChat(
       const serving::ChatRequest request,
       ParseChatRequest(http.body, model.vocab_size, context.strict_fields));
   const serving::GenerationFields& fields = request.fields;
-  SLUICE_RETURN_IF_ERROR(serving::CheckModel(model, fields.model));
+  SLUICE_RETURN_IF_ERROR(serving::CheckModel(model, "model", fields.model));
   SLUICE_RETURN_IF_ERROR(serving::CheckStops(context, fields));
   SLUICE_RETURN_IF_ERROR(CheckTools(model, request.tools));
   SLUICE_RETURN_IF_ERROR(serving::CheckHistory(
-      request.messages, request.tools.tools, context.limits));
+      *fields.names, request.messages, request.tools.tools, context.limits));
   serving::PreparedRequest prepared;
   SLUICE_ASSIGN_OR_RETURN(
       prepared.headers,
-      serving::CheckTemplateArguments(context, request.chat_template.kwargs,
+      serving::CheckTemplateArguments(context, fields.names->template_arguments,
+                                      request.chat_template.kwargs,
                                       request.argument_names));
   SLUICE_ASSIGN_OR_RETURN(serving::AnswerStart start,
                           serving::StartAnswer(http, kChatPath, fields));
@@ -184,13 +184,12 @@ StatusOr<serving::PreparedRequest> PrepareChat(
   info.num_choices = static_cast<size_t>(fields.n);
   if (info.return_token_ids) info.prompts = {choice.generate.prompt_tokens};
   prepared.stream = fields.stream;
-  prepared.include_usage = fields.include_usage;
   prepared.times = serving::StreamTimes(context, fields);
   serving::AddChoices(prepared, std::move(choice), fields.n, terms);
   SLUICE_RETURN_IF_ERROR(
       serving::StartStream(context, http, fields, start, prepared, info));
   prepared.format = MakeChatFormat(*model.text, std::move(info));
-  if (is_parsed) AddParsers(model, request, start.CallIds(), prepared);
+  if (is_parsed) AddParsers(model, request, start.CallIds("call_"), prepared);
   // The answer has the prompt's logprobs once.
   for (size_t i = 1; i < prepared.choices.size(); ++i) {
     prepared.choices[i].generate.sampling.prompt_logprobs = -1;

@@ -188,8 +188,9 @@ void ReadChoices(serving::FieldReader& in, serving::GenerationFields& out) {
 }  // namespace
 
 serving::GenerationFields ReadCommonFields(serving::FieldReader& in,
-                                           int vocab_size) {
-  serving::GenerationFields out;
+                                           int vocab_size,
+                                           const serving::FieldNames& names) {
+  serving::GenerationFields out(names);
   out.model = in.String("model").value_or("");
   ReadMaxTokens(in, out);
   ReadSampling(in, vocab_size, out);

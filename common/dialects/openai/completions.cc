@@ -28,7 +28,7 @@ StatusOr<std::vector<TokenId>> EncodePrompt(
   const auto* words = std::get_if<std::string>(&prompt);
   if (words == nullptr) return std::get<std::vector<TokenId>>(prompt);
   if (words->size() > serving::MaxTextBytes(context, request.fields)) {
-    return serving::TextTooLong(context, "prompt", words->size());
+    return serving::TextTooLong(context, request.fields, words->size());
   }
   SLUICE_RETURN_IF_ERROR(serving::CheckText(
       "prompt", words->size(), serving::MaxTokenizeBytes(context)));
@@ -82,8 +82,7 @@ StatusOr<serving::PreparedRequest::Choice> PrepareChoice(
       choice.generate,
       serving::MakeGenerateRequest(
           context, fields, std::move(tokens),
-          {"prompt",
-           fields.fills_context ? kFillsContext : kDefaultMaxTokens}));
+          fields.fills_context ? kFillsContext : kDefaultMaxTokens));
   if (request.echo && fields.logprobs) {
     int32_t& wanted = choice.generate.sampling.prompt_logprobs;
     wanted = std::max(wanted, *fields.logprobs);
@@ -98,7 +97,7 @@ StatusOr<serving::PreparedRequest> PrepareCompletion(
                           ParseCompletionRequest(http.body, model.vocab_size,
                                                  context.strict_fields));
   const serving::GenerationFields& fields = request.fields;
-  SLUICE_RETURN_IF_ERROR(serving::CheckModel(model, fields.model));
+  SLUICE_RETURN_IF_ERROR(serving::CheckModel(model, "model", fields.model));
   SLUICE_RETURN_IF_ERROR(serving::CheckStops(context, fields));
   SLUICE_ASSIGN_OR_RETURN(serving::AnswerStart start,
                           serving::StartAnswer(http, kCompletionsPath, fields));
@@ -112,7 +111,6 @@ StatusOr<serving::PreparedRequest> PrepareCompletion(
   size_t answer_bytes = 0;  // over all prompts so far
   size_t prompts = 0;
   prepared.stream = fields.stream;
-  prepared.include_usage = fields.include_usage;
   prepared.times = serving::StreamTimes(context, fields);
   const serving::ChoiceTextOptions text = serving::MakeTextOptions(fields);
   for (const serving::Prompt& prompt : request.prompts) {
@@ -151,12 +149,6 @@ StatusOr<serving::PreparedRequest> PrepareCompletion(
 void RunCompletion(const serving::ServingContext& context,
                    std::shared_ptr<http::Exchange> exchange) {
   serving::PrepareAndRun(context, PrepareCompletion, std::move(exchange));
-}
-
-std::span<const serving::Endpoint> Endpoints() {
-  static constexpr serving::Endpoint kEndpoints[] = {
-      {kChatPath, RunChat}, {kCompletionsPath, RunCompletion}};
-  return kEndpoints;
 }
 
 }  // namespace sluice::openai

@@ -2,12 +2,12 @@
 #define SLUICE_COMMON_DIALECTS_OPENAI_HANDLERS_H_
 
 #include <memory>
-#include <span>
 #include <string_view>
 
+#include "common/dialects/openai/plain_body.h"
 #include "common/http/router.h"
 #include "common/serving/context.h"
-#include "common/serving/endpoint.h"
+#include "common/serving/dialect.h"
 
 namespace sluice::openai {
 
@@ -19,12 +19,17 @@ void RunChat(const serving::ServingContext& context,
 void RunCompletion(const serving::ServingContext& context,
                    std::shared_ptr<http::Exchange> exchange);
 
-// Returns both.
-std::span<const serving::Endpoint> Endpoints();
-
 // Adds /tokenize, /detokenize and /tokenizer_info.
 void AddTokenizeHandlers(http::Router& router,
                          const serving::ServingContext& context);
+
+inline constexpr serving::Endpoint kEndpoints[] = {
+    {kChatPath, RunChat}, {kCompletionsPath, RunCompletion}};
+
+// What clients speak that show no other dialect: the errors are those of a
+// server without dialects.
+inline constexpr serving::Dialect kDialect = {
+    kEndpoints, AddTokenizeHandlers, nullptr, IsPlainBody, {}};
 
 }  // namespace sluice::openai
 

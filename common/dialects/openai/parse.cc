@@ -133,8 +133,7 @@ StatusOr<serving::ChatRequest> ParseChatRequest(std::string_view body,
   }
   SLUICE_RETURN_IF_ERROR(RefuseUnbuiltFields(json, /*chat=*/true));
   serving::FieldReader in(json);
-  serving::ChatRequest out;
-  out.fields = ReadCommonFields(in, vocab_size);
+  serving::ChatRequest out{ReadCommonFields(in, vocab_size, kChatNames)};
   if (out.fields.max_tokens == 0) {
     in.Refuse(out.fields.max_tokens_field, "must be at least 1, got 0");
   }
@@ -169,8 +168,8 @@ StatusOr<serving::CompletionRequest> ParseCompletionRequest(
   }
   SLUICE_RETURN_IF_ERROR(RefuseUnbuiltFields(json, /*chat=*/false));
   serving::FieldReader in(json);
-  serving::CompletionRequest out;
-  out.fields = ReadCommonFields(in, vocab_size);
+  serving::CompletionRequest out{
+      ReadCommonFields(in, vocab_size, kCompletionNames)};
   out.echo = in.Bool("echo").value_or(false);
   if (out.fields.max_tokens == 0 && !out.echo) {
     in.Refuse(out.fields.max_tokens_field,

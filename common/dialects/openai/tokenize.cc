@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "common/base/json.h"
+#include "common/dialects/openai/common_fields.h"
 #include "common/dialects/openai/handlers.h"
 #include "common/dialects/openai/parse.h"
 #include "common/serving/error.h"
@@ -14,11 +15,13 @@ StatusOr<http::HttpResponse> Tokenize(const serving::ServingContext& context,
                                       const http::HttpRequest& http) {
   SLUICE_ASSIGN_OR_RETURN(const TokenizeRequest request,
                           ParseTokenizeRequest(http.body));
-  SLUICE_RETURN_IF_ERROR(serving::CheckModel(context.model, request.model));
+  SLUICE_RETURN_IF_ERROR(
+      serving::CheckModel(context.model, "model", request.model));
   http::HttpResponse response;
   SLUICE_ASSIGN_OR_RETURN(
       response.headers,
-      serving::CheckTemplateArguments(context, request.chat_template.kwargs,
+      serving::CheckTemplateArguments(context, kChatNames.template_arguments,
+                                      request.chat_template.kwargs,
                                       request.argument_names));
   const serving::ModelText& text = *context.model.text;
   const auto* prompt = std::get_if<std::string>(&request.input);
@@ -26,9 +29,10 @@ StatusOr<http::HttpResponse> Tokenize(const serving::ServingContext& context,
   RenderOptions options = request.chat_template;
   options.max_bytes = limit;
   SLUICE_RETURN_IF_ERROR(
-      prompt != nullptr ? serving::CheckText("prompt", prompt->size(), limit)
-                        : serving::CheckHistory(std::get<Json>(request.input),
-                                                request.tools, context.limits));
+      prompt != nullptr
+          ? serving::CheckText("prompt", prompt->size(), limit)
+          : serving::CheckHistory(kChatNames, std::get<Json>(request.input),
+                                  request.tools, context.limits));
   auto tokens = prompt != nullptr
                     ? text.Encode(*prompt, request.add_special_tokens)
                     : text.EncodeChat(std::get<Json>(request.input),
@@ -91,7 +95,8 @@ StatusOr<http::HttpResponse> Detokenize(const serving::ServingContext& context,
   SLUICE_ASSIGN_OR_RETURN(
       const DetokenizeRequest request,
       ParseDetokenizeRequest(http.body, context.model.vocab_size));
-  SLUICE_RETURN_IF_ERROR(serving::CheckModel(context.model, request.model));
+  SLUICE_RETURN_IF_ERROR(
+      serving::CheckModel(context.model, "model", request.model));
   SLUICE_RETURN_IF_ERROR(CheckTokens(context, request.tokens.size()));
   SLUICE_ASSIGN_OR_RETURN(
       const std::string prompt,

@@ -88,7 +88,7 @@ class LogitsSink : public TokenSink {
   void OnEnd(FinalEvent event) override {
     if (event.reason == FinishReason::kError) {
       exchange_->Post([on = exchange_, status = event.status] {
-        on->Send(http::ErrorResponse(serving::ToApiError(status)));
+        on->SendError(serving::ToApiError(status));
       });
       return;
     }
@@ -148,14 +148,15 @@ StatusOr<GenerateRequest> ParseLogitsRequest(
         "prompt", "its logits take ", bytes, " bytes, limit ", limit,
         binary ? "" : " (more as application/octet-stream)");
   }
-  serving::GenerationFields fields;
+  // Errors of a request without a completion name its prompt alone.
+  static constexpr serving::FieldNames kNames = {.prompt = "prompt"};
+  serving::GenerationFields fields(kNames);
   fields.max_tokens = 0;
   fields.temperature = 0;
   fields.logprobs = 0;
   SLUICE_ASSIGN_OR_RETURN(
       GenerateRequest request,
-      serving::MakeGenerateRequest(context, fields, std::move(prompt),
-                                   {"prompt", 0}));
+      serving::MakeGenerateRequest(context, fields, std::move(prompt), 0));
   request.sampling.prompt_logprobs = 0;
   request.sampling.return_logits = true;
   return request;
@@ -165,7 +166,7 @@ void SubmitLogits(const serving::ServingContext& context,
                   const std::shared_ptr<http::Exchange>& exchange,
                   StatusOr<GenerateRequest> request) {
   if (!request.ok()) {
-    exchange->Send(http::ErrorResponse(serving::ToApiError(request.status())));
+    exchange->SendError(serving::ToApiError(request.status()));
     return;
   }
   request->request_id = exchange->request().request_id;
@@ -180,7 +181,7 @@ void SubmitLogits(const serving::ServingContext& context,
   const auto sequence =
       context.engine.Submit(*std::move(request), std::move(sink));
   if (!sequence.ok()) {
-    exchange->Send(http::ErrorResponse(serving::ToApiError(sequence.status())));
+    exchange->SendError(serving::ToApiError(sequence.status()));
     return;
   }
   exchange->OnGone([&engine = context.engine, id = *sequence](http::Gone) {

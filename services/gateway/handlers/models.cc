@@ -50,9 +50,9 @@ void AddModelHandlers(http::Router& router,
         std::string_view name = on->request().path;
         name.remove_prefix(kPrefix.size());
         const serving::ServedModel& model = context.model;
-        if (const Status known = serving::CheckModel(model, name);
+        if (const Status known = serving::CheckModel(model, "model", name);
             !known.ok()) {
-          on->Send(http::ErrorResponse(serving::ToApiError(known)));
+          on->SendError(serving::ToApiError(known));
           return;
         }
         if (!serving::Serves(model, name)) name = model.name;

@@ -2,7 +2,6 @@
 #include <string>
 #include <utility>
 
-#include "common/http/error_answer.h"
 #include "common/http/sse.h"
 #include "common/serving/answer_start.h"
 #include "common/serving/error.h"
@@ -44,20 +43,19 @@ void ResumeStream(const serving::ServingContext& context,
   http::HttpRequest& request = exchange->request();
   StatusOr<serving::StreamJournal::Entry> entry = FindStream(context, request);
   if (!entry.ok()) {
-    exchange->Send(http::ErrorResponse(serving::ToApiError(entry.status())));
+    exchange->SendError(serving::ToApiError(entry.status()));
     return;
   }
   const serving::Endpoint* const endpoint = FindEndpoint((*entry)->path);
   if (endpoint == nullptr) {
-    return exchange->Send(http::ErrorResponse(serving::ToApiError(
-        serving::WithCode(NotFound("no endpoint at ", (*entry)->path,
-                                   " goes on with a stream"),
-                          "stream_not_found"))));
+    return exchange->SendError(serving::ToApiError(serving::WithCode(
+        NotFound("no endpoint at ", (*entry)->path, " goes on with a stream"),
+        "stream_not_found")));
   }
   if (request.method == "HEAD") return exchange->Send(http::SseHead());
   if (!exchange->TakeBody((*entry)->body)) {
-    exchange->Send(http::ErrorResponse(serving::ToApiError(
-        Unavailable("Too many large requests are being read at once"))));
+    exchange->SendError(serving::ToApiError(
+        Unavailable("Too many large requests are being read at once")));
     return;
   }
   if (request.Header(serving::kLastEventIdHeader).empty()) {
@@ -68,7 +66,7 @@ void ResumeStream(const serving::ServingContext& context,
     request.headers.emplace_back(serving::kLastEventIdHeader,
                                  (*entry)->first_event_id);
   }
-  endpoint->Run(context, std::move(exchange));
+  endpoint->run(context, std::move(exchange));
 }
 
 }  // namespace

@@ -23,13 +23,13 @@ void AnswerTrace(const serving::ServingContext& context,
   const std::string id = request.path.substr(kTracesPath.size());
   const bool chrome = request.query == "format=chrome";
   if (!chrome && !request.query.empty()) {
-    exchange->Send(http::ErrorResponse(serving::ToApiError(InvalidArgument(
-        "the only query is format=chrome, got '", request.query, "'"))));
+    exchange->SendError(serving::ToApiError(InvalidArgument(
+        "the only query is format=chrome, got '", request.query, "'")));
     return;
   }
   auto record = context.traces->Find(id, request.tenant);
   if (!record.ok()) {
-    exchange->Send(http::ErrorResponse(serving::ToApiError(record.status())));
+    exchange->SendError(serving::ToApiError(record.status()));
     return;
   }
   // Writing a long answer's trace takes a while.

@@ -485,7 +485,7 @@ TEST(GatewayParseTest, TokenizeTakesPromptOrMessages) {
 
 TEST(GatewayErrorTest, StatusesBecomeHttpErrors) {
   const auto http = [](const Status& status) {
-    return http::ErrorResponse(serving::ToApiError(status));
+    return http::PlainError(serving::ToApiError(status), {});
   };
   EXPECT_EQ(http(InvalidArgument("x")).status, 400);
   EXPECT_EQ(http(NotFound("x")).status, 404);
@@ -507,7 +507,7 @@ TEST(GatewayErrorTest, StatusesBecomeHttpErrors) {
 
 TEST(GatewayErrorTest, InternalMessagesStayInside) {
   const http::HttpResponse response =
-      http::ErrorResponse(serving::ToApiError(Internal("secret path")));
+      http::PlainError(serving::ToApiError(Internal("secret path")), {});
   EXPECT_EQ(response.status, 500);
   EXPECT_THAT(response.body, HasSubstr("internal error"));
   EXPECT_THAT(response.body, ::testing::Not(HasSubstr("secret")));

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "common/dialects/openai/common_fields.h"
 #include "common/serving/answer_start.h"
 
 namespace sluice::gateway {
@@ -19,7 +20,8 @@ namespace {
 using ::testing::MatchesRegex;
 
 serving::AnswerStart StartOf(const http::HttpRequest& request) {
-  auto start = serving::StartAnswer(request, "/v1/chat/completions", {});
+  const serving::GenerationFields fields(openai::kChatNames);
+  auto start = serving::StartAnswer(request, "/v1/chat/completions", fields);
   EXPECT_TRUE(start.ok()) << start.status();
   return *std::move(start);
 }
@@ -63,11 +65,11 @@ TEST(CallIdsTest, TheNextWordCannotBeToldFromThoseBefore) {
   std::vector<uint64_t> ids, seeds;
   for (size_t i = 0; i < std::mt19937_64::state_size; ++i) {
     const serving::AnswerStart start = StartOf(request);
-    ids.push_back(WordOf(start.CallIds()));
+    ids.push_back(WordOf(start.CallIds("call_")));
     seeds.push_back(start.origin.seed);
   }
   const serving::AnswerStart next = StartOf(request);
-  EXPECT_NE(NextOf(ids), WordOf(next.CallIds()));
+  EXPECT_NE(NextOf(ids), WordOf(next.CallIds("call_")));
   EXPECT_NE(NextOf(seeds), next.origin.seed);
 }
 
@@ -79,8 +81,8 @@ TEST(CallIdsTest, EveryRequestHasItsOwn) {
     // Also those with one X-Request-Id, within one second.
     request.request_id = i % 2 == 0 ? "one" : http::RandomId();
     const serving::AnswerStart start = StartOf(request);
-    EXPECT_THAT(start.CallIds(), MatchesRegex("call_[0-9a-f]{16}_"));
-    ids.insert(start.CallIds());
+    EXPECT_THAT(start.CallIds("call_"), MatchesRegex("call_[0-9a-f]{16}_"));
+    ids.insert(start.CallIds("call_"));
     seeds.insert(start.origin.seed);
   }
   EXPECT_EQ(ids.size(), 1000u);
@@ -93,16 +95,16 @@ TEST(CallIdsTest, TheyAreAFunctionOfOriginAndRequest) {
   const serving::AnswerStart start = StartOf(request);
   serving::AnswerStart again;
   again.origin = start.origin;
-  EXPECT_EQ(again.CallIds(), start.CallIds());
+  EXPECT_EQ(again.CallIds("call_"), start.CallIds("call_"));
   again.origin.seed ^= 1;
-  EXPECT_NE(again.CallIds(), start.CallIds());
+  EXPECT_NE(again.CallIds("call_"), start.CallIds("call_"));
   again.origin = start.origin;
   again.fingerprint = 1;  // one id, time and seed for two requests
-  EXPECT_NE(again.CallIds(), start.CallIds());
+  EXPECT_NE(again.CallIds("call_"), start.CallIds("call_"));
   serving::AnswerStart known;
   known.origin = {"golden", false, 1700000000, 7};
   known.fingerprint = 0x123456789abc;
-  EXPECT_EQ(known.CallIds(), "call_4b0427f9ed25ee74_")
+  EXPECT_EQ(known.CallIds("call_"), "call_4b0427f9ed25ee74_")
       << "known in every release";
 }
 

@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "common/concurrency/turn_queue.h"
-#include "common/http/error_answer.h"
 #include "common/http/http_server.h"
 #include "common/http/router.h"
 #include "services/gateway/access_log.h"
@@ -65,11 +64,11 @@ class GatewayHttpTest : public ::testing::Test {
     options.handler = [router](std::shared_ptr<http::Exchange> exchange) {
       router.Route(std::move(exchange));
     };
+    options.client_format = FormatOf;
     options.observer = [this](const http::ExchangeSummary& summary) {
       metrics_.OnExchange(summary);
       if (access_log_) LogAccess(summary);
     };
-    options.error_response = http::TransportError;
     auto server = http::HttpServer::Start(std::move(options));
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = std::move(*server);

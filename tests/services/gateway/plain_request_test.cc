@@ -1,5 +1,3 @@
-#include "services/gateway/plain_request.h"
-
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -8,6 +6,7 @@
 #include "common/base/cat.h"
 #include "common/base/clock.h"
 #include "common/dialects/openai/known_fields.h"
+#include "services/gateway/dialects.h"
 
 namespace sluice::gateway {
 namespace {

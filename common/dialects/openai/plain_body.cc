@@ -1,4 +1,4 @@
-#include "services/gateway/plain_request.h"
+#include "common/dialects/openai/plain_body.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -6,10 +6,9 @@
 #include <string>
 #include <string_view>
 
-namespace sluice::gateway {
+namespace sluice::openai {
 namespace {
 
-constexpr std::string_view kStreamsById = "/v1/streams/";
 constexpr std::string_view kSpace = " \t\r\n";
 
 // Members that bring no grammar, whatever their value is.
@@ -145,7 +144,10 @@ bool IsWithout(std::string_view name, std::string_view value) {
   return name == "response_format" && dense == R"({"type":"text"})";
 }
 
+}  // namespace
+
 bool IsPlainBody(std::string_view body) {
+  if (body.empty()) return true;
   Members members(body);
   if (!members.Take('{')) return false;
   if (members.Take('}')) return members.is_over();
@@ -162,12 +164,4 @@ bool IsPlainBody(std::string_view body) {
   return members.Take('}') && members.is_over();
 }
 
-}  // namespace
-
-bool IsPlainRequest(const http::HttpRequest& request) {
-  // Its body is in the journal of the gateway that leads.
-  if (request.path.starts_with(kStreamsById)) return false;
-  return request.body.empty() || IsPlainBody(request.body);
-}
-
-}  // namespace sluice::gateway
+}  // namespace sluice::openai

@@ -11,14 +11,14 @@
 
 #include "common/base/cat.h"
 
-namespace sluice::gateway {
+namespace sluice::serving {
 namespace {
 
 using ::testing::HasSubstr;
 
-serving::StreamRequest Request(const std::string& id, size_t bytes,
-                               const std::string& tenant = "") {
-  serving::StreamRequest request;
+StreamRequest Request(const std::string& id, size_t bytes,
+                      const std::string& tenant = "") {
+  StreamRequest request;
   request.request_id = id;
   request.tenant = tenant;
   request.body = std::string(bytes, 'x');
@@ -26,14 +26,14 @@ serving::StreamRequest Request(const std::string& id, size_t bytes,
   return request;
 }
 
-serving::StreamJournal::Entry Keep(serving::StreamRequest request) {
-  return std::make_shared<const serving::StreamRequest>(std::move(request));
+StreamJournal::Entry Keep(StreamRequest request) {
+  return std::make_shared<const StreamRequest>(std::move(request));
 }
 
 TEST(StreamJournalTest, TheOldestMakeRoom) {
-  serving::StreamJournal journal({size_t{64} << 10, std::chrono::minutes(1)});
+  StreamJournal journal({size_t{64} << 10, std::chrono::minutes(1)});
   for (int i = 0; i < 20; ++i) journal.Add(Keep(Request(Cat("id-", i), 7000)));
-  const serving::StreamJournal::Figures figures = journal.figures();
+  const StreamJournal::Figures figures = journal.figures();
   EXPECT_EQ(figures.streams, 8u);
   EXPECT_LE(figures.bytes, size_t{64} << 10);
   EXPECT_EQ(figures.crowded_out, 12u);
@@ -45,7 +45,7 @@ TEST(StreamJournalTest, TheOldestMakeRoom) {
 }
 
 TEST(StreamJournalTest, TheLatestOfOneIdAndKeyStays) {
-  serving::StreamJournal journal({});
+  StreamJournal journal({});
   journal.Add(Keep(Request("id", 10)));
   journal.Add(Keep(Request("id", 20)));
   journal.Add(Keep(Request("id", 30, "alice")));
@@ -56,9 +56,8 @@ TEST(StreamJournalTest, TheLatestOfOneIdAndKeyStays) {
 
 TEST(StreamJournalTest, TheSameRequestAgainIsAsOldAsItsFirst) {
   int told = 0;
-  serving::StreamJournal journal(
-      {}, [&told](const serving::StreamJournal::Entry&) { ++told; });
-  const serving::StreamJournal::Entry first = Keep(Request("id", 10));
+  StreamJournal journal({}, [&told](const StreamJournal::Entry&) { ++told; });
+  const StreamJournal::Entry first = Keep(Request("id", 10));
   journal.Add(first);
   journal.Add(Keep(Request("id", 10)));
   EXPECT_EQ(*journal.Find("id", ""), first);
@@ -69,7 +68,7 @@ TEST(StreamJournalTest, TheSameRequestAgainIsAsOldAsItsFirst) {
 }
 
 TEST(StreamJournalTest, OneThatIsTooLargeLeavesNoOlderOfItsId) {
-  serving::StreamJournal journal({size_t{64} << 10, std::chrono::minutes(1)});
+  StreamJournal journal({size_t{64} << 10, std::chrono::minutes(1)});
   journal.Add(Keep(Request("id", 10)));
   journal.Add(Keep(Request("id", 9000)));
   EXPECT_FALSE(journal.Find("id", "").ok());
@@ -77,7 +76,7 @@ TEST(StreamJournalTest, OneThatIsTooLargeLeavesNoOlderOfItsId) {
 }
 
 TEST(StreamJournalTest, AKeyWithMoreThanHalfMakesItsOwnRoom) {
-  serving::StreamJournal journal({size_t{64} << 10, std::chrono::minutes(1)});
+  StreamJournal journal({size_t{64} << 10, std::chrono::minutes(1)});
   journal.Add(Keep(Request("first", 7000, "alice")));
   for (int i = 0; i < 20; ++i) {
     journal.Add(Keep(Request(Cat("id-", i), 7000, "bob")));
@@ -95,18 +94,18 @@ TEST(StreamJournalTest, AKeyWithMoreThanHalfMakesItsOwnRoom) {
 }
 
 TEST(StreamJournalTest, WhatIsTooOldIsGone) {
-  serving::StreamJournal journal({size_t{1} << 20, std::chrono::minutes(10)});
+  StreamJournal journal({size_t{1} << 20, std::chrono::minutes(10)});
   journal.Add(Keep(Request("new", 10)));
-  serving::StreamRequest old = Request("old", 10);
+  StreamRequest old = Request("old", 10);
   old.arrival -= std::chrono::minutes(11);
-  journal.Insert(std::make_shared<const serving::StreamRequest>(old));
+  journal.Insert(std::make_shared<const StreamRequest>(old));
   EXPECT_FALSE(journal.Find("old", "").ok()) << "though it came later";
   EXPECT_TRUE(journal.Find("new", "").ok());
-  serving::StreamJournal first({size_t{1} << 20, std::chrono::minutes(10)});
+  StreamJournal first({size_t{1} << 20, std::chrono::minutes(10)});
   first.Add(Keep(old));
   EXPECT_EQ(first.figures().bytes, 0u);
-  serving::StreamJournal brief({size_t{1} << 20, std::chrono::milliseconds(1)});
-  const serving::StreamJournal::Entry entry = Keep(Request("id", 10));
+  StreamJournal brief({size_t{1} << 20, std::chrono::milliseconds(1)});
+  const StreamJournal::Entry entry = Keep(Request("id", 10));
   brief.Add(entry);
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   brief.DropOld();
@@ -114,7 +113,7 @@ TEST(StreamJournalTest, WhatIsTooOldIsGone) {
 }
 
 TEST(StreamJournalTest, WhatIsKeptComesInBatches) {
-  serving::StreamJournal journal({size_t{1} << 20, std::chrono::minutes(1)});
+  StreamJournal journal({size_t{1} << 20, std::chrono::minutes(1)});
   uint64_t after = 0;
   const auto next = [&] {
     std::string ids;
@@ -141,7 +140,7 @@ TEST(StreamJournalTest, WhatIsKeptComesInBatches) {
 }
 
 TEST(StreamJournalTest, OffItSaysSo) {
-  serving::StreamJournal journal({0, std::chrono::minutes(10)});
+  StreamJournal journal({0, std::chrono::minutes(10)});
   journal.Add(Keep(Request("id", 10)));
   EXPECT_EQ(journal.figures().streams, 0u);
   EXPECT_THAT(Message(journal.Find("id", "").status()),
@@ -149,4 +148,4 @@ TEST(StreamJournalTest, OffItSaysSo) {
 }
 
 }  // namespace
-}  // namespace sluice::gateway
+}  // namespace sluice::serving
