@@ -3,9 +3,16 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "common/pipeline/stage/stage_checks.h"
+#include "common/rpc/transport.h"
 #include "tests/pipeline/fake_stage.h"
 
 namespace sluice {
@@ -15,52 +22,219 @@ using testing::FakeInfo;
 
 class StageConnectionTest : public ::testing::Test {
  protected:
+  ~StageConnectionTest() override { End(Cancelled("the test is over")); }
+
+  // Nobody listens: the tests tell what the stage answers.
+  static std::unique_ptr<StageConnection> Make() {
+    auto channel = rpc::Connect("unix:/nonexistent/stage.sock", {});
+    EXPECT_TRUE(channel.ok()) << channel.status();
+    return std::make_unique<StageConnection>("a:1", *channel);
+  }
+  void Hello() {
+    stage_->Connect(
+        v1::Hello(), 0, ++links_, events_,
+        [](const v1::ControlResponse&, int64_t) {}, [](const Status&) {});
+  }
+  void End(const Status& why, std::optional<Absence> absence = std::nullopt) {
+    if (stage_->linked()) stage_->End(why, absence)->Cancel(why);
+  }
   void Welcome(const std::string& run = {}) {
+    if (!stage_->linked()) Hello();
     v1::ControlResponse response;
     v1::Welcome& welcome = *response.mutable_welcome();
     welcome.set_run(run);
     welcome.set_protocol_version(wire::kProtocolVersion);
     *welcome.mutable_identity() = wire::ToProto(FakeInfo(0, 1));
     *welcome.mutable_limits() = wire::ToProto(LimitsOf(FakeInfo(0, 1), 4));
-    const Status taken = stage_.OnMessage(response, MonotonicNanos());
+    Take(response);
+  }
+  void Take(const v1::ControlResponse& response) {
+    const Status taken = stage_->OnMessage(response, MonotonicNanos());
     EXPECT_TRUE(taken.ok()) << taken;
   }
   bool VacantIn(Duration later) const {
-    return stage_.vacant(Clock::now() + later, kPatience);
+    return stage_->vacant(Clock::now() + later, kPatience);
   }
 
   static constexpr Duration kPatience = std::chrono::seconds(100);
-  StageConnection stage_{"a:1", nullptr};
+  std::shared_ptr<PipelineEvents> events_ = std::make_shared<PipelineEvents>();
+  uint64_t links_ = 0;
+  std::unique_ptr<StageConnection> stage_ = Make();
 };
+
+// Every row of kLifeRows, and every pair of a state and an event without a row.
+class StageLifeTest : public StageConnectionTest {
+ protected:
+  void Do(LifeEvent event) {
+    v1::ControlResponse response;
+    switch (event) {
+      case LifeEvent::kHello:
+        return Hello();
+      case LifeEvent::kWelcome:
+        return Welcome();
+      case LifeEvent::kAskToLoad:
+        return stage_->SendLoad({}, {0, 2});
+      case LifeEvent::kAskAgain:
+        stage_->SetConflict("it does not fit");
+        return stage_->SetConflict("");
+      case LifeEvent::kDrained:
+        response.mutable_drained();
+        return Take(response);
+      case LifeEvent::kDraining:
+        response.mutable_draining()->set_remaining_ms(1000);
+        return Take(response);
+      case LifeEvent::kEnd:
+        return End(Unavailable("Socket closed"));
+    }
+  }
+  // Brings a new connection to a state.
+  void Reach(LifeKind kind) {
+    End(Cancelled("another connection follows"));
+    stage_ = Make();
+    if (kind == LifeKind::kAway) return;
+    Do(LifeEvent::kHello);
+    if (kind == LifeKind::kTrying) return;
+    Do(LifeEvent::kWelcome);
+    if (kind == LifeKind::kAsked) Do(LifeEvent::kAskToLoad);
+    if (kind == LifeKind::kDrained || kind == LifeKind::kParting) {
+      Do(LifeEvent::kDrained);
+    }
+    if (kind == LifeKind::kLeaving || kind == LifeKind::kParting) {
+      Do(LifeEvent::kDraining);
+    }
+  }
+};
+
+TEST_F(StageLifeTest, EachRowOfTheTableIsATransition) {
+  std::set<std::pair<LifeKind, LifeEvent>> pairs;
+  for (const LifeRow& row : kLifeRows) {
+    SCOPED_TRACE(::testing::Message()
+                 << "from " << static_cast<int>(row.from) << ", event "
+                 << static_cast<int>(row.event));
+    EXPECT_TRUE(pairs.insert({row.from, row.event}).second) << "twice";
+    Reach(row.from);
+    ASSERT_EQ(stage_->kind(), row.from);
+    Do(row.event);
+    EXPECT_EQ(stage_->kind(), row.to);
+    EXPECT_EQ(stage_->linked(), row.to != LifeKind::kAway);
+  }
+  EXPECT_EQ(pairs.size(), std::size(kLifeRows));
+}
+
+TEST_F(StageLifeTest, WithoutARowNothingChanges) {
+  size_t without = 0;
+  for (size_t from = 0; from < std::variant_size_v<StageLife>; ++from) {
+    for (int event = 0; event <= static_cast<int>(LifeEvent::kEnd); ++event) {
+      const auto kind = static_cast<LifeKind>(from);
+      const auto what = static_cast<LifeEvent>(event);
+      const bool has_row = std::ranges::any_of(kLifeRows, [&](const auto& row) {
+        return row.from == kind && row.event == what;
+      });
+      // Without a stream no Welcome comes.
+      if (has_row || (kind == LifeKind::kAway && what == LifeEvent::kWelcome)) {
+        continue;
+      }
+      Reach(kind);
+      Do(what);
+      EXPECT_EQ(stage_->kind(), kind) << from << ", event " << event;
+      ++without;
+    }
+  }
+  EXPECT_EQ(without, 25u);
+}
+
+// What each state means, beside the way to it.
+TEST_F(StageLifeTest, AStateTellsWhatTheProcessMayDo) {
+  struct Meaning {
+    LifeKind kind;
+    bool linked, welcomed, available, load_sent, drained, leaving;
+  };
+  const Meaning meanings[] = {
+      {LifeKind::kAway, false, false, false, false, false, false},
+      {LifeKind::kTrying, true, false, false, false, false, false},
+      {LifeKind::kThere, true, true, true, false, false, false},
+      {LifeKind::kAsked, true, true, true, true, false, false},
+      {LifeKind::kDrained, true, true, true, false, true, false},
+      {LifeKind::kLeaving, true, true, false, false, false, true},
+      {LifeKind::kParting, true, true, false, false, true, true},
+  };
+  ASSERT_EQ(std::size(meanings), std::variant_size_v<StageLife>);
+  for (const Meaning& meaning : meanings) {
+    SCOPED_TRACE(static_cast<int>(meaning.kind));
+    Reach(meaning.kind);
+    ASSERT_EQ(stage_->kind(), meaning.kind);
+    EXPECT_EQ(stage_->linked(), meaning.linked);
+    EXPECT_EQ(stage_->welcomed(), meaning.welcomed);
+    EXPECT_EQ(stage_->available(), meaning.available);
+    EXPECT_EQ(stage_->load_sent(), meaning.load_sent);
+    EXPECT_EQ(stage_->drained(), meaning.drained);
+    EXPECT_EQ(stage_->leaving(), meaning.leaving);
+  }
+}
+
+// An absence lasts while the next hello is under way.
+TEST_F(StageLifeTest, AnAbsenceTellsWhetherThePlaceIsVacant) {
+  struct Meaning {
+    Absence why;
+    bool at_once, after_the_grace, after_the_patience;
+    StageState shown;
+  };
+  const Meaning meanings[] = {
+      {Absence::kNotReached, false, false, true, StageState::kConnecting},
+      {Absence::kNotStarted, false, false, true, StageState::kConnecting},
+      {Absence::kBroken, false, true, true, StageState::kLost},
+      {Absence::kGone, true, true, true, StageState::kLost},
+      {Absence::kGivenUp, true, true, true, StageState::kLost},
+      {Absence::kLoading, false, false, false, StageState::kLoading},
+      {Absence::kHeld, false, false, false, StageState::kRefused},
+      {Absence::kRefusing, true, true, true, StageState::kRefused},
+      {Absence::kReleased, true, true, true, StageState::kDraining},
+  };
+  for (const Meaning& meaning : meanings) {
+    SCOPED_TRACE(static_cast<int>(meaning.why));
+    Reach(LifeKind::kThere);
+    End(Unavailable("it ends"), meaning.why);
+    for (const bool tries : {false, true}) {
+      if (tries) Hello();
+      EXPECT_EQ(VacantIn(Duration::zero()), meaning.at_once);
+      EXPECT_EQ(VacantIn(kReturnGrace), meaning.after_the_grace);
+      EXPECT_EQ(VacantIn(kPatience), meaning.after_the_patience);
+      EXPECT_EQ(stage_->Report(Clock::now(), {}, std::chrono::seconds(2), false)
+                    .state,
+                meaning.shown);
+    }
+  }
+}
 
 TEST_F(StageConnectionTest, AnotherRunOfTheStageHasNothingKept) {
   const std::string first(wire::kRunBytes, 'a');
   Welcome(first);
-  stage_.OnUp(Epoch(7), true);
+  stage_->OnUp(Epoch(7), true);
   Welcome(first);
-  EXPECT_TRUE(stage_.kept(Epoch(7)));
+  EXPECT_TRUE(stage_->kept(Epoch(7)));
   Welcome(std::string(wire::kRunBytes, 'b'));
-  EXPECT_FALSE(stage_.kept(Epoch(7)));
+  EXPECT_FALSE(stage_->kept(Epoch(7)));
 }
 
 TEST_F(StageConnectionTest, AStageThatNamesNoRunHasNothingKept) {
   Welcome();
-  stage_.OnUp(Epoch(7), true);
+  stage_->OnUp(Epoch(7), true);
   Welcome();
-  EXPECT_FALSE(stage_.kept(Epoch(7)));
+  EXPECT_FALSE(stage_->kept(Epoch(7)));
 }
 
 TEST_F(StageConnectionTest, ALostProcessKeepsItsPlaceForTheGrace) {
   Welcome();
-  stage_.End(Unavailable("Socket closed"));
+  End(Unavailable("Socket closed"));
   EXPECT_FALSE(VacantIn(kReturnGrace / 2));
   EXPECT_TRUE(VacantIn(kReturnGrace));
 }
 
 TEST_F(StageConnectionTest, AProcessThatRefusesConnectionsIsGone) {
   Welcome();
-  stage_.End(Unavailable("Socket closed"));
-  stage_.End(
+  End(Unavailable("Socket closed"));
+  Hello();
+  End(
       Unavailable("failed to connect to all addresses: Connection "
                   "refused"));
   EXPECT_TRUE(VacantIn(Duration::zero()));
@@ -70,9 +244,8 @@ TEST_F(StageConnectionTest, PatienceCountsFromWhereTheStageIsTried) {
   EXPECT_FALSE(VacantIn(kPatience / 2));
   EXPECT_TRUE(VacantIn(kPatience));
   Welcome();
-  stage_.End(Unavailable("let go, for another gateway's sake"));
-  stage_.SetDownState(StageState::kConnecting);
-  stage_.NotTried(Clock::now() + 2 * kPatience);
+  End(Unavailable("let go, for another gateway's sake"), Absence::kNotReached);
+  stage_->NotTried(Clock::now() + 2 * kPatience);
   EXPECT_FALSE(VacantIn(2 * kPatience + kPatience / 2));
   EXPECT_TRUE(VacantIn(3 * kPatience));
 }

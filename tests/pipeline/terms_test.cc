@@ -11,6 +11,7 @@
 #include "common/core/epochs.h"
 #include "common/pipeline/gateway/stage_places.h"
 #include "common/rpc/server_stream.h"
+#include "common/rpc/transport.h"
 #include "sluice/v1/stage.grpc.pb.h"
 #include "tests/pipeline/assembler_fixture.h"
 #include "tests/pipeline/gateway_run.h"
@@ -48,8 +49,14 @@ struct Places {
                                  size_t count) {
     StageConnections stages;
     for (size_t i = 0; i < terms.size(); ++i) {
+      // Nobody listens: the test tells what the stages answer.
+      auto channel = rpc::Connect("unix:/nonexistent/stage.sock", {});
+      EXPECT_TRUE(channel.ok()) << channel.status();
       stages.push_back(
-          std::make_shared<StageConnection>(Cat("host-", i, ":1"), nullptr));
+          std::make_shared<StageConnection>(Cat("host-", i, ":1"), *channel));
+      stages.back()->Connect(
+          v1::Hello(), 0, i + 1, std::make_shared<PipelineEvents>(),
+          [](const v1::ControlResponse&, int64_t) {}, [](const Status&) {});
       v1::ControlResponse response;
       const int place = static_cast<int>(std::min(i, count - 1));
       *response.mutable_welcome() =

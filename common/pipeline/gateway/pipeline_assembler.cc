@@ -253,9 +253,9 @@ void PipelineAssembler::TakeStages(TimePoint now) {
     StageConnection& stage = *stages_[i];
     if (!leadership_.MayHold(i)) {
       if (stage.linked()) {
-        EndStage(i, Unavailable("waits: another gateway holds or leads"))
+        EndStage(i, Unavailable("waits: another gateway holds or leads"),
+                 Absence::kNotReached)
             ->HalfClose();
-        stage.SetDownState(StageState::kConnecting);
       }
       stage.NotTried(now);
     } else if (waits) {
@@ -321,10 +321,10 @@ void PipelineAssembler::OnWelcome(size_t index) {
   if (phase_ == Phase::kGathering && !draining_) Gather(now, false);
 }
 
-std::shared_ptr<ControlLink> PipelineAssembler::EndStage(size_t index,
-                                                         const Status& why) {
+std::shared_ptr<ControlLink> PipelineAssembler::EndStage(
+    size_t index, const Status& why, std::optional<Absence> absence) {
   if (places_.has(index)) Lose(index, why);
-  auto link = stages_[index]->End(why);
+  auto link = stages_[index]->End(why, absence);
   if (draining_ && places_.drained()) board_.SetDrained();
   return link;
 }
@@ -334,9 +334,9 @@ void PipelineAssembler::ReleaseLeaving(size_t index) {
       !places_.Prepare(index, name_) && !callbacks_.idle()) {
     return;
   }
-  EndStage(index, Unavailable("it was told to end; nothing needs it any more"))
+  EndStage(index, Unavailable("it was told to end; nothing needs it any more"),
+           Absence::kReleased)
       ->HalfClose();
-  stages_[index]->SetDownState(StageState::kDraining);
 }
 
 void PipelineAssembler::WatchUp(TimePoint now) {

@@ -153,8 +153,11 @@ class PipelineAssembler {
   void OnAssigned(size_t index, const v1::Assigned& assigned);
   void OnFailure(size_t index, const v1::Failure& failure);
   // Loses the pipeline, if there is one, and forgets the stage's stream.
-  // Returns the stream, for the caller to half-close or cancel.
-  std::shared_ptr<ControlLink> EndStage(size_t index, const Status& why);
+  // Returns the stream, for the caller to half-close or cancel. `absence`: as
+  // for StageConnection::End.
+  std::shared_ptr<ControlLink> EndStage(
+      size_t index, const Status& why,
+      std::optional<Absence> absence = std::nullopt);
   // Releases a stage that was told to end, once nothing needs it, or a spare
   // takes its place.
   void ReleaseLeaving(size_t index);

@@ -42,6 +42,19 @@ bool IsRefusal(StatusCode code) {
          code == StatusCode::kUnimplemented;
 }
 
+// Returns the meaning of a stream's end. `known`: the process has sent Welcome
+// before.
+Absence AbsenceAfter(const Status& why, v1::Refusal::Reason reason,
+                     bool known) {
+  if (reason == v1::Refusal::REASON_HELD) return Absence::kHeld;
+  if (reason == v1::Refusal::REASON_LOADING) return Absence::kLoading;
+  if (IsRefusal(why.code())) return Absence::kRefusing;
+  if (rpc::IsConnectionRefused(why)) {
+    return known ? Absence::kGone : Absence::kNotStarted;
+  }
+  return known ? Absence::kBroken : Absence::kNotReached;
+}
+
 }  // namespace
 
 const char* ToString(StageState state) {
@@ -68,11 +81,8 @@ void StageConnection::Connect(
     std::function<void(const v1::ControlResponse&, int64_t)> on_message,
     std::function<void(const Status&)> on_end) {
   link_id_ = link_id;
-  welcomed_ = false;
-  given_up_ = false;
+  Apply(life_, LifeEvent::kHello);
   linked_at_ = Clock::now();
-  load_sent_ = false;
-  drained_ = false;
   heartbeats_.Reset();
   {
     MutexLock lock(clock_mutex_);
@@ -102,27 +112,22 @@ void StageConnection::Connect(
   link_ = OpenControl(channel_, counted, std::move(on));
 }
 
-std::shared_ptr<ControlLink> StageConnection::End(const Status& why) {
-  welcomed_ = false;
-  leaves_at_.reset();
+std::shared_ptr<ControlLink> StageConnection::End(
+    const Status& why, std::optional<Absence> absence) {
   message_ = Message(why);
   const v1::Refusal::Reason reason = ReasonOf(why);
-  held_ = reason == v1::Refusal::REASON_HELD;
-  gone_ = rpc::IsConnectionRefused(why);
   if (reason != v1::Refusal::REASON_UNSPECIFIED) alive_at_ = Clock::now();
+  if (!absence) absence = AbsenceAfter(why, reason, run_.has_value());
+  const Absence* const before = AbsenceOf(life_);
+  const bool was_refused =
+      before != nullptr && ShownAs(*before) == StageState::kRefused;
+  Apply(life_, LifeEvent::kEnd, {.why = *absence});
   backoff_ = NextBackoff(backoff_);
-  if (held_) backoff_ = kHeldPause;
-  if (reason == v1::Refusal::REASON_LOADING) {
-    down_state_ = StageState::kLoading;
-    backoff_ = kLoadingPause;
-  } else if (IsRefusal(why.code())) {
-    if (down_state_ != StageState::kRefused) {
-      LogWarning(Describe(), " refuses: ", message_);
-    }
-    down_state_ = StageState::kRefused;
-    if (reason == v1::Refusal::REASON_LOAD_FAILED) backoff_ = kLoadFailedPause;
-  } else {
-    down_state_ = seen_ ? StageState::kLost : StageState::kConnecting;
+  if (absence == Absence::kHeld) backoff_ = kHeldPause;
+  if (absence == Absence::kLoading) backoff_ = kLoadingPause;
+  if (reason == v1::Refusal::REASON_LOAD_FAILED) backoff_ = kLoadFailedPause;
+  if (ShownAs(*absence) == StageState::kRefused && !was_refused) {
+    LogWarning(Describe(), " refuses: ", message_);
   }
   connect_at_ = Clock::now() + backoff_;
   return std::exchange(link_, nullptr);
@@ -137,18 +142,14 @@ Status StageConnection::OnMessage(const v1::ControlResponse& response,
                    received_ns);
       SLUICE_ASSIGN_OR_RETURN(facts_,
                               CheckWelcome(address_, response.welcome()));
-      welcomed_ = true;
+      Apply(life_, LifeEvent::kWelcome);
       highest_epoch_ = HighestOf(response.welcome());
       // Assigned.kept is not enough: who says this gateway's bytes again at a
       // stage that has just started leaves them there as the gateway's.
       const std::string& run = response.welcome().run();
-      if (run.empty() || run != run_) kv_epoch_ = Epoch(0);
+      if (run.empty() || run_ != run) kv_epoch_ = Epoch(0);
       run_ = run;
       load_ = {};
-      seen_ = true;
-      gone_ = false;  // also while the next hello raises its term
-      down_state_ = StageState::kLost;
-      held_ = false;
       backoff_ = Duration::zero();
       message_.clear();
       return OkStatus();
@@ -164,12 +165,12 @@ Status StageConnection::OnMessage(const v1::ControlResponse& response,
       return OkStatus();
     }
     case v1::ControlResponse::kDrained:
-      drained_ = true;
+      Apply(life_, LifeEvent::kDrained);
       return OkStatus();
     case v1::ControlResponse::kDraining: {
       const auto remaining = std::chrono::milliseconds(std::clamp<int64_t>(
           response.draining().remaining_ms(), 0, kMaxLeavingMs));
-      leaves_at_ = Clock::now() + remaining;
+      Apply(life_, LifeEvent::kDraining, {.by = Clock::now() + remaining});
       LogInfo(Describe(), " is told to end, within ", Seconds(remaining), " s");
       return OkStatus();
     }
@@ -231,18 +232,18 @@ void StageConnection::GiveUp() {
   const Status why =
       Unavailable("answers, but its streams break time and again");
   LogWarning(Describe(), " is given up: ", Message(why));
-  End(why)->Cancel(why);
-  gone_ = given_up_ = true;
+  End(why, Absence::kGivenUp)->Cancel(why);
   connect_at_ = Clock::now() + kGivenUpPause;
 }
 
 void StageConnection::EndPause() {
-  if (std::exchange(given_up_, false)) connect_at_ = Clock::now();
+  if (kind() != LifeKind::kAway || !absent_as(Absence::kGivenUp)) return;
+  connect_at_ = std::min(connect_at_, Clock::now());
 }
 
 void StageConnection::SendLoad(const wire::PipelineName& name,
                                const StagePlace& place) {
-  if (std::exchange(load_sent_, true)) return;
+  if (!Apply(life_, LifeEvent::kAskToLoad)) return;
   v1::ControlRequest request;
   v1::Assign* assign = request.mutable_assign();
   assign->set_replica(name.replica.value());
@@ -253,22 +254,36 @@ void StageConnection::SendLoad(const wire::PipelineName& name,
 }
 
 bool StageConnection::vacant(TimePoint now, Duration patience) const {
-  if (welcomed_) return refused_;
-  if (held_ || loading()) return false;
+  const Absence* const absence = AbsenceOf(life_);
+  if (absence == nullptr) return refused();
   const Duration silence = now - alive_at_;
-  if (down_state_ == StageState::kConnecting) return silence >= patience;
-  return down_state_ != StageState::kLost || gone_ || silence >= kReturnGrace;
+  switch (*absence) {
+    case Absence::kHeld:
+    case Absence::kLoading:
+      return false;
+    case Absence::kNotReached:
+    case Absence::kNotStarted:
+      return silence >= patience;
+    case Absence::kBroken:
+      return silence >= kReturnGrace;
+    case Absence::kGone:
+    case Absence::kGivenUp:
+    case Absence::kRefusing:
+    case Absence::kReleased:
+      break;
+  }
+  return true;
 }
 
 void StageConnection::SetConflict(std::string message) {
-  if (message.empty() && !refused_) return;
-  refused_ = !message.empty();
-  if (!refused_) load_sent_ = false;  // may be asked again
+  if (message.empty() && !refused()) return;
+  conflict_ = message;
+  if (!refused()) Apply(life_, LifeEvent::kAskAgain);
   message_ = std::move(message);
 }
 
 Duration StageConnection::Silence(TimePoint now, TimePoint passed) const {
-  return now - (welcomed_ ? std::max(heard_, passed) : linked_at_);
+  return now - (welcomed() ? std::max(heard_, passed) : linked_at_);
 }
 
 StageStatus StageConnection::Report(TimePoint now, TimePoint passed,
@@ -278,16 +293,18 @@ StageStatus StageConnection::Report(TimePoint now, TimePoint passed,
   status.load = load_;
   status.message = message_;
   status.rtt = rtt_;
-  status.state = down_state_;
-  if (!welcomed_) return status;
+  if (const Absence* const absence = AbsenceOf(life_)) {
+    status.state = ShownAs(*absence);
+    return status;
+  }
   const Duration silence = Silence(now, passed);
   if (silence >= suspect_after) {
     status.state = StageState::kSuspect;
     status.message = Cat("silent for ", Seconds(silence), " s");
-  } else if (leaves_at_.has_value()) {
+  } else if (const TimePoint* const by = LeavesBy(life_)) {
     status.state = StageState::kDraining;
-    status.drain_left = std::max(*leaves_at_ - now, Duration::zero());
-  } else if (refused_) {
+    status.drain_left = std::max(*by - now, Duration::zero());
+  } else if (refused()) {
     status.state = StageState::kRefused;
   } else {
     status.state = pipeline_up ? StageState::kReady : StageState::kHandshaking;
@@ -298,7 +315,7 @@ StageStatus StageConnection::Report(TimePoint now, TimePoint passed,
 std::string StageConnection::Describe() const {
   const std::string name =
       index_.has_value() ? Cat("stage ", *index_) : std::string("spare");
-  if (!welcomed_ || facts_.place().empty()) {
+  if (!welcomed() || facts_.place().empty()) {
     return Cat(name, " (", address_, ")");
   }
   return Cat(name, " (", address_, ", layers ", facts_.first_layer, " to ",

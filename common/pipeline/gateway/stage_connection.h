@@ -16,6 +16,7 @@
 #include "common/pipeline/gateway/pipeline_events.h"
 #include "common/pipeline/gateway/pipeline_status.h"
 #include "common/pipeline/gateway/stage_clock.h"
+#include "common/pipeline/gateway/stage_life.h"
 #include "common/pipeline/gateway/stage_links.h"
 
 namespace sluice {
@@ -50,8 +51,10 @@ class StageConnection {
       std::function<void(const v1::ControlResponse&, int64_t)> on_message,
       std::function<void(const Status&)> on_end);
   // Forgets the stream because of `why`, and sets the time of the next attempt.
-  // Returns the stream, for the caller to half-close or cancel. Needs a link.
-  std::shared_ptr<ControlLink> End(const Status& why);
+  // `absence`: the gateway's own reason; nothing: `why` tells it. Returns the
+  // stream, for the caller to half-close or cancel. Needs a link.
+  std::shared_ptr<ControlLink> End(
+      const Status& why, std::optional<Absence> absence = std::nullopt);
   // Takes in a message. An error: the gateway cannot work with the Welcome.
   Status OnMessage(const v1::ControlResponse& response, int64_t received_ns);
 
@@ -93,43 +96,44 @@ class StageConnection {
     if (!available() && !missing_since_) missing_since_ = now;
     return missing_since_ ? now - *missing_since_ : Duration::zero();
   }
-  // The state to show while the stage is not connected.
-  void SetDownState(StageState state) { down_state_ = state; }
 
   const std::string& address() const { return address_; }
   // From the latest Welcome; without a model's name before the first.
   const StageFacts& facts() const { return facts_; }
   bool holds(const StagePlace& place) const {
-    return welcomed_ && !place.empty() && facts_.place() == place;
+    return welcomed() && !place.empty() && facts_.place() == place;
   }
   // Whether a spare may have this stage's place at `now`: the stage is refused,
   // or has left, or its process is gone. A lost process keeps its place for
   // kReturnGrace, since it may still hold its layers; one that was never
   // reached for `patience`; one that loads keeps it.
   bool vacant(TimePoint now, Duration patience) const;
-  // Whether there was no process at the latest attempt.
-  bool gone() const { return !welcomed_ && gone_; }
-  bool load_sent() const { return load_sent_; }
+  // Whether there was no process at the latest attempt, or it is given up.
+  bool gone() const {
+    return absent_as(Absence::kGone) || absent_as(Absence::kNotStarted) ||
+           absent_as(Absence::kGivenUp);
+  }
+  bool load_sent() const { return kind() == LifeKind::kAsked; }
   // Whether the stage may have a place, also that of another stage.
-  bool available() const {
-    return welcomed_ && !refused_ && !leaves_at_.has_value();
-  }
-  bool refused() const { return refused_; }  // see SetConflict
+  bool available() const { return welcomed() && !refused() && !leaving(); }
+  bool refused() const { return !conflict_.empty(); }  // see SetConflict
   // Whether the process was reached, and reads its layers.
-  bool loading() const {
-    return !welcomed_ && down_state_ == StageState::kLoading;
-  }
+  bool loading() const { return absent_as(Absence::kLoading); }
+  LifeKind kind() const { return KindOf(life_); }
   uint64_t link_id() const { return link_id_; }  // of the latest stream
   bool linked() const { return link_ != nullptr; }
   // Whether the stage has sent Welcome on this Control stream.
-  bool welcomed() const { return welcomed_; }
+  bool welcomed() const { return AbsenceOf(life_) == nullptr; }
   const StageLoad& load() const { return load_; }  // of the latest heartbeat
   TimePoint connect_at() const { return connect_at_; }  // not before
-  bool held() const { return held_; }                   // by another gateway
+  // By another gateway.
+  bool held() const { return absent_as(Absence::kHeld); }
   // The highest epoch that the stage knew at its latest Welcome.
   Epoch highest_epoch() const { return highest_epoch_; }
-  bool drained() const { return drained_; }
-  bool leaving() const { return leaves_at_.has_value(); }  // told to end
+  bool drained() const {
+    return kind() == LifeKind::kDrained || kind() == LifeKind::kParting;
+  }
+  bool leaving() const { return LeavesBy(life_) != nullptr; }  // told to end
 
   // Returns how long the stage has been silent at `now`. `passed`: the time of
   // the latest result, which proves that every stage lives.
@@ -148,40 +152,37 @@ class StageConnection {
 
  private:
   void AddRoundTrip(int64_t sent_ns, int64_t stage_ns, int64_t received_ns);
+  bool absent_as(Absence why) const {
+    const Absence* const is = AbsenceOf(life_);
+    return is != nullptr && *is == why;
+  }
 
   std::optional<size_t> index_;
   const std::string address_;
   const std::shared_ptr<grpc::Channel> channel_;
-  std::shared_ptr<ControlLink> link_;
+  StageLife life_;
+  std::shared_ptr<ControlLink> link_;  // unless away
   uint64_t link_id_ = 0;
   TimePoint linked_at_{};
   TimePoint connect_at_{};
   Duration backoff_{};
-  bool welcomed_ = false;
   StageFacts facts_;  // of the latest Welcome, kept when lost
   StageLoad load_;
-  bool seen_ = false;  // has ever sent Welcome
   TimePoint heard_{};
   std::optional<TimePoint> missing_since_;  // see Missing
   // The process' latest sign of life, or the time of the first attempt.
   TimePoint alive_at_ = Clock::now();
-  bool gone_ = false;      // refuses connections
   Heartbeats heartbeats_;  // of this link
   Duration rtt_{};
-  StageState down_state_ = StageState::kConnecting;  // while not welcomed
-  bool refused_ = false;                             // welcomed, does not fit
-  bool load_sent_ = false;                           // on this link
-  bool given_up_ = false;                            // and not tried since
-  bool held_ = false;
+  // Why the pipeline was refused because of the facts; empty: it was not.
+  std::string conflict_;
   Epoch highest_epoch_;
-  std::string run_;  // of the latest Welcome
+  std::optional<std::string> run_;  // of the latest Welcome, once there was one
   // The epoch in whose state the stage's KV cache is that of the last pipeline;
   // 0: it is not. And the epoch of the latest SendAssign.
   Epoch kv_epoch_;
   Epoch assigned_epoch_;
   std::string message_;
-  bool drained_ = false;
-  std::optional<TimePoint> leaves_at_;  // at the latest
   mutable Mutex clock_mutex_;
   StageClock clock_ ABSL_GUARDED_BY(clock_mutex_);
 };
