@@ -166,7 +166,7 @@ class GatewayServer::Impl {
     AddCertificates();
     serving::AddStreamJournalSeries(metrics_.registry(), streams_);
     SLUICE_RETURN_IF_ERROR(StartMetricsServer());
-    StartPipeline();
+    pipeline_->Start(&observer_);
     return OkStatus();
   }
 
@@ -365,42 +365,50 @@ class GatewayServer::Impl {
     return std::min(engine_.max_context(), model_.max_positions);
   }
 
-  void StartPipeline() {
-    PipelineCallbacks callbacks = CallbacksTo(&engine_);
-    callbacks.on_up = [this, next = std::move(callbacks.on_up)](
-                          Epoch epoch, const PlanLimits& stages, int num_stages,
-                          const LostStages& lost) {
+  // What the pipeline tells this process, beside its engine.
+  class Observer : public EngineObserver {
+   public:
+    explicit Observer(Impl* gateway)
+        : EngineObserver(&gateway->engine_), gateway_(*gateway) {}
+
+    void OnUp(Epoch epoch, const PlanLimits& stages, int num_stages,
+              const LostStages& lost) override {
+      const GatewayOptions& options = gateway_.options_;
       PlanLimits limits = stages;
       limits.num_blocks =
           std::min(limits.num_blocks,
-                   options_.kv_blocks > 0 ? options_.kv_blocks : kMaxBlocks);
+                   options.kv_blocks > 0 ? options.kv_blocks : kMaxBlocks);
       // The pool of a windowed KV group depends on it.
       limits.max_step_tokens =
-          std::min(limits.max_step_tokens, options_.engine.max_step_tokens);
-      next(epoch, limits, num_stages, lost);
-      leads_ = true;
+          std::min(limits.max_step_tokens, options.engine.max_step_tokens);
+      EngineObserver::OnUp(epoch, limits, num_stages, lost);
+      gateway_.leads_ = true;
+      const int context = gateway_.max_context();
+      const int whole = gateway_.model_.max_positions;
       LogInfo("pipeline up: epoch ", epoch, ", ", num_stages, " stages, ",
-              limits.num_blocks, " KV blocks, context ", max_context(),
-              max_context() == model_.max_positions
+              limits.num_blocks, " KV blocks, context ", context,
+              context == whole
                   ? " (the model's)"
-                  : Cat(" (as the stages have it; the model has ",
-                        model_.max_positions, ")"));
-    };
-    callbacks.on_superseded = [this](const Status& why) {
-      leads_ = false;
-      engine_.OnSuperseded(serving::WithCode(
-          why, std::string(standby::HandoverExchange::kSuperseded)));
-    };
-    if (peers_) {
-      callbacks.peer_lead = [this] { return peers_->lead(); };
+                  : Cat(" (as the stages have it; the model has ", whole, ")"));
     }
-    callbacks.on_exception = [](const Status&) { CountException("pipeline"); };
-    pipeline_->Start(std::move(callbacks));
-  }
+    void OnSuperseded(const Status& why) override {
+      gateway_.leads_ = false;
+      gateway_.engine_.OnSuperseded(serving::WithCode(
+          why, std::string(standby::HandoverExchange::kSuperseded)));
+    }
+    PeerLead LeadOfPeers() override {
+      return gateway_.peers_ ? gateway_.peers_->lead() : PeerLead::kNone;
+    }
+    void OnException(const Status&) override { CountException("pipeline"); }
+
+   private:
+    Impl& gateway_;
+  };
 
   const GatewayOptions options_;
   const serving::ServedModel model_;
   GatewayMetrics metrics_;
+  Observer observer_{this};
   const std::unique_ptr<PipelineAssembler> pipeline_;
   EngineLoop engine_;
   const std::unique_ptr<otlp::Exporter> exporter_;  // null: none

@@ -18,33 +18,37 @@
 
 namespace sluice::testing {
 
-// What the callbacks told, in order of arrival.
-class Listener {
+// What the pipeline's owner was told, in order of arrival.
+class Listener : public PipelineObserver {
  public:
-  PipelineCallbacks Callbacks() {
-    PipelineCallbacks callbacks{[this](Epoch epoch, const PlanLimits& limits,
-                                       int num_stages, const LostStages& lost) {
-                                  MutexLock lock(mutex_);
-                                  epochs_.push_back(epoch);
-                                  lost_.push_back(lost);
-                                  limits_ = limits;
-                                  num_stages_ = num_stages;
-                                },
-                                [this](const Status& why) {
-                                  MutexLock lock(mutex_);
-                                  losses_.push_back(Message(why));
-                                },
-                                [this](StepResult result) {
-                                  if (throws_.exchange(false))
-                                    throw std::bad_alloc();
-                                  MutexLock lock(mutex_);
-                                  results_.push_back(std::move(result));
-                                }};
-    callbacks.on_exception = [this](const Status&) { ++exceptions_; };
-    return callbacks;
+  void OnUp(Epoch epoch, const PlanLimits& limits, int num_stages,
+            const LostStages& lost) override {
+    MutexLock lock(mutex_);
+    epochs_.push_back(epoch);
+    lost_.push_back(lost);
+    limits_ = limits;
+    num_stages_ = num_stages;
   }
+  void OnLost(const Status& why) override {
+    MutexLock lock(mutex_);
+    losses_.push_back(Message(why));
+  }
+  void OnResult(StepResult result) override {
+    if (throws_.exchange(false)) throw std::bad_alloc();
+    MutexLock lock(mutex_);
+    results_.push_back(std::move(result));
+  }
+  void OnException(const Status&) override { ++exceptions_; }
+  void OnResplit(const Status& why) override {
+    OnLost(why);
+    ++resplits_;
+  }
+  int64_t PauseCost() override { return cost_; }
+
   void ThrowOnce() { throws_ = true; }
+  void SetPauseCost(int64_t cost) { cost_ = cost; }
   int exceptions() const { return exceptions_; }
+  int resplits() const { return resplits_; }
   size_t ups() const { return Locked(epochs_).size(); }
   size_t losses() const { return Locked(losses_).size(); }
   std::string loss(size_t i) const { return Locked(losses_)[i]; }
@@ -69,6 +73,8 @@ class Listener {
   std::vector<StepResult> results_;
   std::atomic<bool> throws_{false};
   std::atomic<int> exceptions_{0};
+  std::atomic<int> resplits_{0};
+  std::atomic<int64_t> cost_{0};
 };
 
 struct Timing {
@@ -121,7 +127,7 @@ class PipelineAssemblerTest : public ::testing::Test {
   std::unique_ptr<PipelineAssembler> Connect(PipelineOptions options) {
     auto client = PipelineAssembler::Create(std::move(options));
     EXPECT_TRUE(client.ok()) << client.status();
-    (*client)->Start(listener_.Callbacks());
+    (*client)->Start(&listener_);
     return *std::move(client);
   }
   StepPlan Plan(uint64_t step, TokenId token) const {

@@ -33,7 +33,7 @@ v1::Refusal::Reason ReasonOf(const Status& status) {
 }
 
 // One of two gateways. Its thread "pipeline" can be stopped.
-class Gateway {
+class Gateway : public PipelineObserver {
  public:
   explicit Gateway(PipelineOptions options) {
     options.lease = seconds(2);
@@ -41,18 +41,18 @@ class Gateway {
     auto made = PipelineAssembler::Create(std::move(options));
     EXPECT_TRUE(made.ok()) << made.status();
     assembler_ = *std::move(made);
-    PipelineCallbacks callbacks{
-        [](Epoch, const PlanLimits&, int, const LostStages&) {},
-        [](const Status&) {}, [](StepResult) {}};
-    callbacks.on_superseded = [this](const Status&) { ++superseded_; };
-    callbacks.stuck = [this] {
-      MutexLock lock(mutex_);
-      while (stopped_) changed_.Wait(mutex_);
-      return false;
-    };
-    assembler_->Start(std::move(callbacks));
+    assembler_->Start(this);
   }
-  ~Gateway() { SetStopped(false); }
+  ~Gateway() override { SetStopped(false); }
+  void OnUp(Epoch, const PlanLimits&, int, const LostStages&) override {}
+  void OnLost(const Status&) override {}
+  void OnResult(StepResult) override {}
+  void OnSuperseded(const Status&) override { ++superseded_; }
+  bool IsStuck() override {
+    MutexLock lock(mutex_);
+    while (stopped_) changed_.Wait(mutex_);
+    return false;
+  }
 
   // From its next tick on, while its pipeline is up.
   void SetStopped(bool stopped) {

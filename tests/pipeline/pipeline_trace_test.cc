@@ -16,20 +16,18 @@ namespace {
 using testing::FakeInfo;
 using testing::FakeStage;
 
-class Answers {
+class Answers : public PipelineObserver {
  public:
-  PipelineCallbacks Callbacks() {
-    return {[this](Epoch epoch, const PlanLimits&, int, const LostStages&) {
-              MutexLock lock(mutex_);
-              epoch_ = epoch;
-              changed_.NotifyAll();
-            },
-            [](const Status&) {},
-            [this](StepResult result) {
-              MutexLock lock(mutex_);
-              results_.push_back(std::move(result));
-              changed_.NotifyAll();
-            }};
+  void OnUp(Epoch epoch, const PlanLimits&, int, const LostStages&) override {
+    MutexLock lock(mutex_);
+    epoch_ = epoch;
+    changed_.NotifyAll();
+  }
+  void OnLost(const Status&) override {}
+  void OnResult(StepResult result) override {
+    MutexLock lock(mutex_);
+    results_.push_back(std::move(result));
+    changed_.NotifyAll();
   }
   Epoch AwaitEpoch() {
     MutexLock lock(mutex_);
@@ -83,7 +81,7 @@ TEST(PipelineTraceTest, ATracedPlanComesBackWithEveryStagesPartInOrder) {
   auto client = PipelineAssembler::Create(std::move(options));
   ASSERT_TRUE(client.ok());
   Answers answers;
-  (*client)->Start(answers.Callbacks());
+  (*client)->Start(&answers);
   const Epoch epoch = answers.AwaitEpoch();
   const int64_t before = MonotonicNanos();
   (*client)->plans().Submit(Plan(epoch, 0, true));

@@ -47,10 +47,7 @@ class StageResplitTest : public testing::PipelineAssemblerTest {
     options.resplit = {shrink_after, grow_after};
     auto client = PipelineAssembler::Create(std::move(options));
     EXPECT_TRUE(client.ok()) << client.status();
-    PipelineCallbacks callbacks = listener_.Callbacks();
-    callbacks.on_resplit = [this](const Status&) { ++resplits_; };
-    callbacks.pause_cost = [this] { return cost_.load(); };
-    (*client)->Start(std::move(callbacks));
+    (*client)->Start(&listener_);
     return *std::move(client);
   }
   bool UpTimes(size_t count) {
@@ -74,9 +71,6 @@ class StageResplitTest : public testing::PipelineAssemblerTest {
     return listener_.results().back().sequences[0].sampled[0].token ==
            40 + listener_.num_stages();
   }
-
-  std::atomic<int> resplits_{0};
-  std::atomic<int64_t> cost_{0};
 };
 
 TEST_F(StageResplitTest, TheOthersTakeTheLayersOfALostStageAndGiveThemBack) {
@@ -92,7 +86,7 @@ TEST_F(StageResplitTest, TheOthersTakeTheLayersOfALostStageAndGiveThemBack) {
   EXPECT_EQ(listener_.lost(), std::nullopt);
   EXPECT_TRUE(client->ready());
   EXPECT_TRUE(Serves(*client));
-  EXPECT_EQ(resplits_, 0);
+  EXPECT_EQ(listener_.resplits(), 0);
   EXPECT_EQ(client->status().spares[0].address, address);
 
   stages_[1] = Make(FakeRoomyInfo(1, 3), address);
@@ -101,7 +95,7 @@ TEST_F(StageResplitTest, TheOthersTakeTheLayersOfALostStageAndGiveThemBack) {
   EXPECT_EQ(LayersOf(*client), "0-1 2-3 4-5");
   EXPECT_EQ(client->status().stages[1].address, address);
   EXPECT_TRUE(Serves(*client));
-  EXPECT_EQ(resplits_, 1);
+  EXPECT_EQ(listener_.resplits(), 1);
   EXPECT_EQ(listener_.losses(), 1u);
   EXPECT_EQ(client->status().shrinks, 1u);
   EXPECT_EQ(client->status().growths, 1u);
@@ -229,7 +223,7 @@ TEST_F(StageResplitTest, AProcessThatComesAndGoesChangesNothing) {
 
 TEST_F(StageResplitTest, APauseThatMayNotBeIsNotMade) {
   AddAssignable(2);
-  cost_ = INT64_MAX;
+  listener_.SetPauseCost(INT64_MAX);
   const auto client = Start();
   ASSERT_TRUE(UpTimes(1));
   const std::string address = stages_[1]->address();
@@ -240,7 +234,7 @@ TEST_F(StageResplitTest, APauseThatMayNotBeIsNotMade) {
       [&] { return client->status().spares[0].state == StageState::kReady; }));
   EXPECT_TRUE(Serves(*client));
   EXPECT_EQ(listener_.ups(), 2u);
-  cost_ = 0;
+  listener_.SetPauseCost(0);
   ASSERT_TRUE(UpTimes(3)) << client->status().message;
   EXPECT_EQ(listener_.num_stages(), 2);
 }

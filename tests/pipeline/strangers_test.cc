@@ -99,7 +99,15 @@ v1::Refusal::Reason ReasonOf(const Status& status) {
   return refusal.reason();
 }
 
-class StrangersTest : public ::testing::Test {
+class StrangersTest : public ::testing::Test, public PipelineObserver {
+ public:
+  void OnUp(Epoch epoch, const PlanLimits&, int, const LostStages&) override {
+    term_ = epoch.term();
+    epoch_ = epoch.count();
+  }
+  void OnLost(const Status&) override { ++losses_; }
+  void OnResult(StepResult) override { ++results_; }
+
  protected:
   void Start(Duration peer_timeout = std::chrono::seconds(10)) {
     FakeStageOptions options;
@@ -115,15 +123,7 @@ class StrangersTest : public ::testing::Test {
     options.heartbeat = std::chrono::milliseconds(50);
     auto client = PipelineAssembler::Create(options);
     EXPECT_TRUE(client.ok()) << client.status();
-    PipelineCallbacks callbacks;
-    callbacks.on_up = [this](Epoch epoch, const PlanLimits&, int,
-                             const LostStages&) {
-      term_ = epoch.term();
-      epoch_ = epoch.count();
-    };
-    callbacks.on_lost = [this](const Status&) { ++losses_; };
-    callbacks.on_result = [this](StepResult) { ++results_; };
-    (*client)->Start(std::move(callbacks));
+    (*client)->Start(this);
     return *std::move(client);
   }
   // One more step, answered.

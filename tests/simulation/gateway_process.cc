@@ -12,6 +12,17 @@ constexpr Duration kStagesDrain = std::chrono::seconds(1);
 constexpr Duration kAsk = std::chrono::milliseconds(500);
 constexpr int kRecoveringLeases = 3;
 
+// The engine, and what the other gateway said.
+class Observer : public EngineObserver {
+ public:
+  Observer(EngineLoop* engine, const PeerLead& peers)
+      : EngineObserver(engine), peers_(peers) {}
+  PeerLead LeadOfPeers() override { return peers_; }
+
+ private:
+  const PeerLead& peers_;
+};
+
 }  // namespace
 
 GatewayProcess::GatewayProcess(const GatewaySetup& setup, Process* process)
@@ -106,9 +117,8 @@ void GatewayProcess::Run() {
   engine_ = std::make_unique<EngineLoop>(setup_.engine, &pipeline_->plans());
   const Status started = engine_->Start();
   if (!started.ok()) return World::Get().Fail(Message(started));
-  PipelineCallbacks callbacks = CallbacksTo(engine_.get());
-  if (setup_.peer) callbacks.peer_lead = [this] { return peer_lead_; };
-  pipeline_->Start(std::move(callbacks));
+  Observer observer(engine_.get(), peer_lead_);
+  pipeline_->Start(&observer);
   open_ = true;
   NamedThread peers;
   if (setup_.peer) peers = NamedThread("peers", [this] { WatchPeer(); });

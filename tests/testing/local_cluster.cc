@@ -77,7 +77,8 @@ Status LocalCluster::StartOverGrpc() {
                           PipelineAssembler::Create(std::move(pipeline)));
   engine_ = std::make_unique<EngineLoop>(options_.engine, &client_->plans());
   SLUICE_RETURN_IF_ERROR(engine_->Start());
-  client_->Start(CallbacksTo(engine_.get()));
+  observer_ = std::make_unique<EngineObserver>(engine_.get());
+  client_->Start(observer_.get());
   if (!WaitReady(Clock::now() + kStartTime)) {
     return Unavailable("no pipeline: ", client_->status().message);
   }

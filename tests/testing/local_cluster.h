@@ -62,6 +62,7 @@ class LocalCluster {
   std::vector<std::string> addresses_;
   std::vector<std::unique_ptr<stage::StageServer>> servers_;
   std::unique_ptr<LocalPipeline> chained_;
+  std::unique_ptr<EngineObserver> observer_;
   std::unique_ptr<PipelineAssembler> client_;
   std::unique_ptr<EngineLoop> engine_;
 };

@@ -72,37 +72,7 @@ v1::Hello HelloOf(const PipelineOptions& options) {
   return hello;
 }
 
-void TellSuperseded(const PipelineCallbacks& callbacks) {
-  const Status why = Unavailable("another gateway has taken the stages");
-  LogWarning(Message(why), ": this one stands by");
-  if (callbacks.on_superseded) callbacks.on_superseded(why);
-}
-
 }  // namespace
-
-PipelineCallbacks CallbacksTo(EngineLoop* engine) {
-  PipelineCallbacks callbacks{
-      [engine](Epoch epoch, const PlanLimits& limits, int num_stages,
-               const LostStages& lost) {
-        engine->OnPipelineUp(epoch, limits, num_stages, lost);
-      },
-      [engine](const Status& why) { engine->OnPipelineLost(why); },
-      [engine](StepResult result) { engine->OnStepResult(std::move(result)); },
-      [engine](const Status& why) { engine->OnPipelineLeaving(why); },
-      [engine] { return engine->rests(); },
-      [engine] {
-        const EngineProgress progress = engine->Progress();
-        return progress.oldest_plan_age > GivenUpAfter(progress.expected_step);
-      }};
-  callbacks.on_resplit = [engine](const Status& why) {
-    engine->OnPipelineLost(why, /*is_planned=*/true);
-  };
-  callbacks.on_superseded = [engine](const Status& why) {
-    engine->OnSuperseded(why);
-  };
-  callbacks.pause_cost = [engine] { return engine->PauseCost(); };
-  return callbacks;
-}
 
 StatusOr<std::unique_ptr<PipelineAssembler>> PipelineAssembler::Create(
     PipelineOptions options) {
@@ -149,13 +119,14 @@ PipelineAssembler::PipelineAssembler(PipelineOptions options,
 
 PipelineAssembler::~PipelineAssembler() { Stop(); }
 
-void PipelineAssembler::Start(PipelineCallbacks callbacks) {
-  callbacks_ = std::move(callbacks);
-  plans_->Start({[this](Epoch epoch) { OnUp(epoch); },
-                 [this](Epoch epoch, size_t index, const Status& why) {
-                   if (epoch == name_.epoch) Lose(index, why, "");
-                 }},
-                std::move(callbacks_.on_result));
+void PipelineAssembler::Start(PipelineObserver* observer) {
+  observer_ = observer;
+  plans_->Start(
+      {[this](Epoch epoch) { OnUp(epoch); },
+       [this](Epoch epoch, size_t index, const Status& why) {
+         if (epoch == name_.epoch) Lose(index, why, "");
+       }},
+      [this](StepResult result) { observer_->OnResult(std::move(result)); });
   thread_ = NamedThread("pipeline", [this] { Run(); });
 }
 
@@ -303,9 +274,9 @@ void PipelineAssembler::OnControl(size_t index,
     case v1::ControlResponse::kFailure:
       return OnFailure(index, response.failure());
     case v1::ControlResponse::kDraining:
-      if (places_.has(index) && phase_ == Phase::kUp && callbacks_.on_leaving &&
+      if (places_.has(index) && phase_ == Phase::kUp &&
           !places_.Prepare(index, name_)) {
-        callbacks_.on_leaving(Unavailable(stage.Describe(), " is draining"));
+        observer_->OnLeaving(Unavailable(stage.Describe(), " is draining"));
       }
       return ReleaseLeaving(index);
     default:
@@ -330,8 +301,8 @@ std::shared_ptr<ControlLink> PipelineAssembler::EndStage(
 }
 
 void PipelineAssembler::ReleaseLeaving(size_t index) {
-  if (places_.has(index) && phase_ == Phase::kUp && callbacks_.idle &&
-      !places_.Prepare(index, name_) && !callbacks_.idle()) {
+  if (places_.has(index) && phase_ == Phase::kUp &&
+      !places_.Prepare(index, name_) && !observer_->IsIdle()) {
     return;
   }
   EndStage(index, Unavailable("it was told to end; nothing needs it any more"),
@@ -340,14 +311,13 @@ void PipelineAssembler::ReleaseLeaving(size_t index) {
 }
 
 void PipelineAssembler::WatchUp(TimePoint now) {
-  if (callbacks_.stuck && callbacks_.stuck()) {
+  if (observer_->IsStuck()) {
     const size_t slowest = places_.Slowest();
     const Status why = Unavailable("answers and does no step");
     EndStage(slowest, why)->Cancel(why);
     return;
   }
-  const int64_t cost = callbacks_.pause_cost ? callbacks_.pause_cost() : 0;
-  if (draining_ || !resplit_.Grow(now, cost, name_)) return;
+  if (draining_ || !resplit_.Grow(now, observer_->PauseCost(), name_)) return;
   message_ = "the layers are split anew: a process joins";
   EndEpoch(/*is_planned=*/true);
   plans_->SetStages(places_.holders());
@@ -422,8 +392,8 @@ void PipelineAssembler::OnUp(Epoch epoch) {
                      " of which have their KV cache")
                : "");
   Publish();
-  callbacks_.on_up(epoch, joined_.limits.plan,
-                   static_cast<int>(places_.count()), lost);
+  observer_->OnUp(epoch, joined_.limits.plan, static_cast<int>(places_.count()),
+                  lost);
 }
 
 void PipelineAssembler::OnFailure(size_t index, const v1::Failure& failure) {
@@ -460,14 +430,13 @@ void PipelineAssembler::EndEpoch(bool is_planned) {
              message_);
   Publish();
   if (!was_up) return;
-  const bool by_choice = is_planned && callbacks_.on_resplit;
-  (by_choice ? callbacks_.on_resplit
-             : callbacks_.on_lost)(Unavailable(message_));
+  const Status why = Unavailable(message_);
+  is_planned ? observer_->OnResplit(why) : observer_->OnLost(why);
 }
 
 void PipelineAssembler::OnException(const Status& what) {
   exceptions_log_.Write(LogLevel::kError, "caught: ", Message(what));
-  if (callbacks_.on_exception) callbacks_.on_exception(what);
+  observer_->OnException(what);
 }
 
 // Status ---------------------------------------------------------------------
@@ -486,11 +455,13 @@ void PipelineAssembler::Publish() {
   resplit_.Report(status);
   const bool superseded = leadership_.Update(
       {now, up, status.down, places_.first_held(), places_.all_held(),
-       callbacks_.peer_lead ? callbacks_.peer_lead() : PeerLead::kNone},
+       observer_ != nullptr ? observer_->LeadOfPeers() : PeerLead::kNone},
       status);
   board_.Publish(std::move(status), now);
-  if (superseded && options_.lease > Duration::zero())
-    TellSuperseded(callbacks_);
+  if (!superseded || options_.lease == Duration::zero()) return;
+  const Status why = Unavailable("another gateway has taken the stages");
+  LogWarning(Message(why), ": this one stands by");
+  observer_->OnSuperseded(why);
 }
 
 }  // namespace sluice

@@ -15,9 +15,9 @@
 #include "common/concurrency/named_thread.h"
 #include "common/core/gateway_role.h"
 #include "common/core/step_plan.h"
-#include "common/engine/engine_loop.h"
 #include "common/pipeline/gateway/leadership.h"
 #include "common/pipeline/gateway/pipeline_events.h"
+#include "common/pipeline/gateway/pipeline_observer.h"
 #include "common/pipeline/gateway/pipeline_status.h"
 #include "common/pipeline/gateway/plan_channel.h"
 #include "common/pipeline/gateway/stage_connection.h"
@@ -59,46 +59,6 @@ struct PipelineOptions {
   std::function<Status(const StageFacts&)> check_model;
 };
 
-// Calls to the owner. on_up and on_lost come from the thread "pipeline", in
-// turn; on_result from gRPC's threads, between the two; the others from the
-// thread "pipeline", and may be empty. None may wait for the assembler.
-struct PipelineCallbacks {
-  // Plans of `epoch` within `limits` may be submitted.
-  std::function<void(Epoch, const PlanLimits&, int num_stages,
-                     const LostStages&)>
-      on_up;
-  // No plan of the epoch gets a result any more. The status names the stage's
-  // index, address and layers, and why.
-  std::function<void(const Status&)> on_lost;
-  std::function<void(StepResult)> on_result;
-  // A stage was told to end, and no spare takes its place: no new sequences;
-  // live ones may go on.
-  std::function<void(const Status&)> on_leaving = nullptr;
-  // Whether, since on_leaving, no plan is in flight and none will come. Then
-  // the stage is released, and on_lost follows. Empty: at once.
-  std::function<bool()> idle = nullptr;
-  // Whether a plan is in flight for far longer than it should take. Then the
-  // stage that has done the fewest steps is lost. Empty: never.
-  std::function<bool()> stuck = nullptr;
-  // An event threw: the pipeline is built anew.
-  std::function<void(const Status&)> on_exception = nullptr;
-  // As on_lost, which it replaces where the pipeline ends by choice: a process
-  // joins, and no plan is to blame. Empty: on_lost.
-  std::function<void(const Status&)> on_resplit = nullptr;
-  // With a lease, after on_lost: another gateway has taken the stages, and
-  // computes what clients ask for. Empty: never told.
-  std::function<void(const Status&)> on_superseded = nullptr;
-  // What the other gateways of the stages say; with a lease. Empty: there are
-  // none.
-  std::function<PeerLead()> peer_lead = nullptr;
-  // What a pause costs now, in any unit: 0 when nothing runs, INT64_MAX if it
-  // may not be. Empty: 0.
-  std::function<int64_t()> pause_cost = nullptr;
-};
-
-// `engine` must outlive the assembler, or Stop must have returned.
-PipelineCallbacks CallbacksTo(EngineLoop* engine);
-
 enum class PipelinePhase {
   kGathering,  // a stage has not sent Welcome, or a retry is due later
   kAssigning,  // last stage first
@@ -123,12 +83,14 @@ class PipelineAssembler {
   PlanChannel& plans() { return *plans_; }
 
   // Begins to connect. Once.
-  void Start(PipelineCallbacks callbacks);
+  void Start(PipelineObserver* observer);
   // Asks the stages to finish their steps, and waits until they have, or
   // `deadline`. Builds no pipeline any more, and may lose plans submitted from
-  // here on. For the time between the last plan and Stop. Not from a callback.
+  // here on. For the time between the last plan and Stop. Not from the
+  // observer.
   void Drain(TimePoint deadline);
-  // Releases the stages; no callback follows. Idempotent. Not from a callback.
+  // Releases the stages; the observer is told nothing any more. Idempotent. Not
+  // from the observer.
   void Stop();
 
   // Any thread.
@@ -179,7 +141,7 @@ class PipelineAssembler {
   void Publish();
 
   const PipelineOptions options_;
-  PipelineCallbacks callbacks_;
+  PipelineObserver* observer_ = nullptr;  // since Start
   const std::shared_ptr<PipelineEvents> events_;
   StageHolds holds_;
   StagePlaces places_;

@@ -52,7 +52,7 @@ class StageResplit {
   // While a pipeline is up that lacks places. A process that may join is made
   // to load its layers first. Returns true when it has joined `places`: the
   // pipeline has to be built anew, and Fill makes the others load. `cost`: see
-  // PipelineCallbacks::pause_cost.
+  // PipelineObserver::PauseCost.
   bool Grow(TimePoint now, int64_t cost, const wire::PipelineName& name);
   void OnUp(TimePoint now);
 

@@ -277,7 +277,8 @@ class WedgedStageTest : public ::testing::Test {
     engine_ =
         std::make_unique<EngineLoop>(EngineOptions(), &pipeline_->plans());
     ASSERT_TRUE(engine_->Start().ok());
-    pipeline_->Start(CallbacksTo(engine_.get()));
+    observer_ = std::make_unique<EngineObserver>(engine_.get());
+    pipeline_->Start(observer_.get());
     ASSERT_TRUE(Eventually([&] { return Judge().ready; }));
     const auto calm = std::make_shared<CountingSink>();
     ASSERT_TRUE(engine_->Submit(request_, calm).ok());
@@ -313,6 +314,7 @@ class WedgedStageTest : public ::testing::Test {
 
   const GenerateRequest request_ = Request();
   std::vector<std::unique_ptr<testing::FakeStage>> stages_;
+  std::unique_ptr<EngineObserver> observer_;
   std::unique_ptr<PipelineAssembler> pipeline_;
   std::unique_ptr<EngineLoop> engine_;
 };

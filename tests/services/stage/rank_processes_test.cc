@@ -114,7 +114,8 @@ class RankProcessesTest : public ::testing::Test {
     client_ = *std::move(client);
     engine_ = std::make_unique<EngineLoop>(EngineOptions(), &client_->plans());
     ASSERT_TRUE(engine_->Start().ok());
-    client_->Start(CallbacksTo(engine_.get()));
+    observer_ = std::make_unique<EngineObserver>(engine_.get());
+    client_->Start(observer_.get());
     ASSERT_TRUE(WaitReady()) << client_->status().message;
   }
   void Disconnect() {
@@ -159,6 +160,7 @@ class RankProcessesTest : public ::testing::Test {
   std::string model_;
   std::string address_;
   std::vector<std::unique_ptr<StageProcess>> processes_;  // the lead first
+  std::unique_ptr<EngineObserver> observer_;
   std::unique_ptr<PipelineAssembler> client_;
   std::unique_ptr<EngineLoop> engine_;
 };

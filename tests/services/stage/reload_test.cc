@@ -23,6 +23,13 @@ bool Eventually(Condition condition) {
   return testing::HoldsWithin(std::chrono::seconds(30), condition);
 }
 
+class NoObserver : public PipelineObserver {
+ public:
+  void OnUp(Epoch, const PlanLimits&, int, const LostStages&) override {}
+  void OnLost(const Status&) override {}
+  void OnResult(StepResult) override {}
+};
+
 // Holds loads, while it is closed.
 class Gate {
  public:
@@ -86,11 +93,7 @@ class ReloadTest : public ::testing::Test {
     auto client = PipelineAssembler::Create(std::move(options));
     ASSERT_TRUE(client.ok()) << client.status();
     client_ = *std::move(client);
-    PipelineCallbacks callbacks;
-    callbacks.on_up = [](Epoch, const PlanLimits&, int, const LostStages&) {};
-    callbacks.on_lost = [](const Status&) {};
-    callbacks.on_result = [](StepResult) {};
-    client_->Start(std::move(callbacks));
+    client_->Start(&observer_);
   }
   std::string Page(const char* path) const {
     return testing::Get(servers_[0]->metrics_port(), path);
@@ -109,6 +112,7 @@ class ReloadTest : public ::testing::Test {
 
   Gate gate_;
   std::vector<std::unique_ptr<StageServer>> servers_;
+  NoObserver observer_;
   std::unique_ptr<PipelineAssembler> client_;
 };
 
