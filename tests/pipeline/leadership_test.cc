@@ -93,28 +93,27 @@ class Signs {
   bool At(Duration time, const LeadershipSigns& seen) {
     LeadershipSigns signs = seen;
     signs.now = TimePoint() + seconds(1) + time;
-    return gateway.Update(signs, status);
+    return gateway.Update(signs);
   }
 
   Leadership gateway;
-  PipelineStatus status;
 };
 
 TEST(LeadershipRulesTest, ALeaderLeadsUntilAllStagesAreAnothers) {
   Signs one;
-  EXPECT_EQ(one.status.role, GatewayRole::kCandidate);
+  EXPECT_EQ(one.gateway.role(), GatewayRole::kCandidate);
   EXPECT_FALSE(one.At({}, {.held = 0}));
-  EXPECT_EQ(one.status.role, GatewayRole::kStandby);
+  EXPECT_EQ(one.gateway.role(), GatewayRole::kStandby);
   EXPECT_FALSE(one.At({}, {})) << "the other has let go";
-  EXPECT_EQ(one.status.role, GatewayRole::kCandidate);
+  EXPECT_EQ(one.gateway.role(), GatewayRole::kCandidate);
   EXPECT_FALSE(one.At({}, {.up = true}));
-  EXPECT_EQ(one.status.role, GatewayRole::kLeader);
+  EXPECT_EQ(one.gateway.role(), GatewayRole::kLeader);
   EXPECT_FALSE(one.At({}, {})) << "a pipeline that recovers";
-  EXPECT_EQ(one.status.role, GatewayRole::kLeader);
+  EXPECT_EQ(one.gateway.role(), GatewayRole::kLeader);
   EXPECT_TRUE(one.At({}, {.held = 0, .all_held = true}));
   EXPECT_FALSE(one.At({}, {.held = 0, .all_held = true})) << "told once";
-  EXPECT_EQ(one.status.role, GatewayRole::kStandby);
-  EXPECT_EQ(one.status.takeovers, 1u);
+  EXPECT_EQ(one.gateway.role(), GatewayRole::kStandby);
+  EXPECT_EQ(one.gateway.takeovers(), 1u);
 }
 
 TEST(LeadershipRulesTest, ALeaderKeepsItsStagesWhileAnotherHasOneForAMoment) {
@@ -127,7 +126,7 @@ TEST(LeadershipRulesTest, ALeaderKeepsItsStagesWhileAnotherHasOneForAMoment) {
   EXPECT_FALSE(one.At(seconds(7), {})) << "it has let go";
   EXPECT_FALSE(one.At(seconds(8), {.held = 1}));
   EXPECT_FALSE(one.At(seconds(13), {.held = 1}));
-  EXPECT_EQ(one.status.role, GatewayRole::kLeader);
+  EXPECT_EQ(one.gateway.role(), GatewayRole::kLeader);
   EXPECT_TRUE(one.At(seconds(14), {.held = 1})) << "two leases";
 }
 
@@ -138,9 +137,9 @@ TEST(LeadershipRulesTest, AStandbyLeavesTheStagesToALeaderThatRecovers) {
     one.At({}, {.peer = peer});
     EXPECT_FALSE(one.gateway.MayHold(0));
     EXPECT_FALSE(one.gateway.MayHold(1));
-    EXPECT_EQ(one.status.role, peer == PeerLead::kUnknown
-                                   ? GatewayRole::kCandidate
-                                   : GatewayRole::kStandby);
+    EXPECT_EQ(one.gateway.role(), peer == PeerLead::kUnknown
+                                      ? GatewayRole::kCandidate
+                                      : GatewayRole::kStandby);
   }
   one.At({}, {.peer = PeerLead::kNone});
   EXPECT_TRUE(one.gateway.MayHold(0));

@@ -11,7 +11,6 @@
 #include "common/core/epochs.h"
 #include "common/pipeline/gateway/stage_places.h"
 #include "common/rpc/server_stream.h"
-#include "common/rpc/transport.h"
 #include "sluice/v1/stage.grpc.pb.h"
 #include "tests/pipeline/assembler_fixture.h"
 #include "tests/pipeline/gateway_run.h"
@@ -42,33 +41,30 @@ v1::Welcome WelcomeOf(const StageInfo& info, uint64_t term) {
 // beyond `count` are spares.
 struct Places {
   Places(const std::vector<uint64_t>& terms, size_t count)
-      : places(Stages(terms, count), count, {}) {
+      : places(Stages(terms, count), count, {}, out) {
     for (size_t i = 0; i < terms.size(); ++i) places.OnWelcome(i, false);
   }
-  static StageConnections Stages(const std::vector<uint64_t>& terms,
-                                 size_t count) {
-    StageConnections stages;
+  StageProcesses Stages(const std::vector<uint64_t>& terms, size_t count) {
+    StageProcesses stages;
     for (size_t i = 0; i < terms.size(); ++i) {
-      // Nobody listens: the test tells what the stages answer.
-      auto channel = rpc::Connect("unix:/nonexistent/stage.sock", {});
-      EXPECT_TRUE(channel.ok()) << channel.status();
+      const std::string address = Cat("host-", i, ":1");
       stages.push_back(
-          std::make_shared<StageConnection>(Cat("host-", i, ":1"), *channel));
-      stages.back()->Connect(
-          v1::Hello(), 0, i + 1, std::make_shared<PipelineEvents>(),
-          [](const v1::ControlResponse&, int64_t) {}, [](const Status&) {});
-      v1::ControlResponse response;
+          std::make_shared<StageProcess>(i, address, Clock::now()));
+      stages.back()->Hello(i + 1, 0, Clock::now(), out);
       const int place = static_cast<int>(std::min(i, count - 1));
-      *response.mutable_welcome() =
+      const v1::Welcome welcome =
           WelcomeOf(FakeInfo(place, static_cast<int>(count)), terms[i]);
-      const Status taken = stages.back()->OnMessage(response, MonotonicNanos());
-      EXPECT_TRUE(taken.ok()) << taken;
+      auto facts = CheckWelcome(address, welcome);
+      EXPECT_TRUE(facts.ok()) << facts.status();
+      stages.back()->OnWelcome(
+          {*std::move(facts), HighestOf(welcome), welcome.run()});
     }
     return stages;
   }
   // The message that refuses the stages; empty: they are a pipeline.
   std::string Refusal() { return Message(places.Join(std::nullopt).status()); }
   bool refuses(size_t index) const { return places.stages()[index]->refused(); }
+  act::Outbox out;
   StagePlaces places;
 };
 
@@ -112,25 +108,25 @@ TEST(TermsTest, ASpareHasAVoice) {
 TEST(TermsTest, AStageAloneIsComparedWithTheGatewaysOwn) {
   Places alone({kFar}, 1);
   EXPECT_EQ(alone.Refusal(), "") << "a gateway that knows nothing";
-  alone.places.OnUp(Epoch(kFar, 1));
+  alone.places.OnUp(Epoch(kFar, 1), Clock::now());
   EXPECT_EQ(alone.Refusal(), "");
   Places known({kFar}, 1);
-  known.places.OnUp(Epoch(7, 1));
+  known.places.OnUp(Epoch(7, 1), Clock::now());
   EXPECT_THAT(known.Refusal(), HasSubstr("above the others', 7"));
 }
 
 TEST(TermsTest, TheGatewaysOwnIsOneVoiceAndItsStagesStay) {
   Places raised({kFar, kFar}, 2);
-  raised.places.OnUp(Epoch(7, 1));
+  raised.places.OnUp(Epoch(7, 1), Clock::now());
   EXPECT_EQ(raised.Refusal(), "") << "another gateway led";
   Places fresh({kFar, 1, 1}, 2);  // with a spare
-  fresh.places.OnUp(Epoch(kFar, 9));
+  fresh.places.OnUp(Epoch(kFar, 9), Clock::now());
   EXPECT_EQ(fresh.Refusal(), "") << "what this gateway led is no outlier";
 }
 
 TEST(TermsTest, ATermWhoseStagesAreGoneCountsNoMore) {
   Places fresh({1, 2}, 2);
-  fresh.places.OnUp(Epoch(kAbsurd, 4));
+  fresh.places.OnUp(Epoch(kAbsurd, 4), Clock::now());
   EXPECT_EQ(fresh.Refusal(), "");
   EXPECT_EQ(fresh.places.NextEpoch(Epoch(kAbsurd, 4)), Epoch(2, 1));
   EXPECT_EQ(fresh.places.NextEpoch(Epoch(900, 4)), Epoch(900, 5));

@@ -16,8 +16,8 @@ from testing import mutants  # noqa: E402
 # See mutants.Mutants.
 MUTANTS = [
     ("a stage that lost its KV cache counts as one that kept it",
-     "pipeline/gateway/stage_connection.cc",
-     "kv_epoch_ = assigned.kept() && kv_epoch_ != Epoch(0) ? epoch : Epoch(0);",
+     "pipeline/gateway/stage_process.cc",
+     "kv_epoch_ = kept && kv_epoch_ != Epoch(0) ? epoch : Epoch(0);",
      "kv_epoch_ = epoch;"),
     ("a predecessor without a log is not asked to compute again",
      "pipeline/gateway/stage_places.cc",

@@ -7,7 +7,6 @@
 
 #include "common/base/clock.h"
 #include "common/core/gateway_role.h"
-#include "common/pipeline/gateway/pipeline_status.h"
 
 namespace sluice {
 
@@ -25,15 +24,15 @@ struct LeadershipSigns {
 // A gateway's role. The stages decide on it: each is one gateway's at a time.
 // What the other gateways say keeps a standby from the stages of a leader whose
 // pipeline recovers, and ends the lead of one that is cut off from its stages.
-// One thread, "pipeline".
+// A value, one thread.
 class Leadership {
  public:
   // `lease`: PipelineOptions'; zero: there is no other gateway.
   explicit Leadership(Duration lease) : lease_(lease) {}
 
-  // Takes in the signs, and fills in the role in `status`. Returns whether this
-  // gateway led until now and another one does from here on.
-  bool Update(const LeadershipSigns& signs, PipelineStatus& status) {
+  // Takes in the signs. Returns whether this gateway led until now and another
+  // one does from here on.
+  bool Update(const LeadershipSigns& signs) {
     if (!signs.held.has_value()) {
       held_since_.reset();
     } else if (!held_since_.has_value()) {
@@ -44,10 +43,12 @@ class Leadership {
     role_ = Next();
     const bool changed = role_ != before;
     if (changed && role_ == GatewayRole::kLeader) ++takeovers_;
-    status.role = role_;
-    status.takeovers = takeovers_;
     return changed && before == GatewayRole::kLeader;
   }
+
+  GatewayRole role() const { return role_; }
+  // Times that this gateway began to lead.
+  uint64_t takeovers() const { return takeovers_; }
 
   // Whether this gateway may take the stage of place `index`, or keep it; the
   // spares are behind all places.

@@ -26,7 +26,7 @@ void PlanChannel::Start(Events events,
 }
 
 Status PlanChannel::Open(const wire::PipelineName& pipeline,
-                         const StageFacts& joined,
+                         const StageFacts& joined, const StageFacts& first,
                          rpc::TransportOptions transport) {
   StageConnections stages;
   {
@@ -71,7 +71,6 @@ Status PlanChannel::Open(const wire::PipelineName& pipeline,
   // The engine keeps about one plan per stage in flight; plans beyond the
   // credits wait here.
   const auto credits = static_cast<size_t>(joined.limits.max_steps_in_flight);
-  const StageFacts& first = stages.front()->facts();
   steps_ = rpc::CreditedSender::Open(
       {std::move(to_first), kStepsMethod,
        wire::StepsHello(pipeline, first, first.first_layer), credits,

@@ -44,8 +44,9 @@ class PlanChannel : public StepExecutor,
 
   // The thread "pipeline". Opens the streams of an epoch; all stages have sent
   // Welcome. on_ready or on_end follows, unless this returns an error.
+  // `first`: of the first stage.
   Status Open(const wire::PipelineName& pipeline, const StageFacts& joined,
-              rpc::TransportOptions transport);
+              const StageFacts& first, rpc::TransportOptions transport);
   // Lets plans and results of the latest Open pass.
   void GoLive();
   // Ends the streams. No on_result runs or comes after the return.

@@ -12,25 +12,16 @@ constexpr Duration kNoRisePause = std::chrono::seconds(1);
 
 }  // namespace
 
-void StageHolds::Take(StageConnection& stage, uint64_t term) {
-  const uint64_t id = ++links_;
-  stage.Connect(
-      hello_, term, id, events_,
-      [this, id](const v1::ControlResponse& response, int64_t received_ns) {
-        handlers_.on_message(id, response, received_ns);
-      },
-      [this, id](const Status& why) { handlers_.on_end(id, why); });
-}
-
-const StageConnection* StageHolds::Raise(const StageConnections& holders,
-                                         uint64_t term, TimePoint now) {
-  const StageConnection* lowest = nullptr;
+const StageProcess* StageHolds::Raise(const StageProcesses& holders,
+                                      uint64_t term, TimePoint now,
+                                      act::Outbox& out) {
+  const StageProcess* lowest = nullptr;
   const bool may = !raise_at_.has_value();
   for (const auto& stage : holders) {
     const uint64_t own = stage->facts().term;
     if (own >= term) continue;
     if (lowest == nullptr || own < lowest->facts().term) lowest = stage.get();
-    if (may) Take(*stage, term);
+    if (may) Take(*stage, term, now, out);
   }
   if (lowest != nullptr && may) {
     const uint64_t from = lowest->facts().term;

@@ -55,7 +55,9 @@ enum class LifeKind {
 
 // What befalls a process, or the gateway does to it.
 enum class LifeEvent {
-  kHello,      // the gateway opens Control, in the place of an open stream
+  // The gateway opens Control. A process that is there is raised by it; a
+  // gateway that drains raises no process.
+  kHello,
   kWelcome,    // message
   kAskToLoad,  // the gateway sends the layers
   kAskAgain,   // the gateway may ask once more
@@ -77,7 +79,6 @@ inline constexpr LifeRow kLifeRows[] = {
     {LifeKind::kTrying, LifeEvent::kWelcome, LifeKind::kThere},
     {LifeKind::kTrying, LifeEvent::kEnd, LifeKind::kAway},
 
-    // Hello: to raise the stage's term.
     {LifeKind::kThere, LifeEvent::kHello, LifeKind::kTrying},
     {LifeKind::kThere, LifeEvent::kAskToLoad, LifeKind::kAsked},
     {LifeKind::kThere, LifeEvent::kDrained, LifeKind::kDrained},
@@ -90,7 +91,6 @@ inline constexpr LifeRow kLifeRows[] = {
     {LifeKind::kAsked, LifeEvent::kDraining, LifeKind::kLeaving},
     {LifeKind::kAsked, LifeEvent::kEnd, LifeKind::kAway},
 
-    {LifeKind::kDrained, LifeEvent::kHello, LifeKind::kTrying},
     {LifeKind::kDrained, LifeEvent::kDraining, LifeKind::kParting},
     {LifeKind::kDrained, LifeEvent::kEnd, LifeKind::kAway},
 
@@ -100,7 +100,6 @@ inline constexpr LifeRow kLifeRows[] = {
     {LifeKind::kLeaving, LifeEvent::kDraining, LifeKind::kLeaving},
     {LifeKind::kLeaving, LifeEvent::kEnd, LifeKind::kAway},
 
-    {LifeKind::kParting, LifeEvent::kHello, LifeKind::kTrying},
     {LifeKind::kParting, LifeEvent::kDraining, LifeKind::kParting},
     {LifeKind::kParting, LifeEvent::kEnd, LifeKind::kAway},
 };

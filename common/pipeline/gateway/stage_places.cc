@@ -3,19 +3,19 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/base/log.h"
 #include "common/core/epochs.h"
 #include "common/pipeline/gateway/handshake.h"
 #include "common/pipeline/gateway/term_check.h"
 
 namespace sluice {
 
-StagePlaces::StagePlaces(StageConnections stages, size_t count,
-                         std::vector<StagePlace> layers,
+StagePlaces::StagePlaces(StageProcesses stages, size_t count,
+                         std::vector<StagePlace> layers, act::Outbox& out,
                          std::function<Status(const StageFacts&)> check_model)
     : stages_(std::move(stages)),
       places_(std::move(layers)),
       are_given_(!places_.empty()),
+      out_(out),
       check_model_(check_model != nullptr
                        ? std::move(check_model)
                        : [](const StageFacts&) { return OkStatus(); }) {
@@ -23,7 +23,7 @@ StagePlaces::StagePlaces(StageConnections stages, size_t count,
   for (size_t i = 0; i < count; ++i) stages_[i]->SetIndex(i);
 }
 
-StageConnections StagePlaces::holders() const {
+StageProcesses StagePlaces::holders() const {
   return {stages_.begin(), stages_.begin() + std::ssize(places_)};
 }
 
@@ -45,18 +45,17 @@ void StagePlaces::OnWelcome(size_t index, bool is_up) {
   places_[index] = facts.place();
 }
 
-bool StagePlaces::Fill(TimePoint now, Duration patience,
-                       const wire::PipelineName& name, std::string& message) {
+bool StagePlaces::Fill(TimePoint now, Duration patience, std::string& message) {
   bool changed = false;
   for (size_t i = 0; i < places_.size(); ++i) {
     if (stages_[i]->vacant(now, patience) || Succeeded(i)) {
       const bool given = Give(i, message);
       changed = given || changed;
       if (!given) {
-        for (const auto& any : stages_) any->EndPause();
+        for (const auto& any : stages_) any->EndPause(now);
       }
     }
-    StageConnection& stage = *stages_[i];
+    StageProcess& stage = *stages_[i];
     const StagePlace& place = places_[i];
     if (!stage.available() || stage.holds(place)) continue;
     if (place.empty()) {
@@ -64,7 +63,7 @@ bool StagePlaces::Fill(TimePoint now, Duration patience,
                     " waits to be told its layers: no stage has held this "
                     "place's, and --layers does not name them");
     } else if (stage.facts().assignable) {
-      stage.SendLoad(name, place);
+      stage.AskToLoad(place, out_);
     } else {
       message = Cat(stage.Describe(), " does not hold its place's layers, ",
                     place.first_layer, " to ", place.last_layer - 1);
@@ -100,7 +99,7 @@ StagePlace StagePlaces::Between(size_t index) const {
 size_t StagePlaces::SpareFor(const StagePlace& place) {
   size_t chosen = 0;
   for (size_t i = places_.size(); i < stages_.size(); ++i) {
-    StageConnection& spare = *stages_[i];
+    StageProcess& spare = *stages_[i];
     if (!spare.available()) continue;
     if (const Status fits = CheckSpare(spare.facts()); !fits.ok()) {
       Refuse(spare, Message(fits));
@@ -114,11 +113,11 @@ size_t StagePlaces::SpareFor(const StagePlace& place) {
   return chosen;
 }
 
-bool StagePlaces::Prepare(size_t index, const wire::PipelineName& name) {
+bool StagePlaces::Prepare(size_t index) {
   const size_t chosen = SpareFor(places_[index]);
   if (chosen == 0) return false;
   if (stages_[chosen]->holds(places_[index])) return true;
-  stages_[chosen]->SendLoad(name, places_[index]);
+  stages_[chosen]->AskToLoad(places_[index], out_);
   return false;
 }
 
@@ -135,9 +134,9 @@ bool StagePlaces::Give(size_t index, std::string& message) {
   }
   const size_t chosen = place.empty() ? 0 : SpareFor(place);
   if (chosen == 0) return false;
-  LogWarning(stages_[index]->Describe(), " loses its place to ",
-             stages_[chosen]->Describe(), ": layers ", place.first_layer,
-             " to ", place.last_layer - 1);
+  out_.Warn(stages_[index]->Describe(), " loses its place to ",
+            stages_[chosen]->Describe(), ": layers ", place.first_layer, " to ",
+            place.last_layer - 1);
   places_[index] = place;
   std::swap(stages_[index], stages_[chosen]);
   stages_[index]->SetIndex(index);
@@ -146,11 +145,10 @@ bool StagePlaces::Give(size_t index, std::string& message) {
 }
 
 void StagePlaces::OnStreamBroken(size_t index, const std::string& peer,
-                                 const wire::PipelineName& name) {
-  StageConnection& stage = *stages_[index];
-  const bool again =
-      breaks_.Add(stage.address(), peer, Clock::now() - up_since_);
-  if (again && stage.welcomed() && Prepare(index, name)) stage.GiveUp();
+                                 TimePoint now) {
+  StageProcess& stage = *stages_[index];
+  const bool again = breaks_.Add(stage.address(), peer, now - up_since_);
+  if (again && stage.welcomed() && Prepare(index)) stage.GiveUp(now, out_);
 }
 
 StatusOr<StageFacts> StagePlaces::Join(
@@ -179,7 +177,7 @@ StatusOr<StageFacts> StagePlaces::Join(
 
 void StagePlaces::CheckSpares() {
   for (size_t i = places_.size(); i < stages_.size(); ++i) {
-    StageConnection& spare = *stages_[i];
+    StageProcess& spare = *stages_[i];
     if (!spare.welcomed()) continue;
     const Status fits = CheckSpare(spare.facts());
     if (fits.ok()) continue;
@@ -187,9 +185,9 @@ void StagePlaces::CheckSpares() {
   }
 }
 
-void StagePlaces::Refuse(StageConnection& spare, const std::string& why) {
+void StagePlaces::Refuse(StageProcess& spare, const std::string& why) {
   if (refused_[spare.address()] != spare.link_id()) {
-    LogWarning(spare.Describe(), ": ", why);
+    out_.Warn(spare.Describe(), ": ", why);
   }
   refused_[spare.address()] = spare.link_id();
   spare.SetConflict(why);
@@ -213,7 +211,7 @@ Status StagePlaces::CheckSpare(const StageFacts& spare) const {
 
 void StagePlaces::Set(const std::vector<size_t>& holders,
                       std::vector<StagePlace> layers) {
-  StageConnections ordered;
+  StageProcesses ordered;
   for (const size_t index : holders) ordered.push_back(stages_[index]);
   for (size_t i = 0; i < stages_.size(); ++i) {
     if (std::ranges::count(holders, i) == 0) ordered.push_back(stages_[i]);
@@ -234,14 +232,14 @@ size_t StagePlaces::Slowest() const {
   return static_cast<size_t>(slowest - stages_.begin());
 }
 
-LostStages StagePlaces::OnUp(Epoch epoch) {
-  up_since_ = Clock::now();
+LostStages StagePlaces::OnUp(Epoch epoch, TimePoint now) {
+  up_since_ = now;
   own_term_ = epoch.term();
   CheckSpares();
   std::vector<int32_t> lost;
   bool feeds = false;  // the stage behind computes again
   for (size_t i = places_.size(); i-- > 0;) {
-    const StageConnection& stage = *stages_[i];
+    const StageProcess& stage = *stages_[i];
     const bool kept = stage.kept(epoch);
     feeds = !kept || (feeds && !stage.facts().replay_log);
     if (feeds) lost.insert(lost.begin(), places_[i].first_layer);
@@ -283,11 +281,9 @@ bool StagePlaces::filled() const {
   return true;
 }
 
-void StagePlaces::SendDrain() const {
-  v1::ControlRequest request;
-  request.mutable_drain();
+void StagePlaces::Drain() const {
   for (size_t i = 0; i < places_.size(); ++i) {
-    if (stages_[i]->welcomed()) stages_[i]->Send(request);
+    if (stages_[i]->welcomed()) out_.Add(act::SendDrain{stages_[i]->id()});
   }
 }
 
@@ -303,7 +299,7 @@ PipelineStatus StagePlaces::Report(TimePoint now, TimePoint passed,
   PipelineStatus status;
   status.ready = up;
   for (size_t i = 0; i < stages_.size(); ++i) {
-    const StageConnection& stage = *stages_[i];
+    const StageProcess& stage = *stages_[i];
     const bool used = has(i);
     StageStatus part = stage.Report(now, used ? passed : TimePoint(),
                                     suspect_after, up || !used);

@@ -4,8 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "common/base/log.h"
-
 namespace sluice {
 namespace {
 
@@ -29,22 +27,22 @@ SplitPart StageResplit::PartOf(size_t index) const {
   return {facts.assignable ? &facts.room : &kNone, facts.place()};
 }
 
-void StageResplit::Log(const std::string& why) const {
+void StageResplit::Log(const std::string& why) {
   std::string split;
   for (size_t i = 0; i < places_.count(); ++i) {
     const StagePlace& place = places_.layers()[i];
-    const StageConnection& stage = *places_.stages()[i];
+    const StageProcess& stage = *places_.stages()[i];
     split +=
         Cat(i == 0 ? "" : ", ", place.first_layer, "-", place.last_layer - 1,
             " on ", stage.address(), stage.holds(place) ? " as before" : "");
   }
-  LogWarning("the layers are split anew, ", why, ": ", split);
+  out_.Warn("the layers are split anew, ", why, ": ", split);
 }
 
 bool StageResplit::Shrink(TimePoint now, Duration patience,
                           std::string& message) {
   growth_.reset();
-  const StageConnections& stages = places_.stages();
+  const StageProcesses& stages = places_.stages();
   std::vector<size_t> kept;
   std::vector<size_t> gone;
   bool waits = options_.shrink_after == Duration::zero();
@@ -72,7 +70,7 @@ bool StageResplit::Shrink(TimePoint now, Duration patience,
                            " is gone, nothing takes its place, and the "
                            "other stages cannot: ",
                            Message(split.status()));
-    if (told != message) LogWarning(told);
+    if (told != message) out_.Warn(told);
     message = std::move(told);
     return false;
   }
@@ -95,7 +93,7 @@ bool StageResplit::MayLook(TimePoint now) {
 }
 
 bool StageResplit::Align(TimePoint now, std::string& message) {
-  const StageConnections& stages = places_.stages();
+  const StageProcesses& stages = places_.stages();
   for (size_t i = 0; i < places_.count(); ++i) {
     if (!stages[i]->available()) return false;
   }
@@ -120,7 +118,7 @@ bool StageResplit::Align(TimePoint now, std::string& message) {
 }
 
 std::optional<StageResplit::Growth> StageResplit::With(size_t joiner) const {
-  const StageConnections& stages = places_.stages();
+  const StageProcesses& stages = places_.stages();
   const int32_t num_layers = stages[joiner]->facts().num_layers;
   const bool to_home = home_.size() == places_.count() + 1;
   std::optional<Growth> best;
@@ -163,7 +161,7 @@ std::optional<StageResplit::Growth> StageResplit::With(size_t joiner) const {
 
 void StageResplit::FindGrowth(TimePoint now) {
   if (!MayLook(now)) return;
-  const StageConnections& stages = places_.stages();
+  const StageProcesses& stages = places_.stages();
   for (size_t i = places_.count(); i < stages.size() && !growth_; ++i) {
     if (!stages[i]->available() ||
         !places_.CheckSpare(stages[i]->facts()).ok()) {
@@ -176,8 +174,8 @@ void StageResplit::FindGrowth(TimePoint now) {
   }
 }
 
-bool StageResplit::IsReady(TimePoint now, const wire::PipelineName& name) {
-  StageConnection& joiner = *growth_->joiner;
+bool StageResplit::IsReady(TimePoint now) {
+  StageProcess& joiner = *growth_->joiner;
   if (growth_->is_asked && joiner.loading()) return false;
   const bool is_new = joiner.link_id() != growth_->link_id;
   const StagePlace& place = growth_->layers[growth_->position];
@@ -191,21 +189,20 @@ bool StageResplit::IsReady(TimePoint now, const wire::PipelineName& name) {
   growth_->link_id = joiner.link_id();
   if (holds) return true;
   growth_->is_asked = true;
-  joiner.SendLoad(name, place);
+  joiner.AskToLoad(place, out_);
   return false;
 }
 
-bool StageResplit::Grow(TimePoint now, int64_t cost,
-                        const wire::PipelineName& name) {
+bool StageResplit::Grow(TimePoint now, int64_t cost) {
   if (options_.shrink_after == Duration::zero() || places_.count() >= full_) {
     return false;
   }
-  const StageConnections& stages = places_.stages();
+  const StageProcesses& stages = places_.stages();
   for (size_t i = 0; i < places_.count(); ++i) {
     if (!stages[i]->available()) return false;
   }
   if (!growth_) FindGrowth(now);
-  if (!growth_ || !IsReady(now, name)) return false;
+  if (!growth_ || !IsReady(now)) return false;
   if (!growth_->ready_since) {
     growth_->ready_since = now;
     growth_->least_cost = cost;

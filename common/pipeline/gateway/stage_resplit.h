@@ -20,7 +20,7 @@ namespace sluice {
 // Changes the number of places: fewer where a process is gone for good, and as
 // many as at first when processes are there again. The stages that stay keep
 // their layers where that is good enough (ResplitLayers). One thread,
-// "pipeline".
+// which tells the time.
 class StageResplit {
  public:
   // Before the first pipeline, processes get so many times as long to come.
@@ -32,9 +32,12 @@ class StageResplit {
   // so long since it grew has grown for good.
   static constexpr Duration kMostGrowAfter = std::chrono::minutes(10);
 
-  // `places` must outlive it, and begin with all places.
-  StageResplit(StagePlaces& places, const ResplitOptions& options)
+  // `places` and `out`, which gets what the processes shall be told, outlive
+  // it. It begins with all places.
+  StageResplit(StagePlaces& places, const ResplitOptions& options,
+               act::Outbox& out)
       : options_(options),
+        out_(out),
         places_(places),
         full_(places.count()),
         grow_after_(options.grow_after) {
@@ -44,7 +47,7 @@ class StageResplit {
   // While no pipeline is up. Gives up the places whose processes are gone, if
   // the others can have all layers; without such places as Align. Returns
   // whether the places have changed. `patience`: as for
-  // StageConnection::vacant. `message` says what stands against it.
+  // StageProcess::vacant. `message` says what stands against it.
   bool Shrink(TimePoint now, Duration patience, std::string& message);
   // While no pipeline is up. Gives all places layers that join up, if those
   // that the stages began with do not, and every process is there.
@@ -53,7 +56,7 @@ class StageResplit {
   // to load its layers first. Returns true when it has joined `places`: the
   // pipeline has to be built anew, and Fill makes the others load. `cost`: see
   // PipelineObserver::PauseCost.
-  bool Grow(TimePoint now, int64_t cost, const wire::PipelineName& name);
+  bool Grow(TimePoint now, int64_t cost);
   void OnUp(TimePoint now);
 
   // Fills in the figures of the split.
@@ -69,7 +72,7 @@ class StageResplit {
  private:
   // A process that is to join, and the places with it.
   struct Growth {
-    std::shared_ptr<StageConnection> joiner;
+    std::shared_ptr<StageProcess> joiner;
     std::vector<size_t> holders;  // for StagePlaces::Set
     std::vector<StagePlace> layers;
     size_t position = 0;  // the joiner's
@@ -89,10 +92,11 @@ class StageResplit {
   std::optional<Growth> With(size_t joiner) const;
   void FindGrowth(TimePoint now);
   // Whether the joiner is still there, holds its layers and has waited enough.
-  bool IsReady(TimePoint now, const wire::PipelineName& name);
-  void Log(const std::string& why) const;
+  bool IsReady(TimePoint now);
+  void Log(const std::string& why);
 
   const ResplitOptions options_;
+  act::Outbox& out_;
   StagePlaces& places_;
   const size_t full_;
   std::vector<StagePlace> home_;  // of the full pipeline; empty: not known
@@ -102,7 +106,7 @@ class StageResplit {
   std::optional<TimePoint> grown_at_;
   bool was_up_ = false;
   // The latest joiner, until a pipeline is up with it.
-  std::shared_ptr<StageConnection> newcomer_;
+  std::shared_ptr<StageProcess> newcomer_;
   uint64_t shrinks_ = 0;
   uint64_t growths_ = 0;
 };

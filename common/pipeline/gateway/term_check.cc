@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-uint64_t TermOfMost(const StageConnections& stages, uint64_t own) {
+uint64_t TermOfMost(const StageProcesses& stages, uint64_t own) {
   std::vector<uint64_t> terms;
   for (const auto& stage : stages) {
     if (stage->welcomed()) terms.push_back(stage->facts().term);

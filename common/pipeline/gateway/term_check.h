@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/base/status.h"
-#include "common/pipeline/gateway/stage_connection.h"
+#include "common/pipeline/gateway/stage_process.h"
 
 namespace sluice {
 
@@ -14,7 +14,7 @@ namespace sluice {
 // and at least `own`. Of two that differ it is the lower one, which leads no
 // stage astray. An own term far above all stages' counts for nothing: the
 // stages that it came from are gone.
-uint64_t TermOfMost(const StageConnections& stages, uint64_t own);
+uint64_t TermOfMost(const StageProcesses& stages, uint64_t own);
 
 // FAILED_PRECONDITION, with what resets it, if the term of a stage is too far
 // above or below `most`.

@@ -1,95 +1,73 @@
-// A gateway's connection to one stage, told what its address answers.
-#include "common/pipeline/gateway/stage_connection.h"
+// A gateway's view of one stage's process, told what befalls it.
+#include "common/pipeline/gateway/stage_process.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <vector>
-
-#include "common/pipeline/stage/stage_checks.h"
-#include "common/rpc/transport.h"
-#include "tests/pipeline/fake_stage.h"
+#include <utility>
+#include <variant>
 
 namespace sluice {
 namespace {
 
-using testing::FakeInfo;
-
-class StageConnectionTest : public ::testing::Test {
+class StageProcessTest : public ::testing::Test {
  protected:
-  ~StageConnectionTest() override { End(Cancelled("the test is over")); }
-
-  // Nobody listens: the tests tell what the stage answers.
-  static std::unique_ptr<StageConnection> Make() {
-    auto channel = rpc::Connect("unix:/nonexistent/stage.sock", {});
-    EXPECT_TRUE(channel.ok()) << channel.status();
-    return std::make_unique<StageConnection>("a:1", *channel);
-  }
-  void Hello() {
-    stage_->Connect(
-        v1::Hello(), 0, ++links_, events_,
-        [](const v1::ControlResponse&, int64_t) {}, [](const Status&) {});
-  }
+  void Hello() { stage_->Hello(++links_, 0, Clock::now(), out_); }
   void End(const Status& why, std::optional<Absence> absence = std::nullopt) {
-    if (stage_->linked()) stage_->End(why, absence)->Cancel(why);
+    stage_->OnEnd(why, absence, Clock::now(), out_);
   }
   void Welcome(const std::string& run = {}) {
     if (!stage_->linked()) Hello();
-    v1::ControlResponse response;
-    v1::Welcome& welcome = *response.mutable_welcome();
-    welcome.set_run(run);
-    welcome.set_protocol_version(wire::kProtocolVersion);
-    *welcome.mutable_identity() = wire::ToProto(FakeInfo(0, 1));
-    *welcome.mutable_limits() = wire::ToProto(LimitsOf(FakeInfo(0, 1), 4));
-    Take(response);
-  }
-  void Take(const v1::ControlResponse& response) {
-    const Status taken = stage_->OnMessage(response, MonotonicNanos());
-    EXPECT_TRUE(taken.ok()) << taken;
+    StageWelcome welcome;
+    welcome.facts.last_layer = 2;
+    welcome.facts.num_layers = 2;
+    welcome.run = run;
+    stage_->OnHeard(Clock::now());
+    stage_->OnWelcome(std::move(welcome));
   }
   bool VacantIn(Duration later) const {
     return stage_->vacant(Clock::now() + later, kPatience);
   }
 
   static constexpr Duration kPatience = std::chrono::seconds(100);
-  std::shared_ptr<PipelineEvents> events_ = std::make_shared<PipelineEvents>();
+  static std::unique_ptr<StageProcess> Make() {
+    return std::make_unique<StageProcess>(0, "a:1", Clock::now());
+  }
+
   uint64_t links_ = 0;
-  std::unique_ptr<StageConnection> stage_ = Make();
+  act::Outbox out_;
+  std::unique_ptr<StageProcess> stage_ = Make();
 };
 
 // Every row of kLifeRows, and every pair of a state and an event without a row.
-class StageLifeTest : public StageConnectionTest {
+class StageLifeTest : public StageProcessTest {
  protected:
   void Do(LifeEvent event) {
-    v1::ControlResponse response;
     switch (event) {
       case LifeEvent::kHello:
         return Hello();
       case LifeEvent::kWelcome:
         return Welcome();
       case LifeEvent::kAskToLoad:
-        return stage_->SendLoad({}, {0, 2});
+        return stage_->AskToLoad({0, 2}, out_);
       case LifeEvent::kAskAgain:
         stage_->SetConflict("it does not fit");
         return stage_->SetConflict("");
       case LifeEvent::kDrained:
-        response.mutable_drained();
-        return Take(response);
+        return stage_->OnDrained();
       case LifeEvent::kDraining:
-        response.mutable_draining()->set_remaining_ms(1000);
-        return Take(response);
+        return stage_->OnDraining(std::chrono::seconds(1), Clock::now(), out_);
       case LifeEvent::kEnd:
         return End(Unavailable("Socket closed"));
     }
   }
-  // Brings a new connection to a state.
+  // Brings a new process to a state.
   void Reach(LifeKind kind) {
-    End(Cancelled("another connection follows"));
     stage_ = Make();
     if (kind == LifeKind::kAway) return;
     Do(LifeEvent::kHello);
@@ -140,7 +118,7 @@ TEST_F(StageLifeTest, WithoutARowNothingChanges) {
       ++without;
     }
   }
-  EXPECT_EQ(without, 25u);
+  EXPECT_EQ(without, 27u);
 }
 
 // What each state means, beside the way to it.
@@ -206,31 +184,31 @@ TEST_F(StageLifeTest, AnAbsenceTellsWhetherThePlaceIsVacant) {
   }
 }
 
-TEST_F(StageConnectionTest, AnotherRunOfTheStageHasNothingKept) {
-  const std::string first(wire::kRunBytes, 'a');
+TEST_F(StageProcessTest, AnotherRunOfTheStageHasNothingKept) {
+  const std::string first = "a";
   Welcome(first);
   stage_->OnUp(Epoch(7), true);
   Welcome(first);
   EXPECT_TRUE(stage_->kept(Epoch(7)));
-  Welcome(std::string(wire::kRunBytes, 'b'));
+  Welcome("b");
   EXPECT_FALSE(stage_->kept(Epoch(7)));
 }
 
-TEST_F(StageConnectionTest, AStageThatNamesNoRunHasNothingKept) {
+TEST_F(StageProcessTest, AStageThatNamesNoRunHasNothingKept) {
   Welcome();
   stage_->OnUp(Epoch(7), true);
   Welcome();
   EXPECT_FALSE(stage_->kept(Epoch(7)));
 }
 
-TEST_F(StageConnectionTest, ALostProcessKeepsItsPlaceForTheGrace) {
+TEST_F(StageProcessTest, ALostProcessKeepsItsPlaceForTheGrace) {
   Welcome();
   End(Unavailable("Socket closed"));
   EXPECT_FALSE(VacantIn(kReturnGrace / 2));
   EXPECT_TRUE(VacantIn(kReturnGrace));
 }
 
-TEST_F(StageConnectionTest, AProcessThatRefusesConnectionsIsGone) {
+TEST_F(StageProcessTest, AProcessThatRefusesConnectionsIsGone) {
   Welcome();
   End(Unavailable("Socket closed"));
   Hello();
@@ -240,7 +218,7 @@ TEST_F(StageConnectionTest, AProcessThatRefusesConnectionsIsGone) {
   EXPECT_TRUE(VacantIn(Duration::zero()));
 }
 
-TEST_F(StageConnectionTest, PatienceCountsFromWhereTheStageIsTried) {
+TEST_F(StageProcessTest, PatienceCountsFromWhereTheStageIsTried) {
   EXPECT_FALSE(VacantIn(kPatience / 2));
   EXPECT_TRUE(VacantIn(kPatience));
   Welcome();

@@ -1,0 +1,336 @@
+#include "common/pipeline/gateway/cluster_decider.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "common/core/epochs.h"
+
+namespace sluice {
+namespace {
+
+// Returns the stage at fault for a failure that stage `index` reports.
+size_t Blamed(size_t index, v1::FailureSide side, size_t num_stages) {
+  if (side == v1::FAILURE_SIDE_SUCCESSOR && index + 1 < num_stages) {
+    return index + 1;
+  }
+  if (side == v1::FAILURE_SIDE_LAST) return num_stages - 1;
+  return side == v1::FAILURE_SIDE_PREDECESSOR && index > 0 ? index - 1 : index;
+}
+
+StageProcesses ProcessesOf(const PipelineOptions& options, TimePoint now) {
+  StageProcesses processes;
+  for (const auto* addresses : {&options.stages, &options.spares}) {
+    for (const std::string& address : *addresses) {
+      processes.push_back(
+          std::make_shared<StageProcess>(processes.size(), address, now));
+    }
+  }
+  return processes;
+}
+
+}  // namespace
+
+ClusterDecider::ClusterDecider(const PipelineOptions& options, TimePoint now)
+    : options_(options),
+      places_(ProcessesOf(options, now), options.stages.size(), options.places,
+              out_, options.check_model),
+      resplit_(places_, options.resplit, out_),
+      stages_(places_.stages()),
+      leadership_(options.lease),
+      down_since_(now) {}
+
+// Time -----------------------------------------------------------------------
+
+void ClusterDecider::Tick(TimePoint now, TimePoint passed,
+                          const OwnerSigns& owner) {
+  const bool beat = now >= heartbeat_at_;
+  if (beat) heartbeat_at_ = now + options_.heartbeat;
+  const Duration limit = options_.transport.peer_timeout;
+  const Duration lost_after = std::min(options_.lost_after, limit);
+  if (!up()) passed = TimePoint();
+  TakeStages(now);
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    StageProcess& stage = *stages_[i];
+    const Duration silence =
+        stage.Silence(now, places_.has(i) ? passed : TimePoint());
+    const Duration most = stage.welcomed() ? lost_after : limit;
+    if (stage.linked() && silence >= most) {
+      // The stream's own end comes later and belongs to an older link then.
+      Release(i,
+              Unavailable("silent for ", Seconds(silence), " s, limit ",
+                          Seconds(most)),
+              act::Ending::kCancel, std::nullopt, now);
+    }
+    if (stage.leaving()) ReleaseLeaving(i, owner, now);
+    if (beat && stage.welcomed()) {
+      out_.Add(act::SendHeartbeat{stage.id(), ++heartbeats_});
+    }
+  }
+  if (up()) return WatchUp(owner, now);
+  if (draining_) return;
+  if (phase_ == Phase::kGathering) {
+    Gather(now, !places_.first_held().has_value());
+  } else if (now >= phase_deadline_) {
+    Lose(assigning_,
+         DeadlineExceeded("no answer to the assignment within ", Seconds(limit),
+                          " s"),
+         now);
+  }
+}
+
+void ClusterDecider::TakeStages(TimePoint now) {
+  bool waits = false;  // for the answer of an earlier place
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    StageProcess& stage = *stages_[i];
+    if (!leadership_.MayHold(i)) {
+      if (stage.linked()) {
+        Release(i, Unavailable("waits: another gateway holds or leads"),
+                act::Ending::kHalfClose, Absence::kNotReached, now);
+      }
+      stage.NotTried(now);
+    } else if (waits) {
+      if (!stage.linked()) stage.NotTried(now);
+    } else if (!stage.linked() && now >= stage.connect_at() && !draining_) {
+      holds_.Take(stage, epoch_.term(), now, out_);
+    }
+    waits = waits || (leadership_.takes_in_order() && places_.has(i) &&
+                      stage.linked() && !stage.welcomed());
+  }
+}
+
+void ClusterDecider::WatchUp(const OwnerSigns& owner, TimePoint now) {
+  if (owner.is_stuck) {
+    return Release(places_.Slowest(), Unavailable("answers and does no step"),
+                   act::Ending::kCancel, std::nullopt, now);
+  }
+  if (draining_ || !resplit_.Grow(now, owner.pause_cost)) return;
+  message_ = "the layers are split anew: a process joins";
+  EndEpoch(/*is_planned=*/true, now);
+  SetHolders();
+}
+
+void ClusterDecider::Raise(TimePoint now) {
+  if (holds_.IsDue(now) && phase_ == Phase::kGathering && !draining_) {
+    Gather(now, false);
+  }
+}
+
+bool ClusterDecider::Lead(TimePoint now, PeerLead peers) {
+  const Duration down = up() ? Duration::zero() : now - down_since_;
+  const bool superseded = leadership_.Update(
+      {now, up(), down, places_.first_held(), places_.all_held(), peers});
+  return superseded && options_.lease > Duration::zero();
+}
+
+// Places and epochs ----------------------------------------------------------
+
+void ClusterDecider::Gather(TimePoint now, bool may_fill) {
+  bool changed = false;
+  if (may_fill) {
+    const Duration patience = options_.transport.peer_timeout;
+    changed = places_.Fill(now, patience, message_);
+    changed = resplit_.Shrink(now, patience, message_) || changed;
+  }
+  changed = resplit_.Align(now, message_) || changed;
+  if (changed) {
+    SetHolders();
+    assign_at_ = std::min(assign_at_, now + assign_backoff_);
+  }
+  if (now >= assign_at_ && places_.filled()) BeginAssigning(now);
+}
+
+void ClusterDecider::SetHolders() {
+  act::SetHolders holders;
+  for (const auto& stage : places_.holders()) {
+    holders.processes.push_back(stage->id());
+  }
+  out_.Add(std::move(holders));
+}
+
+void ClusterDecider::BeginAssigning(TimePoint now) {
+  auto joined = places_.Join(model_);
+  if (!joined.ok()) {
+    message_ = Message(joined.status());
+    out_.Warn("the stages are no pipeline: ", message_);
+    assign_at_ = TimePoint::max();  // until a stage has changed
+    return;
+  }
+  const Epoch next = places_.NextEpoch(epoch_);
+  if (const StageProcess* const low =
+          holds_.Raise(places_.holders(), next.term(), now, out_)) {
+    message_ = Cat(low->Describe(), ": its term rises from ", low->facts().term,
+                   " to the others', ", next.term());
+    return;
+  }
+  model_ = joined_ = *std::move(joined);
+  phase_ = Phase::kAssigning;
+  epoch_ = next;
+  phase_deadline_ = now + options_.transport.peer_timeout;
+  assigning_ = places_.count() - 1;
+  stages_[assigning_]->Assign(epoch_, joined_.limits, nullptr, nullptr, out_);
+}
+
+void ClusterDecider::OnAssigned(size_t index, Epoch epoch, bool kept,
+                                const Status& status, TimePoint now) {
+  StageProcess& stage = *stages_[index];
+  stage.OnAssigned(epoch, kept);
+  if (places_.has(index) && phase_ == Phase::kGathering && !status.ok() &&
+      stage.load_sent()) {
+    message_ = Cat(stage.Describe(), ": ", Message(status));
+    out_.Warn(message_);
+    return stage.SetConflict(Message(status));
+  }
+  if (phase_ != Phase::kAssigning || index != assigning_ || epoch != epoch_) {
+    return;
+  }
+  if (!status.ok()) return Lose(index, status, now);
+  if (assigning_ > 0) {
+    --assigning_;
+    const bool reads_tokens = assigning_ == 0 && options_.steps_ahead;
+    return stages_[assigning_]->Assign(
+        epoch_, joined_.limits, &stage,
+        reads_tokens ? stages_[places_.count() - 1].get() : nullptr, out_);
+  }
+  phase_ = Phase::kOpening;
+  out_.Add(act::OpenPlans{epoch_, joined_});
+}
+
+void ClusterDecider::OnPlansOpen(Epoch epoch, TimePoint now) {
+  if (phase_ != Phase::kOpening || epoch != epoch_) return;
+  phase_ = Phase::kUp;
+  message_.clear();
+  assign_backoff_ = Duration::zero();
+  if (std::exchange(was_up_, true)) last_recovery_ = now - down_since_;
+  out_.Add(act::LetPlansPass());
+  resplit_.OnUp(now);
+  const LostStages lost = places_.OnUp(epoch, now);
+  out_.Info("pipeline of ", places_.count(), " stages is up, epoch ", epoch,
+            lost ? Cat(", ", places_.count() - lost->size(),
+                       " of which have their KV cache")
+                 : "");
+  out_.Add(act::TellUp{epoch, joined_.limits.plan,
+                       static_cast<int>(places_.count()), lost});
+}
+
+void ClusterDecider::OnPlansEnd(Epoch epoch, size_t index, const Status& why,
+                                TimePoint now) {
+  if (epoch == epoch_) Lose(index, why, now, "");
+}
+
+void ClusterDecider::Lose(size_t index, const Status& why, TimePoint now,
+                          const std::optional<std::string>& peer) {
+  if (phase_ == Phase::kGathering) return;
+  const bool by_stream = peer && up() && !draining_;
+  message_ = Cat(stages_[index]->Describe(), ": ", Message(why));
+  EndEpoch(/*is_planned=*/false, now);
+  if (by_stream) places_.OnStreamBroken(index, *peer, now);
+}
+
+void ClusterDecider::EndEpoch(bool is_planned, TimePoint now) {
+  const bool was_up = up();
+  phase_ = Phase::kGathering;
+  if (was_up) down_since_ = now;
+  out_.Add(act::ClosePlans{Cancelled("epoch ", epoch_, " has ended")});
+  // At once, unless the last try failed too.
+  assign_backoff_ = was_up ? Duration::zero() : NextBackoff(assign_backoff_);
+  assign_at_ = now + assign_backoff_;
+  out_.Warn(is_planned ? "pipeline ends: "
+            : was_up   ? "pipeline lost: "
+                       : "pipeline not built: ",
+            message_);
+  if (was_up) out_.Add(act::TellLost{Unavailable(message_), is_planned});
+}
+
+// Messages -------------------------------------------------------------------
+
+void ClusterDecider::OnWelcome(size_t index, StatusOr<StageWelcome> welcome,
+                               TimePoint now) {
+  StageProcess& stage = *stages_[index];
+  stage.OnHeard(now);
+  if (!welcome.ok()) {
+    return Release(index, welcome.status(), act::Ending::kCancel, std::nullopt,
+                   now);
+  }
+  stage.OnWelcome(*std::move(welcome));
+  if (!holds_.next_raise()) out_.Info(stage.Describe(), " is there");
+  places_.OnWelcome(index, up());
+  assign_at_ = std::min(assign_at_, now + assign_backoff_);
+  if (phase_ == Phase::kGathering && !draining_) Gather(now, false);
+}
+
+void ClusterDecider::OnFailure(size_t index, Epoch epoch, v1::FailureSide side,
+                               const Status& why, TimePoint now) {
+  if (!places_.has(index) || epoch != epoch_) return;
+  const size_t blamed = Blamed(index, side, places_.count());
+  Lose(blamed,
+       blamed == index ? why
+                       : Annotate(why, stages_[index]->Describe(), " reports"),
+       now, stages_[index]->address());
+}
+
+void ClusterDecider::OnDraining(size_t index, Duration remaining,
+                                TimePoint now) {
+  StageProcess& stage = *stages_[index];
+  stage.OnDraining(remaining, now, out_);
+  if (places_.has(index) && up() && !places_.Prepare(index)) {
+    out_.Add(act::TellLeaving{Unavailable(stage.Describe(), " is draining")});
+  }
+}
+
+void ClusterDecider::ReleaseLeaving(size_t index, const OwnerSigns& owner,
+                                    TimePoint now) {
+  if (places_.has(index) && up() && !places_.Prepare(index) && !owner.is_idle) {
+    return;
+  }
+  Release(index, Unavailable("it was told to end; nothing needs it any more"),
+          act::Ending::kHalfClose, Absence::kReleased, now);
+}
+
+void ClusterDecider::EndStage(size_t index, const Status& why,
+                              std::optional<Absence> absence, TimePoint now) {
+  if (places_.has(index)) Lose(index, why, now);
+  stages_[index]->OnEnd(why, absence, now, out_);
+}
+
+void ClusterDecider::Release(size_t index, const Status& why, act::Ending how,
+                             std::optional<Absence> absence, TimePoint now) {
+  // A pipeline's end may give the place to another process.
+  const auto stage = stages_[index];
+  EndStage(index, why, absence, now);
+  out_.Add(act::EndControl{stage->id(), why, how});
+}
+
+// The end --------------------------------------------------------------------
+
+void ClusterDecider::BeginDrain() {
+  if (!std::exchange(draining_, true)) places_.Drain();
+}
+
+void ClusterDecider::Stop(TimePoint now) {
+  phase_ = Phase::kGathering;
+  message_ = "stopped";
+  out_.Add(act::ClosePlans{Cancelled("the gateway is shutting down")});
+  for (const auto& stage : stages_) {
+    if (!stage->linked()) continue;
+    const Status why = Cancelled(message_);
+    stage->OnEnd(why, std::nullopt, now, out_);
+    out_.Add(act::EndControl{stage->id(), why, act::Ending::kHalfClose});
+  }
+}
+
+PipelineStatus ClusterDecider::Report(TimePoint now, TimePoint passed) const {
+  PipelineStatus status = places_.Report(now, up() ? passed : TimePoint(),
+                                         options_.suspect_after, up());
+  status.epoch = epoch_;
+  if (status.message.empty()) status.message = message_;
+  if (!up()) status.down = now - down_since_;
+  status.last_recovery = last_recovery_;
+  status.model = model_;
+  resplit_.Report(status);
+  status.role = leadership_.role();
+  status.takeovers = leadership_.takeovers();
+  return status;
+}
+
+}  // namespace sluice
