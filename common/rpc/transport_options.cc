@@ -8,6 +8,14 @@ namespace {
 
 constexpr std::string_view kUnix = "unix:";
 
+constexpr Range kPeerTimeout{0.1, 3600};  // seconds
+
+OptionValue RolesValue(TlsRoles* roles) {
+  return option::Words(roles, {{"auto", TlsRoles::kAuto},
+                               {"require", TlsRoles::kRequire},
+                               {"allow", TlsRoles::kAllow}});
+}
+
 Status CheckSocketPath(const std::string& address) {
   const std::string path = SocketPath(address);
   if (path.empty()) {
@@ -26,11 +34,32 @@ Status CheckSocketPath(const std::string& address) {
 }  // namespace
 
 StatusOr<TlsRoles> ParseTlsRoles(const std::string& text) {
-  if (text == "auto") return TlsRoles::kAuto;
-  if (text == "require") return TlsRoles::kRequire;
-  if (text == "allow") return TlsRoles::kAllow;
-  return InvalidArgument("--tls-roles must be auto, require or allow, got '",
-                         text, "'");
+  TlsRoles roles{};
+  SLUICE_RETURN_IF_ERROR(RolesValue(&roles).set("tls-roles", text));
+  return roles;
+}
+
+OptionRows RowsOf(TransportOptions& options) {
+  return {
+      {"tls-cert", &options.tls_cert, "PEM file: this process's certificate"},
+      {"tls-key", &options.tls_key, "PEM file: its key"},
+      {"tls-ca", &options.tls_ca, "PEM file: who signs the peers"},
+      {"tls-roles", RolesValue(&options.roles),
+       "whether peers, callers and servers, need a role in their "
+       "certificates: require, allow those without a role, or auto: they do "
+       "where --tls-cert names one"},
+      {"insecure", &options.insecure, "plain text beyond loopback"},
+      {"peer-timeout",
+       option::Seconds(&options.peer_timeout, kPeerTimeout.low,
+                       kPeerTimeout.high),
+       "seconds of silence after which a connection to a peer is given up"}};
+}
+
+OptionRows ServerRowsOf(TransportOptions& options) {
+  OptionRows rows = RowsOf(options);
+  rows.push_back({"reflection", &options.reflection,
+                  "gRPC reflection: tells everybody what messages there are"});
+  return rows;
 }
 
 Status Validate(const TransportOptions& options) {
@@ -53,9 +82,10 @@ Status Validate(const TransportOptions& options) {
                            "and --tls-ca");
   }
   const double timeout = Seconds(options.peer_timeout);
-  if (!(timeout >= 0.1 && timeout <= 3600)) {
-    return InvalidArgument("peer timeout must be between 0.1 s and 3600 s, ",
-                           "got ", timeout, " s");
+  if (!(timeout >= kPeerTimeout.low && timeout <= kPeerTimeout.high)) {
+    return InvalidArgument("peer timeout must be between ", kPeerTimeout.low,
+                           " s and ", kPeerTimeout.high, " s, got ", timeout,
+                           " s");
   }
   if (options.max_message_bytes < 1024 ||
       options.max_message_bytes >= int64_t{1} << 31) {

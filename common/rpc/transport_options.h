@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/base/clock.h"
+#include "common/base/option_row.h"
 #include "common/base/status.h"
 
 // How processes reach each other. This header needs no gRPC.
@@ -36,6 +37,11 @@ struct TransportOptions {
 
   bool tls() const { return !tls_cert.empty(); }
 };
+
+// Returns the rows of a client of other processes, and of a server, which has
+// --reflection, too.
+OptionRows RowsOf(TransportOptions& options);
+OptionRows ServerRowsOf(TransportOptions& options);
 
 // INVALID_ARGUMENT for half a set of TLS files, TLS together with insecure, a
 // peer timeout below 100 ms or above an hour, a message limit outside

@@ -1,34 +1,24 @@
 #ifndef SLUICE_COMMON_SERVICE_SERVICE_MAIN_H_
 #define SLUICE_COMMON_SERVICE_SERVICE_MAIN_H_
 
-#include <absl/flags/usage.h>
+#include <signal.h>
 
+#include <functional>
 #include <string>
 
-#include "common/base/catch_exceptions.h"
 #include "common/base/log.h"
-#include "common/service/service_flags.h"
 #include "common/service/service_process.h"
+#include "common/service/service_program.h"
 
 namespace sluice {
 
-// The main function of a service ("gateway", "stage", "expert"): sets the flags
-// (ParseServiceFlags) and the limit of descriptors, and runs `run(signals)`,
-// whose error or exception it logs. Returns the process's exit code, 0 or 1.
-template <typename Run>
-int ServiceMain(int argc, char** argv, const char* service, const char* usage,
-                Run run) {
-  absl::SetProgramUsageMessage(usage);
-  Status status = ParseServiceFlags(service, argc, argv);
-  RaiseFileLimit();
-  const Status ran = CatchExceptions(service, [&] {
-    if (status.ok()) status = run(BlockSignals());
-  });
-  if (!ran.ok()) status = ran;
-  if (status.ok()) return 0;
-  LogError(Message(status));
-  return 1;
-}
+// The main function of a service: sets the options' variables (ReadOptions) and
+// the limit of descriptors, and runs `run(signals)`, whose error or exception
+// it logs. Adds the options that every service has: of the log, --config and
+// --print. --help, --version and --print write a text instead. Returns the
+// process's exit code, 0 or 1.
+int ServiceMain(int argc, char** argv, ServiceProgram program,
+                const std::function<Status(const sigset_t& signals)>& run);
 
 // Serves until one of `signals` or AskToEnd comes, then drains for `drain_time`
 // at the most and stops. Returns an error if the address cannot be written to

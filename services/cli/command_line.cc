@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/manual/nearest_word.h"
 #include "services/cli/launcher.h"
 
 namespace sluice::cli {
@@ -48,37 +49,15 @@ bool IsOption(std::string_view word) {
          });
 }
 
-// Returns the number of letters to insert, remove or exchange.
-size_t Distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t above_left = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1,
-                         above_left + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      above_left = above;
-    }
-  }
-  return row[b.size()];
-}
-
 // Returns the nearest option of `command`, if one is near, and where to read.
 std::string Hint(const CLI::App& command, const std::string& name) {
-  std::string meant;
-  size_t least = 3;
+  std::vector<std::string> known;
   for (const CLI::Option* option : command.get_options()) {
-    const std::string known = option->get_name();
-    if (IsHelp(known)) continue;
-    const size_t distance = Distance(name.substr(0, 64), known);
-    if (distance >= least) continue;
-    least = distance;
-    meant = Cat("; did you mean ", known, "?");
+    if (!IsHelp(option->get_name())) known.push_back(option->get_name());
   }
-  return Cat(meant, "; sluice ", command.get_name(),
-             " --help lists its options");
+  const std::string meant = NearestWord(name, known);
+  return Cat(meant.empty() ? "" : Cat("; did you mean ", meant, "?"),
+             "; sluice ", command.get_name(), " --help lists its options");
 }
 
 // Returns the variable's value; empty if it is not set.

@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/experts/host/expert_choice.h"
+#include "common/experts/host/expert_loop.h"
 #include "common/model/hosted_experts.h"
 #include "common/rpc/transport_options.h"
 
@@ -20,10 +21,10 @@ struct ExpertServerOptions {
   rpc::TransportOptions transport;
   int32_t max_rows = 2048;  // of one batch
   int32_t max_batches_in_flight = 64;
-  Duration join_window = std::chrono::microseconds(50);
+  Duration join_window = ExpertLoopOptions().join_window;
   bool per_expert_series = false;
   // The host is not ready if batches make no progress for this long.
-  Duration stalled_after = std::chrono::seconds(5);
+  Duration stalled_after = ExpertLoopOptions().stalled_after;
   Duration debug_batch_delay{};  // for tests
 };
 

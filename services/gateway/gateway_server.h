@@ -8,6 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/concurrency/turn_queue.h"
 #include "common/core/stage_identity.h"
 #include "common/engine/engine_loop.h"
 #include "common/grammar/grammar_compiler.h"
@@ -25,7 +26,8 @@
 namespace sluice::gateway {
 
 struct GatewayOptions {
-  std::string listen = "127.0.0.1:8000";  // HTTP; port 0: choose one
+  // HTTP; port 0: choose one.
+  std::string listen = http::HttpServerOptions().listen;
   std::string metrics_listen;  // /metrics on a thread of its own; empty: none
   std::vector<std::string> stages;  // "host:port" or "unix:PATH", in order
   std::vector<std::string> spares;  // replace a lost stage
@@ -39,14 +41,14 @@ struct GatewayOptions {
   std::string reasoning_format = "auto";  // the same
   GrammarCompiler::Options grammars;
   rpc::TransportOptions transport;
-  Duration lost_after = std::chrono::milliseconds(2500);  // PipelineOptions'
+  Duration lost_after{};  // PipelineOptions'
   ResplitOptions resplit;
   standby::PeerOptions peers;
   EngineOptions engine;
   int kv_blocks = 0;  // the most blocks to use of the stages'; 0: all
-  int http_threads = 2;
-  int text_threads = 3;                   // see TurnQueue
-  size_t text_bytes = size_t{512} << 20;  // memory of large text work
+  int http_threads = http::HttpServerOptions().threads;
+  int text_threads = 0;  // see TurnQueue; 0: 3, on two CPUs 2
+  size_t text_bytes = TurnQueue::Options().max_bytes;  // of large text work
   http::HttpLimits http_limits;
   http::TlsFiles http_tls;
   std::vector<std::string> cors_origins;     // see CorsPolicy

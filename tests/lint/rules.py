@@ -160,6 +160,7 @@ ROOMS = {
 EXTRA = {("kernels", "common/base/check.h"),
          ("common/service", "common/wire/protocol_versions.h"),
          ("services/cli", "common/service/version_text.h"),
+         ("services/stage", "common/model/compute_rows.h"),
          ("kernels/cuda", "common/base/check.h"),
          ("kernels/cuda/runtime", "common/base/check.h"),
          ("kernels/cuda/shared", "common/base/check.h"),

@@ -88,12 +88,11 @@ def flag_value(arguments, flag):
 
 
 def flags_of(binary):
-    """Names of a binary's flags, as they are written on command lines."""
+    """Names of a binary's options."""
     path = pathlib.Path(os.environ["SLUICE_BUILD_DIR"], BINARIES[binary])
-    done = subprocess.run([path, "--helpfull"], capture_output=True, text=True,
-                          check=False)
-    return {name.replace("_", "-")
-            for name in re.findall(r"^ +--([a-z0-9_]+) \(", done.stdout, re.M)}
+    done = subprocess.run([path, "--help"], capture_output=True, text=True,
+                          check=True)
+    return set(re.findall(r"^  --([a-z0-9-]+)", done.stdout, re.M))
 
 
 def check_arguments(binary, arguments, flags):
