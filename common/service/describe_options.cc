@@ -67,7 +67,8 @@ std::string MarkdownTable(const ServiceProgram& program) {
          bar = about.find('|', bar + 2)) {
       about.insert(bar, "\\");
     }
-    out += Cat("| `--", row.name, "` ", row.value.unit, " | ",
+    const std::string& unit = row.value.unit;
+    out += Cat("| `--", row.name, "`", unit.empty() ? "" : " ", unit, " | ",
                row.usual.empty() ? "" : Cat("`", row.usual, "`"), " | ",
                RangeText(row), " | ", about, " |\n");
   }
