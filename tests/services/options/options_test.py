@@ -118,7 +118,8 @@ class OptionsTest(unittest.TestCase):
                              "written by options_test.py BINARIES --write")
 
     def test_prose_has_the_tables_defaults(self):
-        """`--lost-after` (2.5 s) in prose says what the table says."""
+        """`--lost-after` (2.5 s) in prose says what the table says; of a 0, which
+        stands for a value that is found later, prose may tell that value."""
         named = re.compile(r"`--([a-z-]+)` \((\d[\d,.]*)( MiB)?")
         found = 0
         for page in sorted((ROOT / "services").rglob("*.md")):
@@ -128,7 +129,7 @@ class OptionsTest(unittest.TestCase):
             for name in of:
                 known |= defaults(name)
             for option, number, mib in named.findall(page.read_text("utf-8")):
-                if option not in known:
+                if known.get(option, 0) == 0:
                     continue
                 found += 1
                 told = float(number.replace(",", "").rstrip("."))
