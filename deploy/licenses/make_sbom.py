@@ -3,8 +3,8 @@ binaries are linked from, and the models that come with it or are fetched.
 
 usage: make_sbom.py [--check]     --check: fails if a file is out of date
 
-From common/text/bridge/Cargo.lock, the tables below and the models' digests:
-the same input gives the same bytes. Licences of new crates are asked of cargo
+From common/text/bridge/Cargo.lock, the page's packages.json, the tables below and
+the models' digests: the same input gives the same bytes. Licences of new crates are asked of cargo
 (`cargo metadata`); those that the SBOM has already are kept, so that --check
 needs Python alone.
 """
@@ -21,6 +21,7 @@ import urllib.parse
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BRIDGE = ROOT / "common/text/bridge"
+PAGE = ROOT / "services/gateway/page/third_party"
 SBOM = HERE / "sbom.cdx.json"
 NOTICE = HERE / "NOTICE"
 OURS = "sluice-text-bridge"
@@ -139,6 +140,18 @@ def packages():
                         + "?distro=debian-12"]]
 
 
+def of_page():
+    """Scripts of the gateway's page, which are in its binary as they are."""
+    return [{"type": "library", "bom-ref": ref, "name": one["name"],
+             "version": one["version"], "purl": ref, "scope": "required",
+             "description": f"{one['file']}, on the gateway's page",
+             "hashes": [{"alg": "SHA-256", "content": one["sha256"]}],
+             "licenses": [{"expression": one["licence"]}]}
+            for one in json.loads((PAGE / "packages.json").read_text())
+            for ref in [f"pkg:npm/{one['name'].replace('@', '%40')}"
+                        f"@{one['version']}"]]
+
+
 def of_cuda():
     """NVIDIA's parts of a build with SLUICE_CUDA, and what it loads."""
     lock = (ROOT / "tests/requirements-cuda.lock").read_text()
@@ -204,7 +217,7 @@ def dependencies(linked):
 
 
 def sbom():
-    linked = packages()
+    linked = packages() + of_page()
     cuda = of_cuda()
     return {
         "bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
@@ -224,6 +237,7 @@ def notice(bom):
              "licence. make_sbom.py writes this list from sbom.cdx.json."]
     titles = {"pkg:cargo": "Rust crates, linked statically",
               "pkg:deb": "Debian 12's packages",
+              "pkg:npm": "JavaScript of the gateway's page, in its binary",
               "nvidia:": "NVIDIA's, of builds with SLUICE_CUDA alone",
               "model": "Models"}
     for prefix, title in titles.items():
@@ -237,6 +251,13 @@ def notice(bom):
             lines.append(f"{name}: {licence}")
             if "description" in one:
                 lines.append(f"    {one['description']}")
+    # Those of the page ask for their whole text with a binary. Apache's is in
+    # LICENSE.
+    for path in sorted(PAGE.glob("*.LICENSE")):
+        text = path.read_text(encoding="utf-8").strip()
+        if "Apache License" not in text:
+            title = f"Licence of {path.stem}"
+            lines += ["", title, "-" * len(title), text]
     return "\n".join(lines) + "\n"
 
 
@@ -253,14 +274,15 @@ def main(arguments):
     bom = sbom()
     wanted = {SBOM: json.dumps(bom, indent=1) + "\n", NOTICE: notice(bom)}
     stale = [path for path, text in wanted.items()
-             if not path.exists() or path.read_text() != text]
+             if not path.exists()
+             or path.read_text(encoding="utf-8") != text]
     if arguments:
         for path in stale:
             print(f"{path.name} is out of date: run "
                   "deploy/licenses/make_sbom.py", file=sys.stderr)
         return 1 if stale else 0
     for path in stale:
-        path.write_text(wanted[path])
+        path.write_text(wanted[path], encoding="utf-8")
     return 0
 
 

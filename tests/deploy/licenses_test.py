@@ -1,5 +1,6 @@
 """The SBOM and the NOTICE say what is built and fetched, no less and no more."""
 
+import hashlib
 import json
 import pathlib
 import re
@@ -53,6 +54,23 @@ class SbomTest(unittest.TestCase):
                   if ref.startswith("pkg:deb/")}
         self.assertEqual(listed, make_sbom.LINKED.keys())
 
+    def test_the_pages_scripts_are_listed_and_are_those_of_npm(self):
+        packages = json.loads((make_sbom.PAGE / "packages.json").read_text())
+        files = {pathlib.PurePath(one["file"]).name: one for one in packages}
+        self.assertEqual(
+            files.keys(), {path.name for path in make_sbom.PAGE.glob("*.js")})
+        embedded = (make_sbom.PAGE.parent / "CMakeLists.txt").read_text()
+        for name, one in files.items():
+            text = (make_sbom.PAGE / name).read_bytes()
+            digest = hashlib.sha256(text).hexdigest()
+            self.assertEqual(digest, one["sha256"], name)
+            self.assertIn(one["version"].encode(), text[:200], name)
+            self.assertTrue((make_sbom.PAGE / f"{name}.LICENSE").exists())
+            self.assertIn(f"third_party/{name}", embedded)
+            (listed,) = [component for component in self.bom["components"]
+                         if component["name"] == one["name"]]
+            self.assertEqual(listed["hashes"][0]["content"], digest)
+
     def test_what_cuda_builds_link_is_of_the_locked_wheels(self):
         lock = (ROOT / "tests/requirements-cuda.lock").read_text()
         for name in make_sbom.CUDA_LINKED:
@@ -76,7 +94,7 @@ class SbomTest(unittest.TestCase):
         self.assertIn("model:demo", self.components)
 
     def test_all_that_is_built_has_a_licence_in_the_notice(self):
-        notice = (FOLDER / "NOTICE").read_text()
+        notice = (FOLDER / "NOTICE").read_text(encoding="utf-8")
         for one in self.components.values():
             if one["scope"] == "excluded":
                 continue

@@ -15,6 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]
 import api  # noqa: E402
 import browser  # noqa: E402
 import harness  # noqa: E402
+from hostile_markdown import DEEP, MARKDOWN  # noqa: E402
 
 PICTURES = harness.ROOT / "build" / "artefacts" / "page"
 ANSWER = "document.querySelector('.message.assistant:last-child')"
@@ -22,34 +23,28 @@ TEXT = f"({ANSWER}?.querySelector('.body').textContent ?? '')"
 ENDED = f"{ANSWER}?.getAttribute('aria-busy') === 'false'"
 FOCUS = "document.activeElement.id"
 
-# What a hostile model could write, and the markup that shows it.
-MARKDOWN = [
-    ("<img src=x onerror=\"window.pwned=1\">",
-     "<p>&lt;img src=x onerror=\"window.pwned=1\"&gt;</p>"),
-    ("<script>window.pwned=1</script>",
-     "<p>&lt;script&gt;window.pwned=1&lt;/script&gt;</p>"),
-    ("[x](javascript:window.pwned=1)", "<p><span>x</span></p>"),
-    ("[x](data:text/html,<b>)", "<p>[x](data:text/html,&lt;b&gt;)</p>"),
-    ("![x](https://example.org/i.png)",
-     "<p><a href=\"https://example.org/i.png\" target=\"_blank\" "
-     "rel=\"noopener noreferrer nofollow\">x</a></p>"),
-    ("[x](https://e.org/\" onclick=\"window.pwned=1)",
-     "<p>[x](<a href=\"https://e.org/\" target=\"_blank\" "
-     "rel=\"noopener noreferrer nofollow\">https://e.org/</a>\" "
-     "onclick=\"window.pwned=1)</p>"),
-    ("# A\n**b** *i* ~~d~~ `c<b>`",
-     "<h3 class=\"h1\">A</h3><p><strong>b</strong> <em>i</em> "
-     "<del>d</del> <code>c&lt;b&gt;</code></p>"),
-    ("- a\n- b\n  1. c\n\n> q\n\n---",
-     "<ul><li>a</li><li>b<ol><li>c</li></ol></li></ul>"
-     "<blockquote><p>q</p></blockquote><hr>"),
-    ("snake_case and 2*3*4 stay", "<p>snake_case and 2*3*4 stay</p>"),
-    ("|a|b|\n|-|-:|\n|1|<i>|",
-     "<div class=\"table\" tabindex=\"0\"><table><thead><tr>"
-     "<th class=\"at-left\">a</th><th class=\"at-right\">b</th></tr></thead>"
-     "<tbody><tr><td class=\"at-left\">1</td>"
-     "<td class=\"at-right\">&lt;i&gt;</td></tr></tbody></table></div>"),
-]
+# The markup of a text that a view gets in pieces of a length, without copy
+# buttons and newlines between elements.
+SHOWN = r"""import('/page/markdown.js').then(m => {
+    const text = %s, step = %d, root = document.createElement('div');
+    const view = new m.MarkdownView(root);
+    for (let at = step; at < text.length; at += step) {
+      view.show(text.slice(0, at), true);
+    }
+    view.show(text, false);
+    return root.innerHTML.replace(/<button.*?<\/button>/gs, 'COPY')
+        .replace(/\n(?=<[a-z/])/g, '').replace(/>\n/g, '>');
+})"""
+# Whether a block that two others follow is left alone.
+KEPT = r"""import('/page/markdown.js').then(m => {
+    const root = document.createElement('div');
+    const view = new m.MarkdownView(root);
+    view.show('# A\n\n- b\n\nc', true);
+    const [heading, list] = root.children;
+    view.show('# A\n\n- b\n\nc\n\nd', true);
+    view.show('# A\n\n- b\n\nc\n\nd\n\ne', false);
+    return root.children[0] === heading && root.children[1] === list;
+})"""
 SHOWCASE = """Of course. A **sluice** is a gate that *lets water through*:
 
 1. Water gathers behind the gate
@@ -270,10 +265,7 @@ class PageTest(unittest.TestCase):
         page = self.page
         for text, want in MARKDOWN:
             with self.subTest(text):
-                self.assertEqual(page.value(
-                    "import('/page/markdown.js').then(m => m.parseBlocks("
-                    f"{json.dumps(text)}).map(b => m.blockNode(b).outerHTML)"
-                    ".join(''))"), want)
+                self.assertEqual(self.shown(text), want)
         hostile = "\n\n".join(text for text, _ in MARKDOWN)
         self.load_conversation(("user", hostile), ("assistant", hostile))
         page.wait("document.querySelectorAll('.message').length === 2")
@@ -294,6 +286,26 @@ class PageTest(unittest.TestCase):
             "return 'allowed'; } catch (e) { return e.name; } })()"),
             "TypeError")
         page.faults.clear()  # the policy's report of just that
+
+    def shown(self, text, step=1 << 30):
+        return self.page.value(SHOWN % (json.dumps(text), step))
+
+    def test_a_text_looks_the_same_however_it_came(self):
+        several = ("a\n\n- b\n\n- c\n\n  d\n- e\n---\n===\n1. f\n\n2. g\r\nh\n\n"
+                   "    i\n\n> j\nk\n~~~\nl\n\nm\n~~~\n|n|\n|-|\n|o|\np")
+        for text in (SHOWCASE, several, "\n\n".join(
+                text for text, _ in MARKDOWN)):
+            for step in (1, 7):
+                self.assertEqual(self.shown(text, step), self.shown(text))
+        self.assertTrue(self.page.value(KEPT))
+
+    def test_a_hostile_text_is_shown_in_time(self):
+        for text in DEEP:
+            with self.subTest(text[:20]):
+                begin = time.monotonic()
+                self.assertGreater(len(self.shown(text, len(text) // 20)),
+                                   len(text) / 2)
+                self.assertLess(time.monotonic() - begin, 10)
 
     def test_refusals_say_what_to_do(self):
         page = self.page

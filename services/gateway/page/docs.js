@@ -1,5 +1,5 @@
 // Shows GET /openapi.json: endpoints, parameters, fields, answers, a command to
-// try. Like the chat it makes nodes and parses no HTML.
+// try. It makes nodes and parses no HTML.
 
 import {byId, copyButton, el} from './dom.js';
 

@@ -1,5 +1,6 @@
-// Building the page's nodes. Text only ever enters as text nodes: nothing in
-// this page parses HTML, and the Content-Security-Policy forbids it too.
+// Building the page's nodes. Text only ever enters as text nodes: markdown.js
+// alone has HTML parsed, by DOMPurify, and the Content-Security-Policy forbids
+// it to all other code.
 
 const SVG = 'http://www.w3.org/2000/svg';
 

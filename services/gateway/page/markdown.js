@@ -1,292 +1,159 @@
-// Markdown to nodes, for untrusted text: no HTML, no images, no links but http
-// and https. What looks like HTML stays text.
-//
-// A text is cut into blocks first, so that a growing answer redraws its last
-// block alone (MarkdownView). Inline patterns look at most kReach characters
-// ahead: hostile text costs time in proportion to its length.
+// Markdown to nodes, for untrusted text: marked reads it, DOMPurify lets the
+// elements and attributes named here through, highlight.js colours code. What
+// looks like HTML stays text, and nothing is loaded: a picture becomes a link.
 
 import {copyButton, el} from './dom.js';
-import {highlighted} from './highlight.js';
+import hljs from './third_party/highlight.min.js';
+import {Marked, Tokenizer} from './third_party/marked.esm.js';
+import './third_party/purify.min.js';  // sets DOMPurify
 
-const kMaxDepth = 8;  // of quotes and lists within each other
+const kReach = 1000;  // characters of the longest emphasis, code or bare address
+const kMaxColoured = 10000;  // characters; longer code stays plain
+const kLongLine = /[^\n]{501}/;  // and code with such a line
+const kMaxMs = 250;  // of one text; a grammar that takes longer is dropped
 
-const kFence = /^( {0,3})(`{3,}|~{3,})[ \t]*([^`]*)$/;
-const kHeading = /^ {0,3}(#{1,6})[ \t]+(.*)$/;
-const kRule = /^ {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*$/;
-const kQuote = /^ {0,3}> ?/;
-const kItem = /^( *)([-*+]|\d{1,9}[.)])(?:[ \t]+(.*)|[ \t]*)$/;
-
-const isBlank = (line) => line.trim() === '';
-
-function cells(line) {
-  return line.trim().replace(/^\|/, '').replace(/(?<!\\)\|$/, '')
-      .split(/(?<!\\)\|/).map((cell) => cell.trim().replace(/\\\|/g, '|'));
+// The tokenizer of that name, which sees no more than kReach characters: else a
+// hostile paragraph needs time that grows with the square of its length.
+function near(name) {
+  return function(text, masked = '', ...rest) {
+    const at = masked.length - text.length;
+    return Tokenizer.prototype[name].call(
+        this, text.slice(0, kReach),
+        masked.slice(Math.max(0, at - 99), at + kReach), ...rest);
+  };
 }
 
-function startsTable(lines, i) {
-  return lines[i].includes('|') && i + 1 < lines.length &&
-      lines[i + 1].includes('|') &&
-      cells(lines[i + 1]).every((cell) => /^:?-+:?$/.test(cell));
-}
+const emphasis = near('emStrong');
 
-function interruptsParagraph(lines, i) {
-  const line = lines[i];
-  const item = kItem.exec(line);
-  return kFence.test(line) || kHeading.test(line) || kRule.test(line) ||
-      kQuote.test(line) || startsTable(lines, i) ||
-      (item !== null && item[3] !== undefined &&
-       /^([-*+]|1[.)])$/.test(item[2]));
-}
+const markdown = new Marked({
+  breaks: true,
+  // A tokenizer that gives nothing is off. With lheading a paragraph would be a
+  // heading for a moment when a list behind it begins with its "-"; with def
+  // the end of a text would change the blocks before it.
+  tokenizer: {
+    html() {}, tag() {}, lheading() {}, def() {}, reflink() {},
+    br: near('br'), codespan: near('codespan'), del: near('del'),
+    inlineText: near('inlineText'), url: near('url'),
+    emStrong(text, masked, before) {
+      const product = /^\*[^*]/.test(text) && /\w$/.test(before);  // 2*3*4
+      return product ? undefined : emphasis.call(this, text, masked, before);
+    },
+  },
+  renderer: {
+    // The page itself has headings of the first two levels.
+    heading({tokens, depth}) {
+      const tag = `h${Math.min(depth + 2, 6)}`;
+      const inner = this.parser.parseInline(tokens);
+      return `<${tag} class="h${depth}">${inner}</${tag}>`;
+    },
+    image({href, title, text}) {
+      return this.link({href, title, tokens: [{type: 'text', text}]});
+    },
+    checkbox({checked}) { return checked ? '☑ ' : '☐ '; },
+  },
+});
 
-// Readers: each takes the block that begins at line `i` and gives it with the
-// line after it.
+DOMPurify.setConfig({
+  ALLOWED_TAGS: [
+    'a', 'blockquote', 'br', 'code', 'del', 'em', 'h3', 'h4', 'h5', 'h6', 'hr',
+    'li', 'ol', 'p', 'pre', 'span', 'strong', 'table', 'tbody', 'td', 'th',
+    'thead', 'tr', 'ul', '#text',
+  ],
+  ALLOWED_ATTR: ['align', 'class', 'href', 'start'],
+  ADD_URI_SAFE_ATTR: ['align', 'start'],
+  ALLOWED_URI_REGEXP: /^https?:\/\//i,
+  ALLOW_ARIA_ATTR: false,
+  ALLOW_DATA_ATTR: false,
+  RETURN_DOM_FRAGMENT: true,
+});
+DOMPurify.addHook('afterSanitizeAttributes', (node) => {
+  if (node.tagName !== 'A' || !node.hasAttribute('href')) return;
+  node.setAttribute('target', '_blank');
+  node.setAttribute('rel', 'noopener noreferrer nofollow');
+});
 
-function readFence(lines, i, fence) {
-  const [, indent, marks, info] = fence;
-  const close = new RegExp(`^ {0,3}${marks[0]}{${marks.length},}[ \\t]*$`);
-  const margin = new RegExp(`^ {0,${indent.length}}`);
-  const code = [];
-  let at = i + 1;
-  for (; at < lines.length && !close.test(lines[at]); ++at) {
-    code.push(lines[at].replace(margin, ''));
+// Two grammars that need seconds for some short texts. Plain is what Markdown was
+// read from; a shell's session is coloured as its commands are.
+hljs.unregisterLanguage('markdown');
+hljs.unregisterLanguage('shell');
+hljs.registerAliases(['shell', 'console'], {languageName: 'bash'});
+
+// `code` as a node or a string.
+function highlighted(code, language) {
+  if (code.length > kMaxColoured || kLongLine.test(code) ||
+      !hljs.getLanguage(language)) {
+    return code;
   }
-  const language = info.trim().split(/\s/)[0].slice(0, 30);
-  return [{kind: 'code', language, text: code.join('\n')}, at + 1];
+  const begin = performance.now();
+  const {value} = hljs.highlight(code, {language, ignoreIllegals: true});
+  if (performance.now() - begin > kMaxMs) hljs.unregisterLanguage(language);
+  return DOMPurify.sanitize(value);
 }
 
-function readQuote(lines, i, depth) {
-  const inner = [];
-  let at = i;
-  for (; at < lines.length && kQuote.test(lines[at]); ++at) {
-    inner.push(lines[at].replace(kQuote, ''));
-  }
-  return [{kind: 'quote', blocks: read(inner, depth + 1)}, at];
+function codeFigure(code) {
+  const text = code.textContent.replace(/\n$/, '');
+  const language = code.className.replace(/^language-/, '').slice(0, 30);
+  code.parentNode.replaceWith(
+      el('figure', {class: 'code'},
+         el('figcaption', {}, el('span', {}, language || 'text'),
+            copyButton(() => text, 'Copy this code')),
+         el('pre', {tabindex: '0'},
+            el('code', {}, highlighted(text, language)))));
 }
 
-function readTable(lines, i) {
-  const align = cells(lines[i + 1]).map((cell) =>
-    cell.endsWith(':') ? (cell.startsWith(':') ? 'center' : 'right') : 'left');
-  const rows = [];
-  let at = i + 2;
-  for (; at < lines.length && lines[at].includes('|'); ++at) {
-    rows.push(cells(lines[at]));
-  }
-  return [{kind: 'table', head: cells(lines[i]), align, rows}, at];
+function tableBox(table) {
+  const box = el('div', {class: 'table', tabindex: '0'});
+  table.replaceWith(box);
+  box.append(table);
 }
 
-function readList(lines, i, depth) {
-  const first = kItem.exec(lines[i]);
-  const base = first[1].length;
-  const ordered = /\d/.test(first[2]);
-  const items = [];
-  let at = i;
-  let inner = null;
-  let width = 0;
-  for (; at < lines.length; ++at) {
-    const line = lines[at];
-    if (isBlank(line)) {
-      const next = lines.slice(at + 1).find((other) => !isBlank(other));
-      if (next === undefined) break;
-      const goesOn = next.search(/\S/) >= width ||
-          (kItem.test(next) && /\d/.test(kItem.exec(next)[2]) === ordered);
-      if (!goesOn) break;
-      inner.push('');
-      continue;
-    }
-    const indent = line.search(/\S/);
-    const item = kItem.exec(line);
-    if (item !== null && indent < base + 2 && !kRule.test(line)) {
-      if (/\d/.test(item[2]) !== ordered) break;
-      width = indent + item[2].length + 1;
-      inner = [item[3] ?? ''];
-      items.push(inner);
-    } else if (indent >= Math.min(width, base + 2)) {
-      inner.push(line.slice(Math.min(indent, width)));
-    } else if (isBlank(lines[at - 1]) || interruptsParagraph(lines, at)) {
-      break;
-    } else {
-      inner.push(line);
-    }
-  }
-  return [{
-    kind: 'list', ordered, start: ordered ? parseInt(first[2], 10) : 1,
-    items: items.map((item) => read(item, depth + 1)),
-  }, at];
-}
-
-function readParagraph(lines, i) {
-  let at = i + 1;
-  while (at < lines.length && !isBlank(lines[at]) &&
-         !interruptsParagraph(lines, at)) {
-    ++at;
-  }
-  return [{kind: 'paragraph', text: lines.slice(i, at).join('\n').trim()}, at];
-}
-
-function readBlock(lines, i, depth) {
-  const line = lines[i];
-  const fence = kFence.exec(line);
-  if (fence !== null) return readFence(lines, i, fence);
-  const heading = kHeading.exec(line);
-  if (heading !== null) {
-    const text = heading[2].trimEnd();
-    const open = text.split('').findLastIndex((char) => char !== '#') + 1;
-    return [{kind: 'heading', level: heading[1].length,
-             text: text.slice(0, open).trimEnd()}, i + 1];
-  }
-  if (kRule.test(line)) return [{kind: 'rule'}, i + 1];
-  if (depth < kMaxDepth) {
-    if (kQuote.test(line)) return readQuote(lines, i, depth);
-    if (kItem.test(line)) return readList(lines, i, depth);
-  }
-  if (startsTable(lines, i)) return readTable(lines, i);
-  return readParagraph(lines, i);
-}
-
-function read(lines, depth) {
-  const blocks = [];
-  let i = 0;
-  while (i < lines.length) {
-    if (isBlank(lines[i])) {
-      ++i;
-      continue;
-    }
-    const [block, next] = readBlock(lines, i, depth);
-    block.source = lines.slice(i, next).join('\n');
-    blocks.push(block);
-    i = next;
-  }
-  return blocks;
-}
-
-// The blocks of `text`, each with the `source` it was read from.
-export function parseBlocks(text) {
-  return read(text.replace(/\r\n?/g, '\n').replace(/\t/g, '    ').split('\n'),
-              0);
-}
-
-// Inline ----------------------------------------------------------------------
-
-const kInline = new RegExp([
-  /\\([\\`*_{}[\]()#+\-.!|>~<])/,                             // 1 escaped
-  /(`{1,3})(?!`)([^\n]{1,1000}?)(?<!`)\2(?!`)/,               // 2, 3 code
-  /!?\[([^[\]\n]{1,1000})\]\(([^\s()<>]{1,2000})(?: "[^"\n]{0,200}")?\)/,
-  /(\*\*|__)(?=\S)([^\n]{1,1000}?)(?<=\S)\6(?!\*)/,           // 6, 7 bold
-  /~~(?=\S)([^\n]{1,1000}?)~~/,                               // 8 struck
-  /(?<![\w*])\*(?=[^\s*])([^\n*]{1,1000}?)(?<=\S)\*(?!\*)/,   // 9 italic
-  /(?<![\w_])_(?=[^\s_])([^\n_]{1,1000}?)(?<=\S)_(?!\w)/,     // 10 italic
-  /\b(https?:\/\/[^\s<>"'`]{1,1000}[^\s<>"'`.,;:!?)\]*_~])/,  // 11 address
-  /(\n)/,                                                     // 12 break
-].map((part) => part.source).join('|'), 'g');
-
-// `address` if a link may lead there, else null.
-export function safeAddress(address) {
+// The blocks of `text` from `from` on, each with its source and its end.
+function read(text, from) {
+  const rest = text.slice(from);
+  let tokens = [{raw: rest}];
   try {
-    const url = new URL(address);
-    return url.protocol === 'http:' || url.protocol === 'https:' ?
-        url.href : null;
-  } catch {
-    return null;
-  }
+    tokens = markdown.lexer(rest);
+  } catch {}  // It nests too deep for marked's recursion.
+  let end = from;
+  return tokens.map((token) => ({token, raw: token.raw,
+                                 end: end += token.raw.length}))
+      .filter(({token}) => token.type !== 'space');
 }
 
-function link(address, ...children) {
-  const href = safeAddress(address);
-  if (href === null) return el('span', {}, ...children);
-  return el('a', {href, target: '_blank', rel: 'noopener noreferrer nofollow'},
-            ...children);
-}
-
-function inlineNode(match, depth) {
-  const inner = (text) => inline(text, depth + 1);
-  if (match[1] !== undefined) return match[1];
-  if (match[3] !== undefined) {
-    return el('code', {}, match[3].trim() || match[3]);
-  }
-  if (match[4] !== undefined) return link(match[5], ...inner(match[4]));
-  if (match[7] !== undefined) return el('strong', {}, ...inner(match[7]));
-  if (match[8] !== undefined) return el('del', {}, ...inner(match[8]));
-  if (match[9] !== undefined) return el('em', {}, ...inner(match[9]));
-  if (match[10] !== undefined) return el('em', {}, ...inner(match[10]));
-  if (match[11] !== undefined) return link(match[11], match[11]);
-  return el('br');
-}
-
-// `text` as a list of nodes and strings.
-function inline(text, depth = 0) {
-  if (depth > kMaxDepth) return [text];
-  const out = [];
-  let done = 0;
-  for (const match of text.matchAll(kInline)) {
-    if (match.index > done) out.push(text.slice(done, match.index));
-    out.push(inlineNode(match, depth));
-    done = match.index + match[0].length;
-  }
-  if (done < text.length) out.push(text.slice(done));
-  return out;
-}
-
-// Blocks to nodes -------------------------------------------------------------
-
-function codeNode(block) {
-  return el('figure', {class: 'code'},
-            el('figcaption', {}, el('span', {}, block.language || 'text'),
-               copyButton(() => block.text, 'Copy this code')),
-            el('pre', {tabindex: '0'},
-               el('code', {}, ...highlighted(block.text, block.language))));
-}
-
-function tableNode(block) {
-  const row = (texts, tag) => el('tr', {}, ...block.head.map((_, i) =>
-    el(tag, {class: `at-${block.align[i] ?? 'left'}`},
-       ...inline(texts[i] ?? ''))));
-  return el('div', {class: 'table', tabindex: '0'},
-            el('table', {}, el('thead', {}, row(block.head, 'th')),
-               el('tbody', {},
-                  ...block.rows.map((texts) => row(texts, 'td')))));
-}
-
-function itemNode(blocks) {
-  // A single paragraph, also before a nested list, stands without its own p.
-  return el('li', {}, ...blocks.flatMap((block, i) =>
-    i === 0 && block.kind === 'paragraph' ? inline(block.text) :
-        [blockNode(block)]));
-}
-
-// The node of one block.
-export function blockNode(block) {
-  switch (block.kind) {
-    case 'code': return codeNode(block);
-    case 'heading': return el(`h${Math.min(block.level + 2, 6)}`,
-                              {class: `h${block.level}`},
-                              ...inline(block.text));
-    case 'rule': return el('hr');
-    case 'quote': return el('blockquote', {}, ...block.blocks.map(blockNode));
-    case 'table': return tableNode(block);
-    case 'list': return el(block.ordered ? 'ol' : 'ul',
-                           {start: block.ordered && block.start !== 1 ?
-                               block.start : null},
-                           ...block.items.map(itemNode));
-    default: return el('p', {}, ...inline(block.text));
-  }
+// The element of a block; what marked cannot read is plain text.
+function element({token}) {
+  try {
+    const nodes = DOMPurify.sanitize(markdown.parser([token]));
+    nodes.querySelectorAll('table').forEach(tableBox);
+    nodes.querySelectorAll('pre > code').forEach(codeFigure);
+    if (nodes.childElementCount === 1) return nodes.firstElementChild;
+  } catch {}
+  return el('p', {}, token.raw);
 }
 
 // Shows a text that grows inside `root`; blocks that stay are left alone.
 export class MarkdownView {
   constructor(root) {
     this.root = root;
-    this.sources = [];
+    this.text = '';
+    this.blocks = [];
   }
 
-  show(text) {
-    const blocks = parseBlocks(text);
-    let same = 0;
-    while (same < blocks.length && same < this.sources.length &&
-           blocks[same].source === this.sources[same]) {
+  // `grows`: more will follow. Then only the end is read again: a line that
+  // grows can still join the block before it, hardly ever another.
+  show(text, grows) {
+    text = text.replace(/\r\n?/g, '\n');
+    let kept = grows ? this.blocks.slice(0, -2) : [];
+    let from = kept.at(-1)?.end ?? 0;
+    if (text.slice(0, from) !== this.text.slice(0, from)) [kept, from] = [[], 0];
+    const blocks = [...kept, ...read(text, from)];
+    let same = kept.length;
+    while (same < blocks.length && blocks[same].raw === this.blocks[same]?.raw) {
       ++same;
     }
     while (this.root.childNodes.length > same) this.root.lastChild.remove();
-    this.root.append(...blocks.slice(same).map(blockNode));
-    this.sources = blocks.map((block) => block.source);
+    this.root.append(...blocks.slice(same).map(element));
+    this.blocks = blocks;
+    this.text = text;
   }
 }

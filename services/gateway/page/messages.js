@@ -98,7 +98,7 @@ export class MessageView {
     this.root.setAttribute('aria-busy', String(streaming));
     this.root.classList.toggle('empty', this.message.content === '' &&
         !this.message.reasoning && !this.message.calls);
-    this.markdown.show(this.message.content);
+    this.markdown.show(this.message.content, streaming);
     const {reasoning = '', calls = []} = this.message;
     this.reasoning.hidden = reasoning === '';
     this.thoughts.textContent = reasoning;

@@ -8,7 +8,7 @@ namespace sluice::gateway {
 
 // One file, embedded by the build.
 struct PageFile {
-  std::string_view path;  // "/", "/docs", "/page/NAME"
+  std::string_view path;  // "/", "/docs", "/page/..."
   std::string_view content_type;
   std::string_view etag;  // quoted, by content
   std::string_view bytes;
