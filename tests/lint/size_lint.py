@@ -3,6 +3,9 @@
 The figures are warnings for the eye of a reviewer, never targets: code that
 reads well may exceed each. `shells()` alone fails: a service's shell, which
 translates and moves, grows in no commit that does not say why.
+
+clang-tidy's readability-function-size counts functions alone, and needs a build and
+3 s a source on two cores; this counts classes too, in 2 s for the whole tree.
 """
 
 import dataclasses
