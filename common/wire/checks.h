@@ -5,14 +5,10 @@
 #include <string>
 
 #include "common/base/status.h"
+#include "common/wire/limits.h"
 
 // The checks of single fields in conversions from proto.
 namespace sluice::wire {
-
-inline constexpr size_t kMaxNameBytes = 256;
-inline constexpr int64_t kMiB = int64_t{1} << 20;
-// Of one message: gRPC's limit and ours.
-inline constexpr int64_t kMaxMessageBytes = (int64_t{1} << 31) - 1;
 
 inline Status CheckRange(const char* what, int64_t value, int64_t low,
                          int64_t high) {

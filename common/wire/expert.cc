@@ -9,7 +9,6 @@
 namespace sluice::wire {
 namespace {
 
-constexpr int32_t kMaxLayers = 1 << 16;
 constexpr int32_t kMaxExperts = 1 << 16;
 
 Status CheckModel(const ExpertModel& model) {
@@ -19,7 +18,7 @@ Status CheckModel(const ExpertModel& model) {
   SLUICE_RETURN_IF_ERROR(
       CheckRange("num_layers", model.num_layers, 1, kMaxLayers));
   SLUICE_RETURN_IF_ERROR(
-      CheckRange("hidden_size", model.hidden_size, 1, 1 << 20));
+      CheckRange("hidden_size", model.hidden_size, 1, kMaxHiddenSize));
   SLUICE_RETURN_IF_ERROR(
       CheckRange("num_experts", model.num_experts, 1, kMaxExperts));
   return CheckRange("experts_per_token", model.experts_per_token, 1,
@@ -222,9 +221,11 @@ StatusOr<ExpertWelcome> FromProto(const v1::ExpertWelcome& proto) {
   welcome.threads = identity.threads();
   welcome.isa = identity.isa().substr(0, kMaxNameBytes);
   const v1::ExpertLimits& limits = proto.limits();
-  SLUICE_RETURN_IF_ERROR(CheckRange("max_rows", limits.max_rows(), 1, 1 << 20));
+  SLUICE_RETURN_IF_ERROR(
+      CheckRange("max_rows", limits.max_rows(), 1, kMaxStepTokens));
   SLUICE_RETURN_IF_ERROR(CheckRange("max_batches_in_flight",
-                                    limits.max_batches_in_flight(), 1, 1024));
+                                    limits.max_batches_in_flight(), 1,
+                                    kMaxInFlight));
   welcome.limits = {limits.max_rows(), limits.max_batches_in_flight()};
   welcome.clock_ns = proto.clock_ns();
   return welcome;

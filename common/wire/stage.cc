@@ -65,7 +65,6 @@ StatusOr<StageTrace> FromProto(const v1::StageTrace& proto) {
 
 // Of one layer, and of the memory: sums over all layers stay within uint64_t.
 constexpr int64_t kMaxRoomBytes = int64_t{1} << 46;
-constexpr int32_t kMaxRoomGroups = 16;
 
 v1::StageRoom RoomToProto(const StageRoom& room) {
   v1::StageRoom proto;
@@ -106,7 +105,7 @@ StatusOr<StageRoom> RoomFromProto(const v1::StageRoom& proto,
   SLUICE_RETURN_IF_ERROR(
       TakeLayers("kv", proto.kv(), num_layers, kMaxRoomBytes, room.kv));
   SLUICE_RETURN_IF_ERROR(TakeLayers("kv_groups", proto.kv_groups(), num_layers,
-                                    kMaxRoomGroups - 1, room.kv_groups));
+                                    kMaxKvGroups - 1, room.kv_groups));
   const std::tuple<const char*, uint64_t, uint64_t*> values[] = {
       {"memory", proto.memory(), &room.memory},
       {"embedding", proto.embedding(), &room.embedding},
@@ -168,7 +167,7 @@ StatusOr<StageIdentity> FromProto(const v1::StageIdentity& proto) {
   SLUICE_RETURN_IF_ERROR(CheckName("model_name", proto.model_name()));
   SLUICE_RETURN_IF_ERROR(CheckName("model_digest", proto.model_digest()));
   SLUICE_RETURN_IF_ERROR(
-      CheckRange("num_layers", proto.num_layers(), 1, 1 << 16));
+      CheckRange("num_layers", proto.num_layers(), 1, kMaxLayers));
   // An assignable stage may have no layers yet.
   if (!proto.assignable() || proto.last_layer() != 0) {
     SLUICE_RETURN_IF_ERROR(CheckName("numerics", proto.numerics()));
@@ -183,7 +182,7 @@ StatusOr<StageIdentity> FromProto(const v1::StageIdentity& proto) {
         CheckRange("first_layer", proto.first_layer(), 0, 0));
   }
   SLUICE_RETURN_IF_ERROR(
-      CheckRange("hidden_size", proto.hidden_size(), 1, 1 << 20));
+      CheckRange("hidden_size", proto.hidden_size(), 1, kMaxHiddenSize));
   StageIdentity identity;
   identity.model_name = proto.model_name();
   identity.model_digest = proto.model_digest();
@@ -227,22 +226,22 @@ v1::PipelineLimits ToProto(const PipelineLimits& limits) {
 }
 
 StatusOr<PipelineLimits> FromProto(const v1::PipelineLimits& proto) {
+  SLUICE_RETURN_IF_ERROR(CheckRange("max_step_tokens", proto.max_step_tokens(),
+                                    1, kMaxStepTokens));
   SLUICE_RETURN_IF_ERROR(
-      CheckRange("max_step_tokens", proto.max_step_tokens(), 1, 1 << 20));
+      CheckRange("max_sequences", proto.max_sequences(), 1, kMaxSequences));
   SLUICE_RETURN_IF_ERROR(
-      CheckRange("max_sequences", proto.max_sequences(), 1, 1 << 16));
+      CheckRange("max_context", proto.max_context(), 1, kMaxContextTokens));
   SLUICE_RETURN_IF_ERROR(
-      CheckRange("max_context", proto.max_context(), 1, 1 << 24));
+      CheckRange("num_blocks", proto.num_blocks(), 1, kMaxBlocks));
   SLUICE_RETURN_IF_ERROR(
-      CheckRange("num_blocks", proto.num_blocks(), 1, 1 << 24));
+      CheckRange("num_kv_groups", proto.num_kv_groups(), 1, kMaxKvGroups));
   SLUICE_RETURN_IF_ERROR(
-      CheckRange("num_kv_groups", proto.num_kv_groups(), 1, 16));
+      CheckRange("vocab_size", proto.vocab_size(), 1, kMaxVocabSize));
   SLUICE_RETURN_IF_ERROR(
-      CheckRange("vocab_size", proto.vocab_size(), 1, 1 << 24));
-  SLUICE_RETURN_IF_ERROR(
-      CheckRange("block_tokens", proto.block_tokens(), 1, 1 << 16));
-  SLUICE_RETURN_IF_ERROR(
-      CheckRange("max_steps_in_flight", proto.max_steps_in_flight(), 1, 1024));
+      CheckRange("block_tokens", proto.block_tokens(), 1, kMaxBlockTokens));
+  SLUICE_RETURN_IF_ERROR(CheckRange(
+      "max_steps_in_flight", proto.max_steps_in_flight(), 1, kMaxInFlight));
   PipelineLimits limits;
   limits.plan.max_step_tokens = proto.max_step_tokens();
   limits.plan.max_sequences = proto.max_sequences();
@@ -251,7 +250,7 @@ StatusOr<PipelineLimits> FromProto(const v1::PipelineLimits& proto) {
   limits.plan.num_kv_groups = proto.num_kv_groups();
   limits.plan.vocab_size = proto.vocab_size();
   SLUICE_RETURN_IF_ERROR(
-      CheckRange("num_state_blocks", proto.num_state_blocks(), 0, 1 << 24));
+      CheckRange("num_state_blocks", proto.num_state_blocks(), 0, kMaxBlocks));
   limits.plan.num_state_blocks = proto.num_state_blocks();
   limits.block_tokens = proto.block_tokens();
   limits.max_steps_in_flight = proto.max_steps_in_flight();

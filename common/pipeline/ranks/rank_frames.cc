@@ -241,21 +241,22 @@ StatusOr<SentOrder> FromProto(const v1::RankOrder& proto) {
   }
   SLUICE_RETURN_IF_ERROR(CheckName("model_digest", proto.model_digest()));
   SLUICE_RETURN_IF_ERROR(
-      CheckRange("first_layer", proto.first_layer(), 0, (1 << 16) - 1));
+      CheckRange("first_layer", proto.first_layer(), 0, wire::kMaxLayers - 1));
   SLUICE_RETURN_IF_ERROR(CheckRange("last_layer", proto.last_layer(),
-                                    int64_t{proto.first_layer()} + 1, 1 << 16));
+                                    int64_t{proto.first_layer()} + 1,
+                                    wire::kMaxLayers));
   SLUICE_RETURN_IF_ERROR(
       CheckRange("all_ranks", proto.all_ranks(), 2, kMostRanks));
   SLUICE_RETURN_IF_ERROR(CheckName("numerics", proto.numerics()));
   SLUICE_RETURN_IF_ERROR(CheckMemory("memory", proto.memory()));
   SLUICE_RETURN_IF_ERROR(
-      CheckRange("kv_blocks", proto.kv_blocks(), 0, 1 << 24));
-  SLUICE_RETURN_IF_ERROR(
-      CheckRange("max_context", proto.max_context(), 0, 1 << 24));
-  SLUICE_RETURN_IF_ERROR(
-      CheckRange("max_step_tokens", proto.max_step_tokens(), 0, 1 << 20));
-  SLUICE_RETURN_IF_ERROR(
-      CheckRange("max_sequences", proto.max_sequences(), 0, 1 << 16));
+      CheckRange("kv_blocks", proto.kv_blocks(), 0, wire::kMaxBlocks));
+  SLUICE_RETURN_IF_ERROR(CheckRange("max_context", proto.max_context(), 0,
+                                    wire::kMaxContextTokens));
+  SLUICE_RETURN_IF_ERROR(CheckRange("max_step_tokens", proto.max_step_tokens(),
+                                    0, wire::kMaxStepTokens));
+  SLUICE_RETURN_IF_ERROR(CheckRange("max_sequences", proto.max_sequences(), 0,
+                                    wire::kMaxSequences));
   SentOrder sent;
   SLUICE_RETURN_IF_ERROR(CheckText("weights", proto.weights()));
   SLUICE_ASSIGN_OR_RETURN(sent.order.weights,
@@ -328,12 +329,12 @@ v1::RankFacts ToProto(const RankFacts& facts, uint64_t load) {
 
 StatusOr<RankFacts> FromProto(const v1::RankFacts& proto) {
   SLUICE_RETURN_IF_ERROR(CheckName("numerics", proto.numerics()));
+  SLUICE_RETURN_IF_ERROR(CheckRange("max_context", proto.max_context(), 1,
+                                    wire::kMaxContextTokens));
   SLUICE_RETURN_IF_ERROR(
-      CheckRange("max_context", proto.max_context(), 1, 1 << 24));
+      CheckRange("kv_blocks", proto.kv_blocks(), 1, wire::kMaxBlocks));
   SLUICE_RETURN_IF_ERROR(
-      CheckRange("kv_blocks", proto.kv_blocks(), 1, 1 << 24));
-  SLUICE_RETURN_IF_ERROR(
-      CheckRange("state_blocks", proto.state_blocks(), 0, 1 << 24));
+      CheckRange("state_blocks", proto.state_blocks(), 0, wire::kMaxBlocks));
   SLUICE_RETURN_IF_ERROR(CheckMemory("weights_bytes", proto.weights_bytes()));
   SLUICE_RETURN_IF_ERROR(CheckMemory("kv_bytes", proto.kv_bytes()));
   return RankFacts{proto.numerics(),  proto.max_context(),
