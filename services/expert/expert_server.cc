@@ -3,8 +3,6 @@
 #include <grpcpp/health_check_service_interface.h>
 
 #include <algorithm>
-#include <atomic>
-#include <optional>
 #include <utility>
 
 #include "common/base/build_info.h"
@@ -16,13 +14,12 @@
 #include "common/experts/host/expert_service.h"
 #include "common/experts/host/expert_session.h"
 #include "common/http/probe_server.h"
-#include "common/metrics/certificate_metrics.h"
 #include "common/metrics/metrics.h"
-#include "common/metrics/process_metrics.h"
 #include "common/metrics/watched_gpus.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
 #include "common/rpc/transport.h"
+#include "common/service/loading_server.h"
 #include "common/weights/model_file.h"
 
 namespace sluice::expert {
@@ -143,41 +140,28 @@ class ExpertServer::Impl {
     SLUICE_ASSIGN_OR_RETURN(server_,
                             rpc::Listen(options_.listen, options_.transport,
                                         service_.get(), ExpertMethodRoles()));
-    metrics::AddProcessMetrics(registry_, "expert", options_.experts.isa);
-    metrics::AddPeerCertificates(registry_, options_.transport.tls_cert,
-                                 options_.transport.tls_ca);
     registry_.OnScrape([this] { CopyStats(); });
-    if (!options_.metrics_listen.empty()) {
-      http::ProbeOptions probes;
-      probes.listen = options_.metrics_listen;
-      probes.readiness = [this] { return Readiness(); };
-      probes.pages["/metrics"] = [this] {
-        return http::HttpResponse{
-            200, std::string(metrics::kTextContentType), {}, registry_.Text()};
-      };
-      probes.pages["/experts"] = [this] {
-        return http::HttpResponse{200, "application/json", {}, heat_.Json()};
-      };
-      SLUICE_ASSIGN_OR_RETURN(metrics_server_,
-                              http::StartProbeServer(std::move(probes)));
-      LogInfo("metrics on port ", metrics_server_->port());
-    }
+    LoadingServer::Options process;
+    process.service = "expert";
+    process.isa = options_.experts.isa;
+    process.certificate = options_.transport.tls_cert;
+    process.authority = options_.transport.tls_ca;
+    process.listen = options_.metrics_listen;
+    process.probes.readiness = [this] { return Readiness(); };
+    process.probes.pages["/experts"] = [this] {
+      return http::HttpResponse{200, "application/json", {}, heat_.Json()};
+    };
+    SLUICE_RETURN_IF_ERROR(process_.Open(std::move(process)));
     loader_ = NamedThread("expert-load", [this] { Load(); });
     return OkStatus();
   }
 
   Status WaitLoaded(TimePoint deadline) {
-    MutexLock lock(mutex_);
-    while (!outcome_.has_value()) {
-      if (!loaded_.WaitUntil(mutex_, deadline)) break;
-    }
-    if (outcome_.has_value()) return *outcome_;
-    return DeadlineExceeded("the experts are still being loaded");
+    return process_.WaitLoaded(deadline, "the experts are");
   }
 
   const HostedExpertsInfo* info() {
-    MutexLock lock(mutex_);
-    return outcome_.has_value() && outcome_->ok() ? &experts_->info() : nullptr;
+    return process_.loaded() ? &experts_->info() : nullptr;
   }
 
   void Drain(TimePoint deadline) {
@@ -205,14 +189,12 @@ class ExpertServer::Impl {
     }
     loader_.Join();
     watch_.Join();
-    metrics_server_.reset();
+    process_.Close();
     if (loop_ != nullptr) loop_->Stop();
   }
 
   const std::string& address() const { return server_.address; }
-  int metrics_port() const {
-    return metrics_server_ == nullptr ? 0 : metrics_server_->port();
-  }
+  int metrics_port() const { return process_.metrics_port(); }
   std::string HeatJson() { return heat_.Json(); }
 
  private:
@@ -236,11 +218,7 @@ class ExpertServer::Impl {
       metrics_.SetState(ExpertMetrics::State::kFailed);
       session_->SetLoading(Cat("loading failed: ", Message(experts.status())));
     }
-    {
-      MutexLock lock(mutex_);
-      outcome_ = experts.status();
-    }
-    loaded_.NotifyAll();
+    process_.SetOutcome(experts.status());
   }
 
   void StartLoop() {
@@ -306,8 +284,7 @@ class ExpertServer::Impl {
 
   void CopyStats() {
     gpus_.OnScrape();
-    MutexLock lock(mutex_);
-    if (outcome_.has_value() && outcome_->ok()) {
+    if (process_.loaded()) {
       metrics_.OnScrape(loop_->Stats(), session_->clients(), heat_);
     }
   }
@@ -329,6 +306,7 @@ class ExpertServer::Impl {
   Progress progress_;
   metrics::Registry registry_;
   ExpertMetrics metrics_;
+  LoadingServer process_{&registry_};
   ExpertHeat heat_;
   // Destroyed from the end: the server before the service, the loop before
   // the experts.
@@ -337,11 +315,8 @@ class ExpertServer::Impl {
   std::unique_ptr<ExpertLoop> loop_;
   const std::unique_ptr<grpc::Service> service_;
   rpc::ListeningServer server_;
-  std::unique_ptr<http::HttpServer> metrics_server_;
   Mutex mutex_;
-  CondVar loaded_;
   CondVar wake_watch_;
-  std::optional<Status> outcome_ ABSL_GUARDED_BY(mutex_);
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   metrics::WatchedGpus gpus_{&registry_, metrics::kExpertGpuSeries};
   NamedThread watch_;

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <optional>
 #include <utility>
 
 #include "common/base/build_info.h"
@@ -16,12 +15,11 @@
 #include "common/base/mutex.h"
 #include "common/concurrency/named_thread.h"
 #include "common/http/probe_server.h"
-#include "common/metrics/certificate_metrics.h"
 #include "common/metrics/metrics.h"
-#include "common/metrics/process_metrics.h"
 #include "common/metrics/watched_gpus.h"
 #include "common/pipeline/ranks/lead_connection.h"
 #include "common/pipeline/stage/stage_metrics.h"
+#include "common/service/loading_server.h"
 #include "common/stage/rank_follower.h"
 
 namespace sluice::stage {
@@ -78,38 +76,24 @@ class FollowerServer::Impl {
   ~Impl() { Stop(); }
 
   Status Start() {
-    metrics::AddProcessMetrics(registry_, "stage", options_.stage.isa);
-    metrics::AddPeerCertificates(registry_, options_.transport.tls_cert,
-                                 options_.transport.tls_ca);
     registry_.OnScrape([this] { gpus_.OnScrape(); });
     SetState(State::kWaiting);
-    if (!options_.metrics_listen.empty()) {
-      http::ProbeOptions probes;
-      probes.listen = options_.metrics_listen;
-      probes.readiness = [this] { return Readiness(); };
-      probes.pages["/metrics"] = [this] {
-        return http::HttpResponse{
-            200, std::string(metrics::kTextContentType), {}, registry_.Text()};
-      };
-      SLUICE_ASSIGN_OR_RETURN(metrics_server_,
-                              http::StartProbeServer(std::move(probes)));
-      LogInfo("metrics on port ", metrics_server_->port());
-    }
+    LoadingServer::Options process;
+    process.service = "stage";
+    process.isa = options_.stage.isa;
+    process.certificate = options_.transport.tls_cert;
+    process.authority = options_.transport.tls_ca;
+    process.listen = options_.metrics_listen;
+    process.probes.readiness = [this] { return Readiness(); };
+    SLUICE_RETURN_IF_ERROR(process_.Open(std::move(process)));
     thread_ = NamedThread("follow", [this] { Follow(); });
     return OkStatus();
   }
 
-  int metrics_port() const {
-    return metrics_server_ == nullptr ? 0 : metrics_server_->port();
-  }
+  int metrics_port() const { return process_.metrics_port(); }
 
   Status WaitLoaded(TimePoint deadline) {
-    MutexLock lock(mutex_);
-    while (!outcome_.has_value()) {
-      if (!changed_.WaitUntil(mutex_, deadline)) break;
-    }
-    if (outcome_.has_value()) return *outcome_;
-    return DeadlineExceeded("the ranks are still being loaded");
+    return process_.WaitLoaded(deadline, "the ranks are");
   }
 
   void Drain(TimePoint deadline) {
@@ -136,7 +120,7 @@ class FollowerServer::Impl {
     }
     changed_.NotifyAll();
     thread_.Join();
-    metrics_server_.reset();
+    process_.Close();
   }
 
  private:
@@ -156,13 +140,7 @@ class FollowerServer::Impl {
     metrics_.SetState(state == State::kReady ? Shown::kReady : Shown::kLoading);
   }
   void SetOutcome(const Status& outcome) {
-    bool is_first = false;
-    {
-      MutexLock lock(mutex_);
-      is_first = !outcome_.has_value();
-      if (is_first) outcome_ = outcome;
-    }
-    changed_.NotifyAll();
+    const bool is_first = process_.SetOutcome(outcome);
     if (!is_first && !outcome.ok()) options_.on_failed(outcome);
   }
 
@@ -320,8 +298,8 @@ class FollowerServer::Impl {
   const std::string name_;
   metrics::Registry registry_;
   StageMetrics metrics_;
+  LoadingServer process_{&registry_};
   metrics::WatchedGpus gpus_{&registry_, metrics::kStageGpuSeries};
-  std::unique_ptr<http::HttpServer> metrics_server_;
   std::atomic<State> state_{State::kWaiting};
   std::atomic<bool> follows_{false};  // between an order and its end
   Mutex mutex_;
@@ -329,7 +307,6 @@ class FollowerServer::Impl {
   bool leaving_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   LeadConnection* connection_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  std::optional<Status> outcome_ ABSL_GUARDED_BY(mutex_);
   NamedThread thread_;
 };
 

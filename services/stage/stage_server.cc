@@ -15,9 +15,7 @@
 #include "common/experts/client/client_metrics.h"
 #include "common/experts/client/expert_dispatcher.h"
 #include "common/http/probe_server.h"
-#include "common/metrics/certificate_metrics.h"
 #include "common/metrics/metrics.h"
-#include "common/metrics/process_metrics.h"
 #include "common/metrics/watched_gpus.h"
 #include "common/model_config/expert_placement.h"
 #include "common/model_config/kv_layout.h"
@@ -30,6 +28,7 @@
 #include "common/pipeline/stage/stage_service.h"
 #include "common/pipeline/stage/stage_session.h"
 #include "common/rpc/transport.h"
+#include "common/service/loading_server.h"
 #include "common/stage/stage_loop.h"
 #include "common/weights/model_file.h"
 #include "services/stage/load_progress.h"
@@ -184,22 +183,15 @@ class StageServer::Impl {
     SLUICE_ASSIGN_OR_RETURN(
         server_, rpc::Listen(options_.listen, options_.transport, services,
                              std::move(roles)));
-    metrics::AddProcessMetrics(registry_, "stage", options_.stage.isa);
-    metrics::AddPeerCertificates(registry_, options_.transport.tls_cert,
-                                 options_.transport.tls_ca);
     registry_.OnScrape([this] { CopyStats(); });
-    if (!options_.metrics_listen.empty()) {
-      http::ProbeOptions probes;
-      probes.listen = options_.metrics_listen;
-      probes.readiness = [this] { return Readiness(); };
-      probes.pages["/metrics"] = [this] {
-        return http::HttpResponse{
-            200, std::string(metrics::kTextContentType), {}, registry_.Text()};
-      };
-      SLUICE_ASSIGN_OR_RETURN(metrics_server_,
-                              http::StartProbeServer(std::move(probes)));
-      LogInfo("metrics on port ", metrics_server_->port());
-    }
+    LoadingServer::Options process;
+    process.service = "stage";
+    process.isa = options_.stage.isa;
+    process.certificate = options_.transport.tls_cert;
+    process.authority = options_.transport.tls_ca;
+    process.listen = options_.metrics_listen;
+    process.probes.readiness = [this] { return Readiness(); };
+    SLUICE_RETURN_IF_ERROR(process_.Open(std::move(process)));
     loader_ = NamedThread("stage-load", [this] {
       if (may_change()) {
         LoadAssigned();
@@ -213,12 +205,7 @@ class StageServer::Impl {
   }
 
   Status WaitLoaded(TimePoint deadline) {
-    MutexLock lock(mutex_);
-    while (!outcome_.has_value()) {
-      if (!loaded_.WaitUntil(mutex_, deadline)) break;
-    }
-    if (outcome_.has_value()) return *outcome_;
-    return DeadlineExceeded("the model is still being loaded");
+    return process_.WaitLoaded(deadline, "the model is");
   }
 
   void Drain(TimePoint deadline) {
@@ -254,15 +241,13 @@ class StageServer::Impl {
     }
     if (experts_ != nullptr) experts_->Stop();
     loader_.Join();
-    metrics_server_.reset();
+    process_.Close();
     if (loop_ != nullptr) loop_->Stop();
     watch_.reset();  // after the loop, which may stand still
   }
 
   const std::string& address() const { return server_.address; }
-  int metrics_port() const {
-    return metrics_server_ == nullptr ? 0 : metrics_server_->port();
-  }
+  int metrics_port() const { return process_.metrics_port(); }
 
  private:
   // Whether a gateway may name other layers.
@@ -355,10 +340,10 @@ class StageServer::Impl {
   void SetOutcome(const Status& outcome) {
     {
       MutexLock lock(mutex_);
-      outcome_ = outcome;
+      failed_ = !outcome.ok();
       TellState();
     }
-    loaded_.NotifyAll();
+    process_.SetOutcome(outcome);
   }
 
   Status LoadLayers() {
@@ -409,10 +394,10 @@ class StageServer::Impl {
   // while an Assign waits leaves the state at loading.
   void TellState() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     using State = StageMetrics::State;
-    state_ = leaving_                                  ? State::kDraining
-             : outcome_.has_value() && !outcome_->ok() ? State::kFailed
-             : loading_ || wanted_.has_value()         ? State::kLoading
-                                                       : State::kReady;
+    state_ = leaving_                          ? State::kDraining
+             : failed_                         ? State::kFailed
+             : loading_ || wanted_.has_value() ? State::kLoading
+                                               : State::kReady;
     metrics_.SetState(state_);
     if (server_.server == nullptr) return;
     // Startup is over with the first load, whatever becomes of the experts.
@@ -486,6 +471,7 @@ class StageServer::Impl {
   LoadProgress progress_;
   metrics::Registry registry_;
   StageMetrics metrics_;
+  LoadingServer process_{&registry_};
   // Destroyed from the end: the loop before the session that it reports to,
   // the server before the service.
   const std::shared_ptr<StageSession> session_;
@@ -498,10 +484,8 @@ class StageServer::Impl {
   const std::unique_ptr<grpc::Service> service_;
   std::unique_ptr<grpc::Service> ranks_service_;  // of followers_
   rpc::ListeningServer server_;
-  std::unique_ptr<http::HttpServer> metrics_server_;
   Mutex mutex_;
-  CondVar loaded_;
-  std::optional<Status> outcome_ ABSL_GUARDED_BY(mutex_);
+  bool failed_ ABSL_GUARDED_BY(mutex_) = false;  // the load of the start
   bool loading_ ABSL_GUARDED_BY(mutex_) = true;
   bool leaving_ ABSL_GUARDED_BY(mutex_) = false;  // told to end
   StageMetrics::State state_ ABSL_GUARDED_BY(mutex_) =
