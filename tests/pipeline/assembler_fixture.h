@@ -39,10 +39,7 @@ class Listener : public PipelineObserver {
     results_.push_back(std::move(result));
   }
   void OnException(const Status&) override { ++exceptions_; }
-  void OnResplit(const Status& why) override {
-    OnLost(why);
-    ++resplits_;
-  }
+  void OnResplit(const Status&) override { ++resplits_; }
   int64_t PauseCost() override { return cost_; }
 
   void ThrowOnce() { throws_ = true; }
