@@ -702,10 +702,11 @@ class History {
       event.number = random_.OneIn(2) ? 0 : gateway.holders.size() - 1;
       if (!is_calm_ && random_.OneIn(4)) return;  // no word
     }
-    // An event may wait in the queue while the epoch ends.
-    const bool is_late = !is_calm_ && random_.OneIn(8);
+    // The news may come late, or twice, while the epoch is over.
+    const bool is_late = !is_calm_ && random_.OneIn(4);
     Push(is_late ? random_.Between(latency_, milliseconds(500)) : latency_,
-         std::move(event));
+         event);
+    if (!is_calm_) Push(random_.Between(latency_, seconds(3)), event);
   }
   void Do(Gateway&, const act::LetPlansPass&) {}
   void Do(Gateway& gateway, const act::ClosePlans&) { gateway.open = Epoch(); }

@@ -118,8 +118,9 @@ void DeciderLaws::CheckTerm(uint64_t term) {
     if (one.welcomed) terms.push_back(one.highest.term());
   }
   std::ranges::sort(terms);
-  const uint64_t most = std::max(
-      terms.empty() ? 0 : terms[(terms.size() - 1) / 2], epoch_.term());
+  const uint64_t most =
+      std::max({terms.empty() ? 0 : terms[(terms.size() - 1) / 2],
+                epoch_.term(), own_term_});
   Expect(!IsAboveBy(term, most, kMostTermsAbove), "law 7: an epoch of term ",
          term, ", most stages have ", most);
 }
@@ -204,6 +205,7 @@ void DeciderLaws::OnAction(const act::TellUp& up, const ClusterDecider&,
                            TimePoint) {
   Expect(live_ && !up_ && up.epoch == epoch_, "law 3: up, and no plans pass");
   up_ = true;
+  own_term_ = up.epoch.term();
   tries_ = false;
   failed_at_.reset();
 }

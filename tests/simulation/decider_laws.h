@@ -120,6 +120,7 @@ class DeciderLaws {
   Epoch epoch_;
   std::vector<size_t> assigned_;
   bool opened_ = false, live_ = false, up_ = false, tries_ = false;
+  uint64_t own_term_ = 0;  // of the latest pipeline
   std::optional<TimePoint> failed_at_;
   // Before the event.
   bool in_tick_ = false, was_up_ = false, is_anothers_ = false;
