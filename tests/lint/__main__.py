@@ -41,6 +41,9 @@ def main(arguments):
         print("skipped: needs clang-format-14")
         return SKIPPED
     findings = CHECKS[arguments[0]]()
+    if findings is None:
+        print("skipped: git has no commit before the last one")
+        return SKIPPED
     for finding in findings:
         print(finding)
     print(f"{len(findings)} findings")

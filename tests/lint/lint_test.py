@@ -126,7 +126,10 @@ class IncludeLintTest(unittest.TestCase):
 
     def test_placement_measures_nothing_and_opens_no_files(self):
         for header in ("<chrono>", "<fstream>", "<sys/stat.h>",
-                       '"common/base/clock.h"', '"common/base/text_file.h"',
+                       "<thread>", "<cstdio>", '"common/base/clock.h"',
+                       '"common/base/text_file.h"',
+                       '"common/weights/gguf_file.h"',
+                       '"common/model_config/open_model.h"',
                        '"common/tools/measure/measure_rates.h"'):
             self.assertTrue(includes("common/placement/a.cc", header), header)
         for header in ("<sstream>", '"common/base/byte_size.h"',
@@ -214,10 +217,13 @@ class SizeLintTest(unittest.TestCase):
                 "  std::function<void(int)> call_;\n"
                 "  std::vector<int> list_{1, 2};\n"
                 "  static constexpr int kMost = 3;\n"
+                "  Clock* const clock_;\n"
+                "  TimePoint at_ = Clock::now();\n"
+                "  std::map<int, int> by_id_ = {{1, 2}};\n"
                 "  int x_ SLUICE_GUARDED_BY(m_) = 0;\n};\n")
         self.assertEqual([(c.name, c.members, c.methods)
                           for c in size_lint.classes("common/a.h", text)],
-                         [("A", 4, 4)])
+                         [("A", 6, 4)])
 
     def test_a_class_of_many_members_or_methods_is_told(self):
         def check(members, methods):

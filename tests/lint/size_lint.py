@@ -96,16 +96,15 @@ def _count(name, body):
             methods += (access == "public" and called is not None
                         and called.group(1).lstrip("~") != name
                         and not re.search(r"=\s*(delete|default)\s*$", head))
-        elif not re.match(r"\s*const\b[^*]*$|[^=]*&", head):
+        elif not re.match(r"\s*const\b[^*]*$|.*&|.*\*\s*const\b", head, re.S):
             members += 1
     return members, methods
 
 
 def _statements(body):
-    """The declarations of a class body: each up to its `;`, its `=` or the
-    body that it opens."""
-    depth, head = 0, ""
-    for char in body:
+    """The declarations of a class body, without initial values and bodies."""
+    depth, head, value = 0, "", False
+    for at, char in enumerate(body):
         if char == "{":
             depth += 1
         elif char == "}":
@@ -114,11 +113,14 @@ def _statements(body):
             # not, and the `;` behind it does.
             if not depth and "(" in head:
                 yield head
-                head = ""
+                head, value = "", False
         elif not depth and char == ";":
             yield head
-            head = ""
-        elif not depth:
+            head, value = "", False
+        elif not depth and char == "=" and "(" not in head and \
+                "operator" not in head and head.count("<") == head.count(">"):
+            value = True
+        elif not depth and not value:
             head += char
 
 
@@ -255,9 +257,12 @@ def _lines_at(commit):
 
 
 def shells():
-    """Whether the last commit made a shell grow."""
+    """Findings about the last commit; None where git does not have the commit
+    before. A merge is judged with the messages of all that it brings."""
+    if _git("rev-parse", "--verify", "--quiet", "HEAD^").returncode != 0:
+        return None
     return grown(_lines_at("HEAD^"), _lines_at("HEAD"),
-                 _git("log", "-1", "--format=%B").stdout)
+                 _git("log", "--format=%B", "HEAD^..HEAD").stdout)
 
 
 def report(count=15):
