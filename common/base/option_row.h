@@ -109,6 +109,8 @@ void Bind(OptionValue& value, Set set, Get get) {
     if constexpr (std::is_arithmetic_v<Raw>) {
       const auto number = static_cast<double>(raw);
       SLUICE_RETURN_IF_ERROR(CheckRange(option, number, range));
+    } else {
+      static_cast<void>(range);
     }
     return set(raw);
   };
