@@ -16,6 +16,12 @@ MARKDOWN = [
     ("[x](data:text/html,<b>)", "<p><a>x</a></p>"),
     ("![x](https://example.org/i.png)",
      "<p>" + LINK % ("https://example.org/i.png", "x") + "</p>"),
+    ("[![b](https://img.io/x.svg) <https://e.org/> **c**](https://git.io/x)",
+     "<p>" + LINK % ("https://git.io/x",
+                     "b https://e.org/ <strong>c</strong>") + "</p>"),
+    ("https://e.org/" + "a" * 986 + " https://e.org/" + "a" * 1_500,
+     "<p>" + LINK % (("https://e.org/" + "a" * 986,) * 2)
+     + " https://e.org/" + "a" * 1_500 + "</p>"),
     ("![x](javascript:window.pwned=1) ![<b>](x\"onerror=\"window.pwned=1)",
      "<p><a>x</a> <a>&lt;b&gt;</a></p>"),
     ("[x](https://e.org/\" onclick=\"window.pwned=1)",

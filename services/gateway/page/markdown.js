@@ -4,7 +4,7 @@
 
 import {copyButton, el} from './dom.js';
 import hljs from './third_party/highlight.min.js';
-import {Marked, Tokenizer} from './third_party/marked.esm.js';
+import {Marked, Renderer, Tokenizer} from './third_party/marked.esm.js';
 import './third_party/purify.min.js';  // sets DOMPurify
 
 const kReach = 1000;  // characters of the longest emphasis, code or bare address
@@ -24,6 +24,9 @@ function near(name) {
 }
 
 const emphasis = near('emStrong');
+const address = near('url');
+const kCutAddress = new RegExp(`^[^\\s<]{${kReach + 1}}`);
+let insideLink = false;  // while a link's text is rendered
 
 const markdown = new Marked({
   breaks: true,
@@ -33,7 +36,11 @@ const markdown = new Marked({
   tokenizer: {
     html() {}, tag() {}, lheading() {}, def() {}, reflink() {},
     br: near('br'), codespan: near('codespan'), del: near('del'),
-    inlineText: near('inlineText'), url: near('url'),
+    inlineText: near('inlineText'),
+    url(text, ...rest) {
+      const token = address.call(this, text, ...rest);
+      return token && kCutAddress.test(text) ? undefined : token;
+    },
     emStrong(text, masked, before) {
       const product = /^\*[^*]/.test(text) && /\w$/.test(before);  // 2*3*4
       return product ? undefined : emphasis.call(this, text, masked, before);
@@ -45,6 +52,16 @@ const markdown = new Marked({
       const tag = `h${Math.min(depth + 2, 6)}`;
       const inner = this.parser.parseInline(tokens);
       return `<${tag} class="h${depth}">${inner}</${tag}>`;
+    },
+    // HTML has no link inside a link: the inner one is its text.
+    link(token) {
+      if (insideLink) return this.parser.parseInline(token.tokens);
+      insideLink = true;
+      try {
+        return Renderer.prototype.link.call(this, token);
+      } finally {
+        insideLink = false;
+      }
     },
     image({href, title, text}) {
       return this.link({href, title, tokens: [{type: 'text', text}]});
@@ -78,6 +95,13 @@ hljs.unregisterLanguage('markdown');
 hljs.unregisterLanguage('shell');
 hljs.registerAliases(['shell', 'console'], {languageName: 'bash'});
 
+// Drops the grammar of a name or an alias.
+function dropGrammar(language) {
+  const grammar = hljs.getLanguage(language);
+  hljs.listLanguages().filter(name => hljs.getLanguage(name) === grammar)
+      .forEach(hljs.unregisterLanguage);
+}
+
 // `code` as a node or a string.
 function highlighted(code, language) {
   if (code.length > kMaxColoured || kLongLine.test(code) ||
@@ -86,7 +110,7 @@ function highlighted(code, language) {
   }
   const begin = performance.now();
   const {value} = hljs.highlight(code, {language, ignoreIllegals: true});
-  if (performance.now() - begin > kMaxMs) hljs.unregisterLanguage(language);
+  if (performance.now() - begin > kMaxMs) dropGrammar(language);
   return DOMPurify.sanitize(value);
 }
 
