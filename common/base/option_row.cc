@@ -45,6 +45,12 @@ OptionValue::OptionValue(double* variable, double low, double high)
   option::Bind<double>(*this, Assign(variable), ValueOf(variable));
 }
 
+OptionRows SortedByName(OptionRows rows) {
+  std::sort(rows.begin(), rows.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
+  return rows;
+}
+
 const OptionRow* FindOption(const OptionRows& rows, std::string name) {
   std::replace(name.begin(), name.end(), '_', '-');
   for (const OptionRow& row : rows) {

@@ -14,8 +14,10 @@
 #include "common/base/status.h"
 
 // Rows of a service's table of options. A row is bound to the variable that it
-// sets: the variable's initialiser is the option's default, and the default has
-// no other place. The variable must outlive the row. For one thread.
+// sets. The option's default is the value that the variable has when the row is
+// made: its initialiser's, or that of a constructor, as GatewayFlags(). The
+// default has no other place. The variable must outlive the row. For one
+// thread.
 namespace sluice {
 
 // Numbers from `low` to `high`, both included. Without limits NaN fits, too.
@@ -68,11 +70,18 @@ struct OptionRow {
 
 using OptionRows = std::vector<OptionRow>;
 
+// Returns the rows in the order of their names.
+OptionRows SortedByName(OptionRows rows);
+
 // Returns the row of that name, where '_' is as good as '-'; null without one.
 const OptionRow* FindOption(const OptionRows& rows, std::string name);
 
 // Kinds of values that need more than a variable.
 namespace option {
+
+// The high end of a range that only the variable's size bounds. Help and pages
+// tell such a range as "at least 0".
+inline constexpr double kNoLimit = std::numeric_limits<int32_t>::max();
 
 // Reads a text as Abseil's flags do. Returns false for a text that is no value
 // of the type.
@@ -187,14 +196,13 @@ OptionValue option::Words(T* variable,
   OptionValue value;
   value.unit = "WORD";
   for (const auto& [word, meaning] : words) value.choices.push_back(word);
-  Bind<std::string>(
-      value, [](const std::string&) { return OkStatus(); },
-      [variable, words] {
-        for (const auto& [word, meaning] : words) {
-          if (meaning == *variable) return word;
-        }
-        return std::string();
-      });
+  value.flaw = [](const std::string&) { return std::string(); };
+  value.get = [variable, words] {
+    for (const auto& [word, meaning] : words) {
+      if (meaning == *variable) return word;
+    }
+    return std::string();
+  };
   value.set = [variable, words](const std::string& option,
                                 const std::string& text) -> Status {
     std::string known;

@@ -1,31 +1,24 @@
 #include "common/service/describe_options.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "common/base/build_info.h"
 #include "common/manual/completion_script.h"
 #include "common/manual/manual_page.h"
+#include "common/service/options_file.h"
 
 namespace sluice {
 namespace {
 
 using Kind = OptionValue::Kind;
 
-OptionRows Sorted(OptionRows rows) {
-  std::sort(rows.begin(), rows.end(),
-            [](const auto& a, const auto& b) { return a.name < b.name; });
-  return rows;
-}
-
 // Returns "0.1 to 3600"; empty for an option that takes any value.
 std::string RangeText(const OptionRow& row) {
   const Range& range = row.value.range;
   if (range.low == Range().low && range.high == Range().high) return "";
   const std::string low = option::Write(range.low);
-  // The most that a variable holds is no limit of the option.
-  if (range.high >= INT32_MAX) return "at least " + low;
+  if (range.high == option::kNoLimit) return "at least " + low;
   return Cat(low, " to ", option::Write(range.high));
 }
 
@@ -61,7 +54,7 @@ std::string MarkdownTable(const ServiceProgram& program) {
   std::string out =
       "| option | default | range | meaning |\n"
       "| --- | --- | --- | --- |\n";
-  for (const OptionRow& row : Sorted(program.options)) {
+  for (const OptionRow& row : SortedByName(program.options)) {
     std::string about = row.about;
     for (size_t bar = about.find('|'); bar != std::string::npos;
          bar = about.find('|', bar + 2)) {
@@ -73,25 +66,6 @@ std::string MarkdownTable(const ServiceProgram& program) {
                RangeText(row), " | ", about, " |\n");
   }
   return out;
-}
-
-// Returns the text in quotes of TOML.
-std::string Quoted(const std::string& text) {
-  const char quote = text.find_first_of("\"\\") == text.npos ? '"' : '\'';
-  return quote + text + quote;
-}
-
-std::string TomlValue(const OptionRow& row) {
-  const std::string text = row.value.get();
-  if (row.value.kind == Kind::kText) return Quoted(text);
-  if (row.value.kind != Kind::kList) return text;
-  std::vector<std::string> items;
-  option::Read(text, items);
-  std::string list;
-  for (const std::string& item : items) {
-    list += Cat(list.empty() ? "" : ", ", Quoted(item));
-  }
-  return Cat("[", list, "]");
 }
 
 Program DescribeService(const ServiceProgram& service) {
@@ -110,7 +84,7 @@ Program DescribeService(const ServiceProgram& service) {
       {"exit status",
        {"0: it was told to end, and did; 1: it could not start, or failed. "
         "The log on standard error says why."}}};
-  for (const OptionRow& row : Sorted(service.options)) {
+  for (const OptionRow& row : SortedByName(service.options)) {
     ProgramOption option;
     option.name = "--" + row.name;
     option.value = row.value.unit;
@@ -128,19 +102,10 @@ std::string HelpText(const ServiceProgram& program) {
       Cat("sluice-", program.name, ": ", program.about, "\n  ", program.example,
           "\n\n--version tells the version. A switch, an option without a "
           "value, is also\nwritten --NAME=false or --noNAME.\n");
-  for (const OptionRow& row : Sorted(program.options)) {
+  for (const OptionRow& row : SortedByName(program.options)) {
     out += Cat("\n  --", row.name, row.value.unit.empty() ? "" : " ",
                row.value.unit, "\n");
     AppendWrapped(AboutText(row), 6, out);
-  }
-  return out;
-}
-
-std::string OptionsFile(const ServiceProgram& program) {
-  std::string out;
-  for (const OptionRow& row : Sorted(program.options)) {
-    if (row.name == "config" || row.name == "print") continue;
-    out += Cat(row.name, " = ", TomlValue(row), "\n");
   }
   return out;
 }

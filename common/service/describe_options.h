@@ -11,11 +11,8 @@ namespace sluice {
 // Returns what --help writes: the options with units, ranges and defaults.
 std::string HelpText(const ServiceProgram& program);
 
-// Returns the present values of the options as a file for --config.
-std::string OptionsFile(const ServiceProgram& program);
-
 // Returns the text that --print asks for: "man", the manual page, "markdown",
-// the table of options, "options" (OptionsFile), or the completion script of
+// the table of options, "options" (options_file.h), or the completion script of
 // "bash", "zsh" or "fish". INVALID_ARGUMENT for another word.
 StatusOr<std::string> DescribeOptions(const ServiceProgram& program,
                                       const std::string& what);

@@ -1,13 +1,12 @@
 #include "common/service/read_options.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <sstream>
 
 #include "common/base/text_file.h"
 #include "common/manual/nearest_word.h"
+#include "common/service/options_file.h"
 
 namespace sluice {
 namespace {
@@ -37,28 +36,20 @@ Status Add(const std::string& source, const OptionRow& row, std::string text,
 Status ReadFile(const ServiceProgram& program, const std::string& file,
                 Texts& texts) {
   SLUICE_ASSIGN_OR_RETURN(const std::string text, ReadTextFile(file));
-  std::istringstream in(text);
-  std::vector<CLI::ConfigItem> items;
-  try {
-    items = CLI::ConfigTOML().from_config(in);
-  } catch (const CLI::Error& error) {
-    return InvalidArgument(file, ": ", error.what());
-  }
-  for (const CLI::ConfigItem& item : items) {
-    if (!item.parents.empty() || item.name == "++" || item.name == "--") {
-      return InvalidArgument(
-          file, ": [",
-          item.parents.empty() ? std::string() : item.parents.front(),
-          "]: a service's file has no tables");
+  const auto options = ParseOptionsFile(text);
+  if (!options.ok()) return Annotate(options.status(), file);
+  for (const FileOption& option : *options) {
+    if (option.table.has_value()) {
+      return InvalidArgument(file, ": [", *option.table,
+                             "]: a service's file has no tables");
     }
-    const OptionRow* row = FindOption(program.options, item.name);
+    const OptionRow* row = FindOption(program.options, option.name);
     if (row == nullptr || row->name == "config" || row->name == "print") {
-      std::string name = item.name;
+      std::string name = option.name;
       std::replace(name.begin(), name.end(), '_', '-');
       return InvalidArgument(file, ": there is no option --", name);
     }
-    SLUICE_RETURN_IF_ERROR(
-        Add(file + ": ", *row, CLI::detail::join(item.inputs, ","), texts));
+    SLUICE_RETURN_IF_ERROR(Add(file + ": ", *row, option.text, texts));
   }
   return OkStatus();
 }
@@ -79,12 +70,16 @@ Status UnknownOption(const ServiceProgram& program, const std::string& name) {
   const std::string near = NearestWord(name, known);
   return InvalidArgument(
       "unknown option --", name,
-      near.empty() ? "" : Cat("; did you mean --", near, "?"), "; see --help");
+      near.empty() ? "" : Cat(" (did you mean --", near, "?)"), "; see --help");
 }
 
-// Returns what a word without dashes asks for, if that is no option.
+// Returns the text that a word without dashes and value asks for; empty if that
+// is an option, or unknown. Abseil's names of --help stay.
 std::string Asked(const std::string& name) {
-  if (name.starts_with("help")) return "help";
+  for (const char* const help : {"help", "helpfull", "helpmatch", "helpon",
+                                 "helppackage", "helpshort"}) {
+    if (name == help) return "help";
+  }
   return name == "version" ? name : "";
 }
 
@@ -110,12 +105,16 @@ Status ReadWords(const ServiceProgram& program,
       off = row != nullptr && row->value.kind == Kind::kSwitch;
       if (!off) row = nullptr;
     }
+    std::string text = has_text ? word.substr(equals + 1) : "";
     if (row == nullptr && !Asked(name).empty()) {
+      const bool takes_text = name == "helpon" || name == "helpmatch";
+      if (has_text && text != "true" && !takes_text) {
+        return InvalidArgument("--", name, " takes no value, got '", text, "'");
+      }
       given.asked = Asked(name);
       continue;
     }
     if (row == nullptr) return UnknownOption(program, name);
-    std::string text = has_text ? word.substr(equals + 1) : "";
     if (row->value.kind == Kind::kSwitch) {
       if (off && has_text) {
         return InvalidArgument("--", name, " takes no value, got '", text, "'");
@@ -127,6 +126,7 @@ Status ReadWords(const ServiceProgram& program,
       }
       text = words[++i];
     }
+    if (row->name == "print") given.asked = text;
     SLUICE_RETURN_IF_ERROR(Add("", *row, std::move(text), given.texts));
   }
   return OkStatus();
@@ -151,9 +151,6 @@ StatusOr<GivenOptions> ReadOptions(const ServiceProgram& program,
                                    const std::vector<std::string>& words) {
   GivenOptions given;
   SLUICE_RETURN_IF_ERROR(ReadWords(program, words, given));
-  for (const auto& [row, text] : given.texts) {
-    if (row->name == "print" && given.asked.empty()) given.asked = text;
-  }
   if (!given.asked.empty() && given.asked != "options") return given;
   Texts texts;
   const std::string file = LastText(program, given.texts, "config");

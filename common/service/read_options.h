@@ -12,20 +12,21 @@ namespace sluice {
 
 // What a command line says.
 struct GivenOptions {
-  // Rows and their texts, none with a flaw. A later text goes before an earlier
-  // one of its row.
+  // Rows and texts that they can read. The last text of a row counts.
   std::vector<std::pair<const OptionRow*, std::string>> texts;
-  // What is to be written in the place of running: "help", "version", or the
-  // word of --print. Empty: the service is to run.
+  // The text that is to be written in the place of running: "help", "version",
+  // or the word of --print, as the last of such words asks. Empty: the service
+  // is to run.
   std::string asked;
 };
 
 // Returns the options that the file, then the environment, then `words` set:
-// the environment has SLUICE_STAGE_KV_BLOCKS for --kv-blocks of "stage", where
-// an empty variable counts as none. The TOML file, that of --config or
+// the environment has SLUICE_STAGE_KV_BLOCKS for --kv-blocks of "stage", and an
+// empty variable sets nothing. The TOML file, that of --config or
 // SLUICE_STAGE_CONFIG, has an option per line, `kv-blocks = 64`, `stages =
-// ["a:1", "b:1"]`, and no tables. Who asks for a text other than the values
-// gets no file read, which may be bad.
+// ["a:1", "b:1"]`, and no tables. Neither file nor environment is read where
+// the words ask for a text other than the values (--print options): a bad file
+// must not hide the help.
 //
 // Words: --kv-blocks 8, --kv-blocks=8, with one dash or '_' for '-', too; a
 // switch --open, --open=false, --noopen. The last one counts. INVALID_ARGUMENT

@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "common/service/describe_options.h"
+#include "common/service/options_file.h"
 
 namespace sluice {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 class ReadOptionsTest : public ::testing::Test {
  protected:
@@ -110,7 +110,7 @@ TEST_F(ReadOptionsTest, TheCommandLineGoesBeforeTheEnvironmentBeforeTheFile) {
                                  "drain-timeout = 3\n"));
   Set("SLUICE_TEST_KV_BLOCKS", "2");
   Set("SLUICE_TEST_DRAIN_TIMEOUT", "4");
-  Set("SLUICE_TEST_STAGES", "");  // counts as none
+  Set("SLUICE_TEST_STAGES", "");  // sets nothing
   Set("SLUICE_OTHER_INSECURE", "true");
   ASSERT_TRUE(Parse({"--kv-blocks=5"}).ok());
   EXPECT_EQ(kv_blocks_, 5);
@@ -154,17 +154,57 @@ TEST_F(ReadOptionsTest, ARangeIsThatOfTheValueThatCounts) {
 }
 
 TEST_F(ReadOptionsTest, AMistypedOptionIsToldTheNearestOne) {
-  EXPECT_EQ(Error({"--kv-block=3"}),
-            "unknown option --kv-block; did you mean --kv-blocks?; see --help");
+  EXPECT_EQ(
+      Error({"--kv-block=3"}),
+      "unknown option --kv-block (did you mean --kv-blocks?); see --help");
   EXPECT_EQ(Error({"--elsewhere"}), "unknown option --elsewhere; see --help");
 }
 
 TEST_F(ReadOptionsTest, ATextThatIsAskedForReadsNoFile) {
-  for (const std::string word : {"--help", "--version", "--print=man"}) {
+  for (const auto& [word, text] : {std::pair{"--help", "help"},
+                                   {"-help=true", "help"},
+                                   {"--helpshort", "help"},
+                                   {"--helpon=main", "help"},
+                                   {"--version", "version"},
+                                   {"--print=man", "man"}}) {
     ASSERT_TRUE(Parse({"--config=/nowhere", word}).ok()) << word;
-    EXPECT_THAT(word, HasSubstr(asked_));
+    EXPECT_EQ(asked_, text);
   }
   EXPECT_FALSE(Parse({"--config=/nowhere", "--print=options"}).ok());
+}
+
+TEST_F(ReadOptionsTest, TheLastTextThatIsAskedForCounts) {
+  ASSERT_TRUE(Parse({"--print", "man", "--print", "bash"}).ok());
+  EXPECT_EQ(asked_, "bash");
+  ASSERT_TRUE(Parse({"--print=man", "--help"}).ok());
+  EXPECT_EQ(asked_, "help");
+  ASSERT_TRUE(Parse({"--version", "--print=options"}).ok());
+  EXPECT_EQ(asked_, "options");
+}
+
+TEST_F(ReadOptionsTest, WordsLikeHelpAskForNothing) {
+  EXPECT_EQ(Error({"--help=false"}), "--help takes no value, got 'false'");
+  EXPECT_EQ(Error({"--version=false"}),
+            "--version takes no value, got 'false'");
+  EXPECT_EQ(Error({"--helpfoo"}), "unknown option --helpfoo; see --help");
+  EXPECT_EQ(Error({"--helper=1"}), "unknown option --helper; see --help");
+}
+
+TEST_F(ReadOptionsTest, AHashInQuotesBeginsNoComment) {
+  const std::string file = File(
+      "# it's a \"comment\n"
+      "model = \"/srv/a#b\"  # the \"model\"\n"
+      "kv-blocks = 64# blocks\n"
+      "stages = ['a#1', # first\n"
+      "  \"b#'2\"] # second\n"
+      "insecure # switch\n");
+  ASSERT_TRUE(Parse({"--config", file}).ok());
+  EXPECT_EQ(model_, "/srv/a#b");
+  EXPECT_EQ(kv_blocks_, 64);
+  EXPECT_THAT(stages_, ElementsAre("a#1", "b#'2"));
+  EXPECT_TRUE(insecure_);
+  ASSERT_TRUE(Parse({"--config", File("model = it's # here\n")}).ok());
+  EXPECT_EQ(model_, "it's");
 }
 
 TEST_F(ReadOptionsTest, ThePageHasTheServicesOptions) {
@@ -173,7 +213,6 @@ TEST_F(ReadOptionsTest, ThePageHasTheServicesOptions) {
   EXPECT_THAT(*page, HasSubstr("\\fB\\-\\-kv\\-blocks\\fR \\fIN\\fR"));
   EXPECT_THAT(*page, HasSubstr("(0 to 1000; default: 7)"));
   EXPECT_THAT(*page, HasSubstr("\\fB\\-\\-insecure\\fR\n"));
-  EXPECT_THAT(*page, Not(HasSubstr("flagfile")));
   EXPECT_THAT(*DescribeOptions(program_, "bash"), HasSubstr("--print"));
   EXPECT_THAT(Message(DescribeOptions(program_, "csh").status()),
               HasSubstr("--print must be"));
@@ -184,16 +223,51 @@ TEST_F(ReadOptionsTest, ThePageHasTheServicesOptions) {
                         "      seconds (0 to 100; default: 60)\n"));
 }
 
+TEST_F(ReadOptionsTest, ALimitIsToldHoweverLarge) {
+  int32_t count = 3;
+  int64_t bytes = 5;
+  const ServiceProgram program = {
+      "test",
+      "",
+      "",
+      {{"count", {&count, 0, option::kNoLimit}, "count"},
+       {"bytes", {&bytes, 1, double{int64_t{1} << 40}}, "bytes"}}};
+  EXPECT_THAT(HelpText(program), HasSubstr("count (at least 0; default: 3)"));
+  EXPECT_THAT(HelpText(program),
+              HasSubstr("bytes (1 to 1099511627776; default: 5)"));
+}
+
 TEST_F(ReadOptionsTest, TheOptionsFileHasThePresentValues) {
   ASSERT_TRUE(Parse({"--stages=a:1,b:2", "--model=a\"b"}).ok());
-  const std::string file = OptionsFile(program_);
-  EXPECT_EQ(file,
+  const auto file = OptionsFile(program_);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(*file,
             "drain-timeout = 60\ninsecure = false\nkv-blocks = 7\n"
             "memory = 512\nmodel = 'a\"b'\nno-prefix-cache = false\n"
             "stages = [\"a:1\", \"b:2\"]\n");
   kv_blocks_ = 9;
-  ASSERT_TRUE(Parse({"--config", File(file)}).ok());
-  EXPECT_EQ(OptionsFile(program_), file);
+  ASSERT_TRUE(Parse({"--config", File(*file)}).ok());
+  EXPECT_EQ(*OptionsFile(program_), *file);
+}
+
+TEST_F(ReadOptionsTest, ATextThatIsReadAsAnotherIsNotWritten) {
+  for (const std::string text :
+       {"", "#", "a#b", "'#'", "a \"#\"", "a, 'b#", "C:\\a b#", "a'\"b", "[a]",
+        " a ", "a = b", "`a`, b"}) {
+    model_ = text;
+    const auto file = OptionsFile(program_);
+    ASSERT_TRUE(file.ok()) << file.status();
+    model_ = "another";
+    ASSERT_TRUE(Parse({"--config", File(*file)}).ok());
+    EXPECT_EQ(model_, text);
+  }
+  for (const std::string text :
+       {"a\nb", "'a b'", "a '\" b", "a, '\"", "'\"#", "C:\\a b\\"}) {
+    model_ = text;
+    EXPECT_EQ(
+        Message(OptionsFile(program_).status()),
+        "--model '" + text + "': a file of options cannot have this text");
+  }
 }
 
 }  // namespace
