@@ -31,6 +31,23 @@ Status CheckSocketPath(const std::string& address) {
                          path.substr(odd, 1), "'");
 }
 
+OptionRows Rows(TransportOptions& options, const char* ca,
+                const char* insecure) {
+  return {
+      {"tls-cert", &options.tls_cert, "PEM file: this process's certificate"},
+      {"tls-key", &options.tls_key, "PEM file: its key"},
+      {"tls-ca", &options.tls_ca, ca},
+      {"tls-roles", RolesValue(&options.roles),
+       "whether peers, callers and servers, need a role in their "
+       "certificates: require, allow those without a role, or auto: they do "
+       "where --tls-cert names one"},
+      {"insecure", &options.insecure, insecure},
+      {"peer-timeout",
+       option::Seconds(&options.peer_timeout, kPeerTimeout.low,
+                       kPeerTimeout.high),
+       "seconds of silence after which a connection to a peer is given up"}};
+}
+
 }  // namespace
 
 StatusOr<TlsRoles> ParseTlsRoles(const std::string& text) {
@@ -39,24 +56,14 @@ StatusOr<TlsRoles> ParseTlsRoles(const std::string& text) {
   return roles;
 }
 
-OptionRows RowsOf(TransportOptions& options) {
-  return {
-      {"tls-cert", &options.tls_cert, "PEM file: this process's certificate"},
-      {"tls-key", &options.tls_key, "PEM file: its key"},
-      {"tls-ca", &options.tls_ca, "PEM file: who signs the peers"},
-      {"tls-roles", RolesValue(&options.roles),
-       "whether peers, callers and servers, need a role in their "
-       "certificates: require, allow those without a role, or auto: they do "
-       "where --tls-cert names one"},
-      {"insecure", &options.insecure, "plain text beyond loopback"},
-      {"peer-timeout",
-       option::Seconds(&options.peer_timeout, kPeerTimeout.low,
-                       kPeerTimeout.high),
-       "seconds of silence after which a connection to a peer is given up"}};
+OptionRows GatewayRowsOf(TransportOptions& options) {
+  return Rows(options, "PEM file: who signs the stages",
+              "plain text to stages beyond loopback");
 }
 
 OptionRows ServerRowsOf(TransportOptions& options) {
-  OptionRows rows = RowsOf(options);
+  OptionRows rows = Rows(options, "PEM file: who signs the peers",
+                         "plain text beyond loopback");
   rows.push_back({"reflection", &options.reflection,
                   "gRPC reflection: tells everybody what messages there are"});
   return rows;

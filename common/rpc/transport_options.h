@@ -38,9 +38,9 @@ struct TransportOptions {
   bool tls() const { return !tls_cert.empty(); }
 };
 
-// Returns the rows of a client of other processes, and of a server, which has
-// --reflection, too.
-OptionRows RowsOf(TransportOptions& options);
+// Return the rows of a gateway, which is a client of stages, and of a server,
+// which has --reflection, too.
+OptionRows GatewayRowsOf(TransportOptions& options);
 OptionRows ServerRowsOf(TransportOptions& options);
 
 // INVALID_ARGUMENT for half a set of TLS files, TLS together with insecure, a

@@ -35,14 +35,15 @@ Status CheckNumber(const char* what, int64_t value, int64_t low, int64_t high) {
 }
 
 Status CheckOptions(const ExpertServerOptions& options) {
-  SLUICE_RETURN_IF_ERROR(CheckNumber("max_rows", options.max_rows, 1, 1 << 20));
+  SLUICE_RETURN_IF_ERROR(
+      CheckNumber("max_rows", options.max_rows, 1, kMostRows));
   SLUICE_RETURN_IF_ERROR(CheckNumber("max_batches_in_flight",
                                      options.max_batches_in_flight, 1, 1024));
   SLUICE_RETURN_IF_ERROR(CheckNumber(
       "join window in microseconds",
       std::chrono::duration_cast<std::chrono::microseconds>(options.join_window)
           .count(),
-      0, 50));
+      0, kMostJoinMicroseconds));
   return rpc::CheckAddress(options.listen, options.transport);
 }
 

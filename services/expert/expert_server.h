@@ -13,6 +13,10 @@
 
 namespace sluice::expert {
 
+// The most of an ExpertServerOptions' numbers.
+inline constexpr int32_t kMostRows = 1 << 20;
+inline constexpr int32_t kMostJoinMicroseconds = 50;
+
 struct ExpertServerOptions {
   std::string listen = "127.0.0.1:0";  // port 0: choose one, see address()
   std::string metrics_listen;          // empty: none

@@ -33,13 +33,13 @@ OptionRows HostRows(ExpertFlags& flags) {
           {"device", &server.experts.device,
            "what the host computes on: cpu; cuda:G, a GPU by number or id; or "
            "auto: a GPU if there is one that Sluice runs on, else the CPU"},
-          {"max-rows", &server.max_rows, "rows of one batch"},
+          {"max-rows", {&server.max_rows, 1, kMostRows}, "rows of one batch"},
           {"max-batches-in-flight", &server.max_batches_in_flight,
            "unanswered batches of one client"},
           {"join-window-us",
-           option::Time<std::micro, int32_t>("US", &server.join_window, {}),
-           "microseconds that a batch may wait for others of its layer, at "
-           "most 50"},
+           option::Time<std::micro, int32_t>("US", &server.join_window,
+                                             {0, kMostJoinMicroseconds}),
+           "microseconds that a batch may wait for others of its layer"},
           {"expert-series", &server.per_expert_series,
            "one series per layer and expert in /metrics"},
           {"metrics-listen", &server.metrics_listen,

@@ -13,10 +13,9 @@ namespace sluice::gateway {
 namespace {
 
 constexpr Duration kMinPing = std::chrono::milliseconds(10);
-constexpr double kDay = 86400;                   // seconds
-constexpr double kMostMib = 1 << 20;             // a TiB
-constexpr double kMostBytes = int64_t{1} << 40;  // a TiB
-constexpr double kMost = INT32_MAX;              // no limit of the option
+constexpr double kDay = 86400;                                   // seconds
+constexpr double kMostMib = 1 << 20;                             // a TiB
+constexpr double kMostBytes = int64_t{1} << 40;                  // a TiB
 constexpr int kAllTokens = std::numeric_limits<int32_t>::max();  // of a step
 
 OptionRows ModelRows(GatewayFlags& flags) {
@@ -145,8 +144,9 @@ OptionRows StageRows(GatewayFlags& flags) {
       {"lease", Seconds(&o.peers.lease, 1, 3600),
        "seconds of this gateway's silence after which a stage is another "
        "one's that asks for it; with --peer-gateway"}};
-  for (OptionRow& row : rpc::RowsOf(o.transport))
+  for (OptionRow& row : rpc::GatewayRowsOf(o.transport)) {
     rows.push_back(std::move(row));
+  }
   return rows;
 }
 
@@ -190,7 +190,7 @@ OptionRows EngineRows(GatewayOptions& o) {
       {"no-prefix-cache", option::Off(&engine.prefix_cache),
        "never reuse computed prompt blocks"},
       {"kv-blocks",
-       {&o.kv_blocks, 0, kMost},
+       {&o.kv_blocks, 0, option::kNoLimit},
        "KV blocks of 16 tokens to use; 0: all that the stages have, up to "
        "1048576"},
       {"max-plans-in-flight", &engine.max_plans_in_flight,
@@ -222,10 +222,10 @@ OptionRows DoorRows(GatewayOptions& o) {
        "MiB of all answers that clients have not read yet; beyond it the "
        "largest of the client that has the most is cut"},
       {"max-connections",
-       {&limits.connections, 1, kMost},
+       {&limits.connections, 1, option::kNoLimit},
        "open connections at once"},
       {"max-connections-per-client",
-       {&limits.connections_per_client, 1, kMost},
+       {&limits.connections_per_client, 1, option::kNoLimit},
        "of one address, while all are taken and others wait"},
       {"header-timeout", Seconds(&limits.header_time, 0.1, 3600),
        "seconds in which a connection's first byte, and then a request's "
@@ -233,7 +233,7 @@ OptionRows DoorRows(GatewayOptions& o) {
       {"body-timeout", Seconds(&limits.body_time, 0.1, 3600),
        "seconds in which a request's body must be there"},
       {"min-body-rate",
-       {&limits.min_body_rate, 0, kMost},
+       {&limits.min_body_rate, 0, option::kNoLimit},
        "bytes per second that a body must have had after its first 10 "
        "seconds; 0: none"},
       {"api-key-file", &o.api_key_file,
@@ -263,8 +263,8 @@ OptionRows DoorRows(GatewayOptions& o) {
 OptionRows RecordRows(GatewayFlags& flags) {
   GatewayOptions& o = flags.gateway;
   return {{"trace-sample",
-           {&o.traces.sample, Range().low, Range().high},
-           "share of requests that are traced without asking for it, 0 to 1"},
+           {&o.traces.sample, 0, 1},
+           "share of requests that are traced without asking for it"},
           {"trace-dir", &o.traces.folder,
            "folder that every trace is written to, for Perfetto; empty: none"},
           {"access-log", &o.access_log,
@@ -296,7 +296,6 @@ Status CheckModelNames(const std::vector<std::string>& names) {
 }  // namespace
 
 GatewayFlags::GatewayFlags() {
-  gateway.lost_after = PipelineOptions().lost_after;
   gateway.engine.recovery_timeout = std::chrono::seconds(30);
   gateway.engine.ahead_within = std::chrono::milliseconds(5);
   gateway.engine.max_step_tokens = kAllTokens;

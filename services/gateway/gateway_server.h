@@ -14,6 +14,7 @@
 #include "common/grammar/grammar_compiler.h"
 #include "common/http/http_server.h"
 #include "common/otlp/otlp_options.h"
+#include "common/pipeline/gateway/pipeline_options.h"
 #include "common/pipeline/gateway/resplit_options.h"
 #include "common/rpc/transport_options.h"
 #include "common/serving/request_cost.h"
@@ -41,7 +42,7 @@ struct GatewayOptions {
   std::string reasoning_format = "auto";  // the same
   GrammarCompiler::Options grammars;
   rpc::TransportOptions transport;
-  Duration lost_after{};  // PipelineOptions'
+  Duration lost_after = PipelineOptions().lost_after;
   ResplitOptions resplit;
   standby::PeerOptions peers;
   EngineOptions engine;

@@ -66,8 +66,8 @@ OptionRows LimitRows(StageFlags& flags) {
        "positions of one sequence; 0: the model's, or what the memory of "
        "the KV cache allows"},
       {"spin-ms",
-       {&flags.spin_ms, Range().low, Range().high},
-       "milliseconds, up to 1000, for which threads look for the next step "
+       {&flags.spin_ms, -1, 1000},
+       "milliseconds for which threads look for the next step "
        "before they sleep; -1: 5 on GPUs if each rank has two CPUs, else 0"},
       {"max-step-tokens", &flags.step_tokens,
        "tokens of one step; 0: 512, and 2048 with fast numerics on GPUs that "

@@ -2,8 +2,8 @@
 services: lines.jsonl has a case per line, and options/ the table of every service.
 
 A case: the service, the words behind those of BASE, the environment, the text of
-the TOML file ("FILE" in a word is its path), and what comes of it: the options that
-differ from their defaults, or the error. "before" is what came of it while Abseil
+the TOML file ("FILE" in a word is its path), and what the service gives: the options
+that differ from their defaults, or the error. "before" is what it gave while Abseil
 read the words, where that was something else; "since" tells why it changed.
 
   options_test.py BINARIES         checks; BINARIES/stage/sluice-stage, ..
@@ -39,6 +39,15 @@ def call(service, words, env=None):
         timeout=60, check=False)
 
 
+def written(service, words):
+    """The text that the words ask for; an error where there is none."""
+    ran = call(service, words)
+    if ran.returncode != 0 or not ran.stdout:
+        raise AssertionError(f"sluice-{service} {words} ended with "
+                             f"{ran.returncode}: {ran.stderr}")
+    return ran.stdout
+
+
 def message(line):
     """A line of the log, or of Abseil's parser, without time and level."""
     if line.startswith("{"):
@@ -60,12 +69,12 @@ def printed(text):
 
 @functools.cache
 def defaults(service):
-    return printed(call(service, ["--print=options", *BASE[service]]).stdout)
+    return printed(written(service, ["--print=options", *BASE[service]]))
 
 
 def outcome(case, usual):
-    """What comes of a case: {"options": ..} or {"error": ..} or {"writes": ..},
-    and the exit code."""
+    """What a case gives: {"options": ..} or {"error": ..} or {"writes": ..}, and
+    the exit code."""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "o.toml"
         file.write_text(case.get("file", ""), encoding="utf-8")
@@ -98,18 +107,30 @@ class OptionsTest(unittest.TestCase):
             with self.subTest(line):
                 self.assertEqual(outcome(case, usual[case["service"]]),
                                  case["gives"])
+                self.assertEqual("before" in case, "since" in case)
+                self.assertNotEqual(case.get("before"), case["gives"])
 
     def test_what_is_printed_is_a_file_with_the_same_meaning(self):
+        kept = ("", "a b", "a#b", " # ", 'a "b", c', "it's, here", "a'b\"c")
+        refused = ("a, 'b' \"c\"", "a\nb", "'a b'")
         for service in SERVICES:
-            with tempfile.TemporaryDirectory() as folder:
-                file = pathlib.Path(folder) / "o.toml"
-                words = ["--packed=a b"] if service != "gateway" else [
-                    "--stages=a:1,unix:/b", "--lost-after=0.25"]
-                first = call(service, ["--print=options", *words]).stdout
-                file.write_text(first, encoding="utf-8")
-                second = call(service, ["--print=options",
-                                        f"--config={file}"]).stdout
-                self.assertEqual(first, second, service)
+            for text in kept + refused:
+                with (self.subTest(f"{service} {text}"),
+                      tempfile.TemporaryDirectory() as folder):
+                    file = pathlib.Path(folder) / "o.toml"
+                    words = ["--print=options", f"--port-file={text}"]
+                    if service == "gateway":
+                        words += ["--stages=a:1,unix:/b#c", "--lost-after=0.25"]
+                    if text in refused:
+                        ran = call(service, words)
+                        self.assertEqual((ran.returncode, ran.stdout), (1, ""))
+                        self.assertIn("--port-file", ran.stderr)
+                        continue
+                    first = written(service, words)
+                    self.assertEqual(printed(first)["port-file"], text)
+                    file.write_text(first, encoding="utf-8")
+                    self.assertEqual(first, written(
+                        service, ["--print=options", f"--config={file}"]))
 
     def test_pages_have_the_tables(self):
         for service in SERVICES:
@@ -129,6 +150,9 @@ class OptionsTest(unittest.TestCase):
             for name in of:
                 known |= defaults(name)
             for option, number, mib in named.findall(page.read_text("utf-8")):
+                # A script or a command in Python has options of its own.
+                self.assertTrue(option in known or service not in SERVICES,
+                                f"{page}: there is no --{option}")
                 if known.get(option, 0) == 0:
                     continue
                 found += 1
@@ -163,7 +187,7 @@ class OptionsTest(unittest.TestCase):
 
 
 def page_of(service):
-    table = call(service, ["--print=markdown"]).stdout
+    table = written(service, ["--print=markdown"])
     return (f"# Options of sluice-{service}\n\n"
             "Where a value comes from: [options](../OPTIONS.md). `sluice-"
             f"{service} --print markdown` writes this table.\n\n{table}")
