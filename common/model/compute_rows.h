@@ -45,7 +45,7 @@ OptionRows ComputeRowsOf(Options& options) {
        "model, or in the user's cache), off, or a folder"},
       {"packed-gb",
        option::Number<double>(
-           "GB", {},
+           "GB", {0, kMostPackedGb},
            [&packed](double gigabytes) -> Status {
              SLUICE_ASSIGN_OR_RETURN(packed.bounds.max_bytes,
                                      ParsePackedGb(gigabytes));

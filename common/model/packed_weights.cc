@@ -26,8 +26,6 @@ namespace fs = std::filesystem;
 // makes of a file, and with the layouts.
 constexpr int kVersion = 3;
 
-constexpr double kMostGigabytes = 1e6;
-
 std::string HashOf(std::string_view text) {
   return weights::SumToHex(weights::Xxh64(text.data(), text.size()));
 }
@@ -124,8 +122,8 @@ PackedWeights::Weights WeightsIn(
 }  // namespace
 
 StatusOr<std::optional<uint64_t>> ParsePackedGb(double gigabytes) {
-  if (!(gigabytes >= 0 && gigabytes <= kMostGigabytes)) {
-    return InvalidArgument("packed-gb must be between 0 and ", kMostGigabytes,
+  if (!(gigabytes >= 0 && gigabytes <= kMostPackedGb)) {
+    return InvalidArgument("packed-gb must be between 0 and ", kMostPackedGb,
                            ", got ", gigabytes);
   }
   std::optional<uint64_t> bytes;

@@ -38,8 +38,11 @@ struct PackedOptions {
   Duration patience = weights::kPackedPatience;
 };
 
-// Returns the bytes of --packed-gb; none for 0. INVALID_ARGUMENT below 0 and
-// above a million.
+// The most of --packed-gb.
+inline constexpr double kMostPackedGb = 1e6;
+
+// Returns the bytes of --packed-gb; absent for 0. INVALID_ARGUMENT below 0 and
+// above kMostPackedGb.
 StatusOr<std::optional<uint64_t>> ParsePackedGb(double gigabytes);
 
 // Returns the options with a bound for one model: what its weights take once in

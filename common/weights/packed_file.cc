@@ -276,12 +276,6 @@ Status CannotWrite(const std::string& path) {
 
 }  // namespace
 
-StatusOr<PackedMemory> ParsePackedMemory(const std::string& name) {
-  if (name == "copy") return PackedMemory::kCopy;
-  if (name == "map") return PackedMemory::kMap;
-  return InvalidArgument("packed-memory must be copy or map, got '", name, "'");
-}
-
 StatusOr<std::shared_ptr<const PackedFile>> PackedFile::Read(
     const RandomAccessFile& file, std::string_view key, std::string_view secret,
     PackedMemory memory, const kernels::Context& context, int node) {

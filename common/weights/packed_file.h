@@ -49,10 +49,6 @@ enum class PackedMemory {
   kMap,   // the file's pages, which all processes share that map the file
 };
 
-// The name of --packed-memory, "copy" or "map"; INVALID_ARGUMENT for another
-// one.
-StatusOr<PackedMemory> ParsePackedMemory(const std::string& name);
-
 // The weights of a file in memory, read-only. Any thread may call const
 // methods.
 class PackedFile {
