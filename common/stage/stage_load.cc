@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "common/device/device_choice.h"
 #include "common/model_config/kv_layout.h"
+#include "common/placement/layer_loads.h"
 #include "common/stage/kv_room.h"
 #include "common/stage/load_ranks.h"
 #include "common/stage/measure_room.h"
