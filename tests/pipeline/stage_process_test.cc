@@ -54,7 +54,7 @@ class StageLifeTest : public StageProcessTest {
       case LifeEvent::kWelcome:
         return Welcome();
       case LifeEvent::kAskToLoad:
-        return stage_->AskToLoad({0, 2}, out_);
+        return stage_->AskToLoad({0, 2}, Epoch(3, 4), out_);
       case LifeEvent::kAskAgain:
         stage_->SetConflict("it does not fit");
         return stage_->SetConflict("");

@@ -82,7 +82,7 @@ TEST(TermsTest, OfTwoThatDifferTheHigherOneIsRefusedByName) {
 TEST(TermsTest, WithinTheLimitTheHigherOneLeads) {
   Places places({kMostTermsAbove + 3, 3}, 2);
   EXPECT_EQ(places.Refusal(), "");
-  EXPECT_EQ(places.places.NextEpoch(Epoch()), Epoch(kMostTermsAbove + 3, 1));
+  EXPECT_EQ(places.places.NextEpoch(), Epoch(kMostTermsAbove + 3, 1));
 }
 
 TEST(TermsTest, MostStagesAreRight) {
@@ -128,8 +128,10 @@ TEST(TermsTest, ATermWhoseStagesAreGoneCountsNoMore) {
   Places fresh({1, 2}, 2);
   fresh.places.OnUp(Epoch(kAbsurd, 4), Clock::now());
   EXPECT_EQ(fresh.Refusal(), "");
-  EXPECT_EQ(fresh.places.NextEpoch(Epoch(kAbsurd, 4)), Epoch(2, 1));
-  EXPECT_EQ(fresh.places.NextEpoch(Epoch(900, 4)), Epoch(900, 5));
+  fresh.places.SetEpoch(Epoch(kAbsurd, 4));
+  EXPECT_EQ(fresh.places.NextEpoch(), Epoch(2, 1));
+  fresh.places.SetEpoch(Epoch(900, 4));
+  EXPECT_EQ(fresh.places.NextEpoch(), Epoch(900, 5));
 }
 
 TEST(TermsTest, AStageThatCannotBeRaisedIsRefused) {

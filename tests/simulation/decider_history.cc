@@ -664,7 +664,7 @@ class History {
   }
   void Do(Gateway& gateway, const act::SendLoad& load) {
     Tell(gateway, load.process, What::kLoad,
-         {.epoch = gateway.decider->epoch(), .place = load.place});
+         {.epoch = load.epoch, .place = load.place});
   }
   void Do(Gateway& gateway, const act::SendAssign& assign) {
     const StageProcesses& all = gateway.decider->places().stages();

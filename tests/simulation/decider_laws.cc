@@ -110,6 +110,7 @@ void DeciderLaws::OnAction(const act::SendLoad& load, const ClusterDecider&,
   Expect(!load.place.empty() && load.place != one.place,
          "law 2: a load of no other layers");
   Expect(++one.loads == 1, "law 2: a load comes twice");
+  Expect(load.epoch == epoch_, "law 2: a load in another epoch");
 }
 
 void DeciderLaws::CheckTerm(uint64_t term) {

@@ -19,7 +19,8 @@ namespace sluice::simulation {
 //      that is there, holds the place's layers and has said that its successor
 //      accepted the epoch; epochs rise while the stages' terms do
 //   2. nothing is sent to a process that is not there, nor twice without cause:
-//      one hello per pause, one load per stream, one heartbeat per period
+//      one hello per pause, one load per stream, one heartbeat per period,
+//      a load in the latest epoch
 //   3. plans pass between TellUp and TellLost alone; the two take turns
 //   4. a pipeline that is up has a process in each place; a process that may
 //      serve, or loads, keeps its place, unless the layers are split anew

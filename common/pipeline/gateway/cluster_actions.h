@@ -40,6 +40,7 @@ struct SendHeartbeat {
 // Makes an assignable stage load layers.
 struct SendLoad {
   size_t process = 0;
+  Epoch epoch;  // the latest one
   StagePlace place;
 };
 struct SendAssign {

@@ -92,7 +92,7 @@ void ClusterDecider::TakeStages(TimePoint now) {
     } else if (waits) {
       if (!stage.linked()) stage.NotTried(now);
     } else if (!stage.linked() && now >= stage.connect_at() && !draining_) {
-      holds_.Take(stage, epoch_.term(), now, out_);
+      holds_.Take(stage, places_.epoch().term(), now, out_);
     }
     waits = waits || (leadership_.takes_in_order() && places_.has(i) &&
                       stage.linked() && !stage.welcomed());
@@ -156,7 +156,7 @@ void ClusterDecider::BeginAssigning(TimePoint now) {
     assign_at_ = TimePoint::max();  // until a stage has changed
     return;
   }
-  const Epoch next = places_.NextEpoch(epoch_);
+  const Epoch next = places_.NextEpoch();
   if (const StageProcess* const low =
           holds_.Raise(places_.holders(), next.term(), now, out_)) {
     message_ = Cat(low->Describe(), ": its term rises from ", low->facts().term,
@@ -165,10 +165,11 @@ void ClusterDecider::BeginAssigning(TimePoint now) {
   }
   model_ = joined_ = *std::move(joined);
   phase_ = Phase::kAssigning;
-  epoch_ = next;
+  places_.SetEpoch(next);
   phase_deadline_ = now + options_.transport.peer_timeout;
   assigning_ = places_.count() - 1;
-  stages_[assigning_]->Assign(epoch_, joined_.limits, nullptr, nullptr, out_);
+  stages_[assigning_]->Assign(places_.epoch(), joined_.limits, nullptr, nullptr,
+                              out_);
 }
 
 void ClusterDecider::OnAssigned(size_t index, Epoch epoch, bool kept,
@@ -181,7 +182,8 @@ void ClusterDecider::OnAssigned(size_t index, Epoch epoch, bool kept,
     out_.Warn(message_);
     return stage.SetConflict(Message(status));
   }
-  if (phase_ != Phase::kAssigning || index != assigning_ || epoch != epoch_) {
+  if (phase_ != Phase::kAssigning || index != assigning_ ||
+      epoch != places_.epoch()) {
     return;
   }
   if (!status.ok()) return Lose(index, status, now);
@@ -189,15 +191,15 @@ void ClusterDecider::OnAssigned(size_t index, Epoch epoch, bool kept,
     --assigning_;
     const bool reads_tokens = assigning_ == 0 && options_.steps_ahead;
     return stages_[assigning_]->Assign(
-        epoch_, joined_.limits, &stage,
+        places_.epoch(), joined_.limits, &stage,
         reads_tokens ? stages_[places_.count() - 1].get() : nullptr, out_);
   }
   phase_ = Phase::kOpening;
-  out_.Add(act::OpenPlans{epoch_, joined_});
+  out_.Add(act::OpenPlans{places_.epoch(), joined_});
 }
 
 void ClusterDecider::OnPlansOpen(Epoch epoch, TimePoint now) {
-  if (phase_ != Phase::kOpening || epoch != epoch_) return;
+  if (phase_ != Phase::kOpening || epoch != places_.epoch()) return;
   phase_ = Phase::kUp;
   message_.clear();
   assign_backoff_ = Duration::zero();
@@ -215,7 +217,7 @@ void ClusterDecider::OnPlansOpen(Epoch epoch, TimePoint now) {
 
 void ClusterDecider::OnPlansEnd(Epoch epoch, size_t index, const Status& why,
                                 TimePoint now) {
-  if (epoch == epoch_) Lose(index, why, now, "");
+  if (epoch == places_.epoch()) Lose(index, why, now, "");
 }
 
 void ClusterDecider::Lose(size_t index, const Status& why, TimePoint now,
@@ -231,7 +233,7 @@ void ClusterDecider::EndEpoch(bool is_planned, TimePoint now) {
   const bool was_up = up();
   phase_ = Phase::kGathering;
   if (was_up) down_since_ = now;
-  out_.Add(act::ClosePlans{Cancelled("epoch ", epoch_, " has ended")});
+  out_.Add(act::ClosePlans{Cancelled("epoch ", places_.epoch(), " has ended")});
   // At once, unless the last try failed too.
   assign_backoff_ = was_up ? Duration::zero() : NextBackoff(assign_backoff_);
   assign_at_ = now + assign_backoff_;
@@ -261,7 +263,7 @@ void ClusterDecider::OnWelcome(size_t index, StatusOr<StageWelcome> welcome,
 
 void ClusterDecider::OnFailure(size_t index, Epoch epoch, v1::FailureSide side,
                                const Status& why, TimePoint now) {
-  if (!places_.has(index) || epoch != epoch_) return;
+  if (!places_.has(index) || epoch != places_.epoch()) return;
   const size_t blamed = Blamed(index, side, places_.count());
   Lose(blamed,
        blamed == index ? why
@@ -322,7 +324,7 @@ void ClusterDecider::Stop(TimePoint now) {
 PipelineStatus ClusterDecider::Report(TimePoint now, TimePoint passed) const {
   PipelineStatus status = places_.Report(now, up() ? passed : TimePoint(),
                                          options_.suspect_after, up());
-  status.epoch = epoch_;
+  status.epoch = places_.epoch();
   if (status.message.empty()) status.message = message_;
   if (!up()) status.down = now - down_since_;
   status.last_recovery = last_recovery_;

@@ -111,7 +111,8 @@ class ClusterDecider {
 
   bool up() const { return phase_ == PipelinePhase::kUp; }
   PipelinePhase phase() const { return phase_; }
-  Epoch epoch() const { return epoch_; }  // that is up or being assigned
+  // The one that is up or being assigned, or the latest one.
+  Epoch epoch() const { return places_.epoch(); }
   const StagePlaces& places() const { return places_; }
   GatewayRole role() const { return leadership_.role(); }
   // Returns what people see, but for clocks. `passed`: as for Tick.
@@ -155,9 +156,8 @@ class ClusterDecider {
   PipelinePhase phase_ = Phase::kGathering;
   StageFacts joined_;
   std::optional<StageFacts> model_;  // the latest joined_
-  Epoch epoch_;
-  size_t assigning_ = 0;   // the stage whose answer is awaited
-  TimePoint assign_at_{};  // not before
+  size_t assigning_ = 0;             // the stage whose answer is awaited
+  TimePoint assign_at_{};            // not before
   Duration assign_backoff_{};
   TimePoint phase_deadline_{};  // of kAssigning and kOpening
   TimePoint down_since_;        // unless kUp

@@ -281,7 +281,7 @@ void PipelineAssembler::Do(const act::SendLoad& load) {
   v1::ControlRequest request;
   v1::Assign* const assign = request.mutable_assign();
   assign->set_replica(name_.replica.value());
-  wire::SetEpoch(decider_.epoch(), assign);
+  wire::SetEpoch(load.epoch, assign);
   assign->set_first_layer(load.place.first_layer);
   assign->set_last_layer(load.place.last_layer);
   connections_[load.process]->Send(std::move(request));

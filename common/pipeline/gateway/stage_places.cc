@@ -63,7 +63,7 @@ bool StagePlaces::Fill(TimePoint now, Duration patience, std::string& message) {
                     " waits to be told its layers: no stage has held this "
                     "place's, and --layers does not name them");
     } else if (stage.facts().assignable) {
-      stage.AskToLoad(place, out_);
+      stage.AskToLoad(place, epoch_, out_);
     } else {
       message = Cat(stage.Describe(), " does not hold its place's layers, ",
                     place.first_layer, " to ", place.last_layer - 1);
@@ -117,7 +117,7 @@ bool StagePlaces::Prepare(size_t index) {
   const size_t chosen = SpareFor(places_[index]);
   if (chosen == 0) return false;
   if (stages_[chosen]->holds(places_[index])) return true;
-  stages_[chosen]->AskToLoad(places_[index], out_);
+  stages_[chosen]->AskToLoad(places_[index], epoch_, out_);
   return false;
 }
 
@@ -249,13 +249,13 @@ LostStages StagePlaces::OnUp(Epoch epoch, TimePoint now) {
   return lost;
 }
 
-Epoch StagePlaces::NextEpoch(Epoch last) const {
+Epoch StagePlaces::NextEpoch() const {
   Epoch highest;
   for (size_t i = 0; i < places_.size(); ++i) {
     highest = std::max(highest, stages_[i]->highest_epoch());
   }
-  if (!IsAboveBy(last.term(), highest.term(), kMostTermsAbove)) {
-    highest = std::max(highest, last);
+  if (!IsAboveBy(epoch_.term(), highest.term(), kMostTermsAbove)) {
+    highest = std::max(highest, epoch_);
   }
   return ++highest;
 }

@@ -72,9 +72,12 @@ class StagePlaces {
   // compute again what the last pipeline had cached: those that lost their KV
   // cache, and those without a log whose successor needs what they hand on.
   LostStages OnUp(Epoch epoch, TimePoint now);
-  // Returns the epoch after `last` and all that the places' stages know. A
+  // The latest epoch that was assigned.
+  Epoch epoch() const { return epoch_; }
+  void SetEpoch(Epoch epoch) { epoch_ = epoch; }
+  // Returns the epoch after epoch() and all that the places' stages know. A
   // term that is far above theirs counts no more: its stages are gone.
-  Epoch NextEpoch(Epoch last) const;
+  Epoch NextEpoch() const;
   // Returns the first place whose process another gateway holds, if any.
   std::optional<size_t> first_held() const;
   // Whether another gateway holds the process of every place.
@@ -114,6 +117,7 @@ class StagePlaces {
   const bool are_given_;  // places_ come from the caller
   act::Outbox& out_;
   const std::function<Status(const StageFacts&)> check_model_;
+  Epoch epoch_;
   TimePoint up_since_{};   // of the latest pipeline
   uint64_t own_term_ = 0;  // of the latest pipeline; 0: there was none
   StreamBreaks breaks_;

@@ -80,9 +80,10 @@ void StageProcess::Assign(Epoch epoch, const PipelineLimits& limits,
       act::SendAssign{id_, epoch, limits, kv_epoch_, id_of(next), id_of(last)});
 }
 
-void StageProcess::AskToLoad(const StagePlace& place, act::Outbox& out) {
+void StageProcess::AskToLoad(const StagePlace& place, Epoch epoch,
+                             act::Outbox& out) {
   if (!Apply(life_, LifeEvent::kAskToLoad)) return;
-  out.Add(act::SendLoad{id_, place});
+  out.Add(act::SendLoad{id_, epoch, place});
 }
 
 void StageProcess::GiveUp(TimePoint now, act::Outbox& out) {

@@ -57,8 +57,9 @@ class StageProcess {
               const StageProcess* next, const StageProcess* last,
               act::Outbox& out);
   // Makes an assignable stage load the layers of `place`, once per stream. The
-  // stage ends the stream, or refuses with Assigned.
-  void AskToLoad(const StagePlace& place, act::Outbox& out);
+  // stage ends the stream, or refuses with Assigned. `epoch`: Assign's, the
+  // latest one.
+  void AskToLoad(const StagePlace& place, Epoch epoch, act::Outbox& out);
   // Takes the process for gone, and tries it again after kGivenUpPause. Needs a
   // Welcome.
   void GiveUp(TimePoint now, act::Outbox& out);

@@ -189,7 +189,7 @@ bool StageResplit::IsReady(TimePoint now) {
   growth_->link_id = joiner.link_id();
   if (holds) return true;
   growth_->is_asked = true;
-  joiner.AskToLoad(place, out_);
+  joiner.AskToLoad(place, places_.epoch(), out_);
   return false;
 }
 
