@@ -12,6 +12,8 @@
 #include <utility>
 #include <variant>
 
+#include "common/pipeline/gateway/stage_connection.h"
+
 namespace sluice {
 namespace {
 
@@ -226,6 +228,16 @@ TEST_F(StageProcessTest, PatienceCountsFromWhereTheStageIsTried) {
   stage_->NotTried(Clock::now() + 2 * kPatience);
   EXPECT_FALSE(VacantIn(2 * kPatience + kPatience / 2));
   EXPECT_TRUE(VacantIn(3 * kPatience));
+}
+
+// An exception may have kept the stream from being opened.
+TEST(StageConnectionTest, WithoutAStreamNothingIsSent) {
+  StageConnection connection("a:1", nullptr);
+  connection.Send({});
+  connection.SendHeartbeat(1);
+  v1::HeartbeatReply reply;
+  reply.set_sequence(1);
+  EXPECT_FALSE(connection.OnHeartbeat(reply, MonotonicNanos()).has_value());
 }
 
 }  // namespace

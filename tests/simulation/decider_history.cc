@@ -686,6 +686,12 @@ class History {
     for (const auto& stage : gateway.decider->places().holders()) {
       gateway.holders.push_back(stage->id());
     }
+    // Its streams cannot be opened at all.
+    if (seed_ % 8 == 5 && !is_calm_ && random_.OneIn(4)) {
+      ++outcome_.totals.failed_opens;
+      return gateway.decider->OnPlansEnd(open.epoch, 0,
+                                         InvalidArgument("no address"), now_);
+    }
     const size_t self = IndexOf(gateway);
     Event event{.what = What::kPlansOpen,
                 .gateway = self,
@@ -895,6 +901,7 @@ void HistoryTotals::Add(const HistoryTotals& other) {
   takeovers += other.takeovers;
   shrinks += other.shrinks;
   growths += other.growths;
+  failed_opens += other.failed_opens;
   calm_ms = std::max(calm_ms, other.calm_ms);
   changes.insert(other.changes.begin(), other.changes.end());
 }

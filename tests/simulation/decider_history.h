@@ -20,7 +20,8 @@ struct HistoryTotals {
   uint64_t takeovers = 0;
   uint64_t shrinks = 0;
   uint64_t growths = 0;
-  uint64_t calm_ms = 0;  // the longest way to a pipeline without faults
+  uint64_t failed_opens = 0;  // of plans, at once
+  uint64_t calm_ms = 0;       // the longest way to a pipeline without faults
   // The changes of a process' state that were seen.
   std::set<std::pair<LifeKind, LifeKind>> changes;
   void Add(const HistoryTotals& other);

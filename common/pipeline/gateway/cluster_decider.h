@@ -38,10 +38,14 @@ struct OwnerSigns {
 // Decides what a gateway does with its stages: takes hold of them, gives each
 // its place in an epoch, finds out who is lost, who takes a place, when the
 // layers are split anew and when a process joins. Messages, ends of streams and
-// the time come in as values; actions come out, in order, for the caller to
-// carry out. Without a stream, a clock or a thread; `options` count but for
-// addresses of the transport. One thread, which must carry out all actions
-// before it says more, but for an exception.
+// the time come in as values. Actions come out, in order, and the caller
+// carries them out. The class has no stream, no clock and no thread. It copies
+// `options`, and reads the peer timeout alone of their transport.
+//
+// One thread calls it. The thread carries out all actions before it says more,
+// with two exceptions. While it carries out an action it may call Lead, which
+// adds no action, and OnPlansEnd where OpenPlans fails. After an exception it
+// may call OnBreak before it carries out the actions that are left.
 class ClusterDecider {
  public:
   ClusterDecider(const PipelineOptions& options, TimePoint now);

@@ -159,6 +159,7 @@ void PipelineAssembler::RunOnce(TimePoint& next_tick) {
   }
   const TimePoint now = Clock::now();
   decider_.Raise(now);
+  CarryOut();
   // After the earlier events: an unread message is no silence.
   if (now >= next_tick && (events_->size() == 0 || now >= next_tick + kLate)) {
     next_tick = now + interval;  // even if the tick throws
@@ -261,8 +262,10 @@ void PipelineAssembler::Do(const act::OpenControl& open) {
       [this, id = open.link_id](const Status& why) {
         const auto at = decider_.IndexOf(id);
         if (!at.has_value()) return;
-        connections_[decider_.places().stages()[*at]->id()]->Forget();
+        const size_t process = decider_.places().stages()[*at]->id();
+        // If this throws, the stream is still there for what is sent.
         decider_.OnEnd(*at, why, Clock::now());
+        connections_[process]->Forget();
       });
 }
 

@@ -61,10 +61,11 @@ std::shared_ptr<ControlLink> StageConnection::Forget() {
 }
 
 void StageConnection::Send(v1::ControlRequest request) {
-  link_->Send(std::move(request));
+  if (link_ != nullptr) link_->Send(std::move(request));
 }
 
 void StageConnection::SendHeartbeat(uint64_t sequence) {
+  if (link_ == nullptr) return;
   v1::ControlRequest request;
   request.mutable_heartbeat()->set_sequence(sequence);
   const int64_t now_ns = MonotonicNanos();

@@ -34,7 +34,8 @@ class StageConnection {
   // Forgets the stream, which is returned to be half-closed or cancelled.
   std::shared_ptr<ControlLink> Forget();
 
-  // None waits. All need a stream.
+  // Neither waits. Without a stream nothing is sent: an exception may have kept
+  // it from being opened.
   void Send(v1::ControlRequest request);
   void SendHeartbeat(uint64_t sequence);
 
