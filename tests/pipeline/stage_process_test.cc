@@ -32,6 +32,9 @@ class StageProcessTest : public ::testing::Test {
     stage_->OnHeard(Clock::now());
     stage_->OnWelcome(std::move(welcome));
   }
+  StageStatus Shown() const {
+    return stage_->Report(Clock::now(), {}, std::chrono::hours(1), false);
+  }
   bool VacantIn(Duration later) const {
     return stage_->vacant(Clock::now() + later, kPatience);
   }
@@ -114,13 +117,41 @@ TEST_F(StageLifeTest, WithoutARowNothingChanges) {
       if (has_row || (kind == LifeKind::kAway && what == LifeEvent::kWelcome)) {
         continue;
       }
+      SCOPED_TRACE(::testing::Message() << from << ", event " << event);
       Reach(kind);
+      while (out_.Pop()) {
+      }
+      const uint64_t link_id = stage_->link_id();
+      const TimePoint connect_at = stage_->connect_at();
+      const StageStatus before = Shown();
       Do(what);
-      EXPECT_EQ(stage_->kind(), kind) << from << ", event " << event;
+      EXPECT_EQ(stage_->kind(), kind);
+      EXPECT_FALSE(out_.Pop().has_value());
+      EXPECT_EQ(stage_->link_id(), link_id);
+      EXPECT_EQ(stage_->connect_at(), connect_at);
+      EXPECT_EQ(Shown().state, before.state);
+      EXPECT_EQ(Shown().message, before.message);
       ++without;
     }
   }
-  EXPECT_EQ(without, 27u);
+  EXPECT_EQ(without, 28u);
+}
+
+TEST_F(StageLifeTest, AProcessThatHasDrainedMayStillRefuseItsLoad) {
+  Reach(LifeKind::kAsked);
+  Do(LifeEvent::kDrained);
+  EXPECT_TRUE(stage_->drained());
+  EXPECT_TRUE(stage_->load_sent());
+}
+
+TEST_F(StageLifeTest, ALoadIsOfTheEpochInWhichItIsAsked) {
+  Reach(LifeKind::kThere);
+  while (out_.Pop()) {
+  }
+  Do(LifeEvent::kAskToLoad);
+  const auto action = out_.Pop();
+  ASSERT_TRUE(action.has_value());
+  EXPECT_EQ(std::get<act::SendLoad>(*action).epoch, Epoch(3, 4));
 }
 
 // What each state means, beside the way to it.

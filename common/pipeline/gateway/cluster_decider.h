@@ -73,7 +73,11 @@ class ClusterDecider {
                   TimePoint now);
   void OnFailure(size_t index, Epoch epoch, v1::FailureSide side,
                  const Status& why, TimePoint now);
-  void OnDrained(size_t index) { stages_[index]->OnDrained(); }
+  // Ignored before BeginDrain: the message may be the answer to the gateway
+  // that held the stage before.
+  void OnDrained(size_t index) {
+    if (draining_) stages_[index]->OnDrained();
+  }
   // The stage was told to end; ReleaseLeaving follows.
   void OnDraining(size_t index, Duration remaining, TimePoint now);
   // Releases a stage that was told to end, once nothing needs it, or a spare

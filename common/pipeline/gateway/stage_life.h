@@ -30,11 +30,13 @@ struct AwayStage {  // no Control stream
 struct TryingStage {                   // a hello is under way
   Absence why = Absence::kNotReached;  // as before the hello
 };
-struct ThereStage {};    // has sent Welcome
-struct AskedStage {};    // and was asked to load layers
-struct DrainedStage {};  // and has finished its steps, as it was asked
-struct LeavingStage {    // was told to end
-  TimePoint by{};        // at the latest
+struct ThereStage {};      // has sent Welcome
+struct AskedStage {};      // and was asked to load layers
+struct DrainedStage {      // and has finished its steps, as it was asked
+  bool load_sent = false;  // as AskedStage
+};
+struct LeavingStage {  // was told to end
+  TimePoint by{};      // at the latest
 };
 struct PartingStage {  // was told to end, and has finished its steps
   TimePoint by{};
@@ -55,8 +57,8 @@ enum class LifeKind {
 
 // What befalls a process, or the gateway does to it.
 enum class LifeEvent {
-  // The gateway opens Control. A process that is there is raised by it; a
-  // gateway that drains raises no process.
+  // The gateway opens Control. A process that is there is raised by it, unless
+  // it was told to end; a gateway that drains raises no process.
   kHello,
   kWelcome,    // message
   kAskToLoad,  // the gateway sends the layers
@@ -72,8 +74,9 @@ struct LifeRow {
   LifeKind to;
 };
 
-// Every transition. An event without a row changes nothing: a message may come
-// twice, or from a stage that follows no protocol.
+// Every transition. An event without a row is ignored: a message may come
+// twice, or from a stage that follows no protocol. The facts of a second
+// Welcome alone are taken.
 inline constexpr LifeRow kLifeRows[] = {
     {LifeKind::kAway, LifeEvent::kHello, LifeKind::kTrying},
     {LifeKind::kTrying, LifeEvent::kWelcome, LifeKind::kThere},
@@ -95,7 +98,6 @@ inline constexpr LifeRow kLifeRows[] = {
     {LifeKind::kDrained, LifeEvent::kEnd, LifeKind::kAway},
 
     // Draining again: another limit.
-    {LifeKind::kLeaving, LifeEvent::kHello, LifeKind::kTrying},
     {LifeKind::kLeaving, LifeEvent::kDrained, LifeKind::kParting},
     {LifeKind::kLeaving, LifeEvent::kDraining, LifeKind::kLeaving},
     {LifeKind::kLeaving, LifeEvent::kEnd, LifeKind::kAway},
@@ -122,6 +124,13 @@ inline const TimePoint* LeavesBy(const StageLife& life) {
   }
   const auto* parting = std::get_if<PartingStage>(&life);
   return parting == nullptr ? nullptr : &parting->by;
+}
+
+// Whether the process was asked to load layers, and may still refuse.
+inline bool LoadSent(const StageLife& life) {
+  const auto* drained = std::get_if<DrainedStage>(&life);
+  return KindOf(life) == LifeKind::kAsked ||
+         (drained != nullptr && drained->load_sent);
 }
 
 // The data of an event: of kEnd, and of kDraining.
@@ -152,7 +161,7 @@ inline bool Apply(StageLife& life, LifeEvent event, const LifeData& data = {}) {
         life = AskedStage();
         return true;
       case LifeKind::kDrained:
-        life = DrainedStage();
+        life = DrainedStage{.load_sent = KindOf(life) == LifeKind::kAsked};
         return true;
       case LifeKind::kLeaving:
         life = LeavingStage{data.by};

@@ -63,7 +63,7 @@ StageProcess::StageProcess(size_t id, std::string address, TimePoint now)
 
 void StageProcess::Hello(uint64_t link_id, uint64_t term, TimePoint now,
                          act::Outbox& out) {
-  Apply(life_, LifeEvent::kHello);
+  if (!Apply(life_, LifeEvent::kHello)) return;
   link_id_ = link_id;
   linked_at_ = now;
   out.Add(act::OpenControl{id_, link_id, term});
@@ -109,14 +109,14 @@ void StageProcess::SetConflict(std::string message) {
 
 void StageProcess::OnEnd(const Status& why, std::optional<Absence> absence,
                          TimePoint now, act::Outbox& out) {
-  message_ = Message(why);
   const v1::Refusal::Reason reason = ReasonOf(why);
-  if (reason != v1::Refusal::REASON_UNSPECIFIED) alive_at_ = now;
   if (!absence) absence = AbsenceAfter(why, reason, run_.has_value());
   const Absence* const before = AbsenceOf(life_);
   const bool was_refused =
       before != nullptr && ShownAs(*before) == StageState::kRefused;
-  Apply(life_, LifeEvent::kEnd, {.why = *absence});
+  if (!Apply(life_, LifeEvent::kEnd, {.why = *absence})) return;
+  message_ = Message(why);
+  if (reason != v1::Refusal::REASON_UNSPECIFIED) alive_at_ = now;
   backoff_ = NextBackoff(backoff_);
   if (absence == Absence::kHeld) backoff_ = kHeldPause;
   if (absence == Absence::kLoading) backoff_ = kLoadingPause;
@@ -147,7 +147,7 @@ void StageProcess::OnHeartbeat(const StageLoad& load, Duration rtt) {
 
 void StageProcess::OnDraining(Duration remaining, TimePoint now,
                               act::Outbox& out) {
-  Apply(life_, LifeEvent::kDraining, {.by = now + remaining});
+  if (!Apply(life_, LifeEvent::kDraining, {.by = now + remaining})) return;
   out.Info(Describe(), " is told to end, within ", Seconds(remaining), " s");
 }
 

@@ -48,7 +48,8 @@ class StageProcess {
     index_ = index;
   }
   // Opens Control, in the place of an open stream. `link_id` tells events of
-  // this stream from those of an older one. `term`: Hello.term.
+  // this stream from those of an older one. `term`: Hello.term. Ignored where
+  // kLifeRows has no row: a process that was told to end is not raised.
   void Hello(uint64_t link_id, uint64_t term, TimePoint now, act::Outbox& out);
   // Assigns `epoch` to the stage. `next`: the successor; null: the stage is the
   // last one. `last`: the stage whose sampled tokens this one reads, or null.
@@ -74,13 +75,14 @@ class StageProcess {
 
   // Its Control stream is over because of `why`, or ends now. `absence`: the
   // gateway's own reason; nothing: `why` tells it. Sets the time of the next
-  // attempt. Needs a stream.
+  // attempt. Ignored without a stream.
   void OnEnd(const Status& why, std::optional<Absence> absence, TimePoint now,
              act::Outbox& out);
   void OnWelcome(StageWelcome welcome);
   void OnHeartbeat(const StageLoad& load, Duration rtt);
+  // It has finished its steps; ask for it first.
   void OnDrained() { Apply(life_, LifeEvent::kDrained); }
-  // It was told to end, within `remaining`.
+  // It was told to end, within `remaining`. Ignored before Welcome.
   void OnDraining(Duration remaining, TimePoint now, act::Outbox& out);
   // The answer to an Assign: whether the stage `kept` the KV cache of the epoch
   // before.
@@ -104,7 +106,7 @@ class StageProcess {
   bool linked() const { return kind() != LifeKind::kAway; }
   // Whether the stage has sent Welcome on this Control stream.
   bool welcomed() const { return AbsenceOf(life_) == nullptr; }
-  bool load_sent() const { return kind() == LifeKind::kAsked; }
+  bool load_sent() const { return LoadSent(life_); }
   bool drained() const {
     return kind() == LifeKind::kDrained || kind() == LifeKind::kParting;
   }
