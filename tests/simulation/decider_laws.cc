@@ -81,8 +81,7 @@ void DeciderLaws::OnAction(const act::EndControl& end, const ClusterDecider&,
                            TimePoint now) {
   const Process& one = Of(end.process);
   Expect(one.link.has_value(), "law 2: a stream is ended that is not there");
-  // The pipeline has just been lost for its sake.
-  if (std::exchange(releases_, false) && !owner_.is_idle) {
+  if (std::exchange(has_lost_, false) && end.is_leaving && !owner_.is_idle) {
     const bool is_replaced = std::ranges::any_of(processes_, [&](auto& other) {
       return &other != &one && other.welcomed && !other.leaving &&
              other.place == one.place;
@@ -211,10 +210,10 @@ void DeciderLaws::OnAction(const act::TellUp& up, const ClusterDecider&,
   failed_at_.reset();
 }
 
-void DeciderLaws::OnAction(const act::TellLost& lost, const ClusterDecider&,
+void DeciderLaws::OnAction(const act::TellLost&, const ClusterDecider&,
                            TimePoint) {
   Expect(up_ && !live_, "law 3: lost, and was not up");
-  releases_ = Message(lost.why).find("told to end") != std::string::npos;
+  has_lost_ = true;
   up_ = false;
 }
 
@@ -270,7 +269,7 @@ void DeciderLaws::After(const ClusterDecider& decider, TimePoint now,
          "law 6: it leads, and another one has all stages");
   is_anothers_ = has_lease && !leads && peers_ != PeerLead::kNone;
   was_up_ = up_;
-  in_tick_ = false;
+  in_tick_ = has_lost_ = false;
 }
 
 }  // namespace sluice::simulation

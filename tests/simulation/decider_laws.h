@@ -125,7 +125,7 @@ class DeciderLaws {
   std::optional<TimePoint> failed_at_;
   // Before the event.
   bool in_tick_ = false, was_up_ = false, is_anothers_ = false;
-  bool releases_ = false;  // a stage that was told to end
+  bool has_lost_ = false;  // TellLost came just before, in this event
   std::vector<size_t> holders_;
   std::vector<bool> keeps_;  // whether the holder may keep its place
   std::string failure_;

@@ -32,6 +32,7 @@ struct EndControl {
   size_t process = 0;
   Status why;
   Ending how = Ending::kCancel;
+  bool is_leaving = false;  // the process was told to end, and is let go
 };
 struct SendHeartbeat {
   size_t process = 0;

@@ -297,10 +297,9 @@ void ClusterDecider::EndStage(size_t index, const Status& why,
 
 void ClusterDecider::Release(size_t index, const Status& why, act::Ending how,
                              std::optional<Absence> absence, TimePoint now) {
-  // A pipeline's end may give the place to another process.
-  const auto stage = stages_[index];
   EndStage(index, why, absence, now);
-  out_.Add(act::EndControl{stage->id(), why, how});
+  out_.Add(act::EndControl{stages_[index]->id(), why, how,
+                           absence == Absence::kReleased});
 }
 
 // The end --------------------------------------------------------------------
