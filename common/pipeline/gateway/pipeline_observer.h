@@ -45,7 +45,8 @@ class PipelineObserver {
   // With a lease, after OnLost: another gateway has taken the stages, and
   // computes what clients ask for.
   virtual void OnSuperseded(const Status& why) {}
-  // What the other gateways of the stages say; asked with a lease.
+  // What the other gateways of the stages say. Asked after every event; counts
+  // with a lease.
   virtual PeerLead LeadOfPeers() { return PeerLead::kNone; }
   // What a pause costs now, in any unit: 0 when nothing runs, INT64_MAX if it
   // may not be.
