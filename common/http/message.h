@@ -31,6 +31,9 @@ struct HttpRequest {
   // without keys. Empty only for a request that no connection carried.
   std::string client;
   std::string traceparent;  // W3C trace context as offered; empty if invalid
+  // The path of the request whose stream this one goes on with; empty for a
+  // request that asks for itself. Its handler sets it.
+  std::string resumed_path;
   TimePoint arrival = Clock::now();
 
   // The first value of header `name` (lower case); empty if absent.

@@ -4,6 +4,16 @@
 #include <utility>
 
 namespace sluice::serving {
+namespace {
+
+bool IsSpoken(const Dialect& dialect, const http::HttpRequest& request) {
+  if (!request.resumed_path.empty()) {
+    return FindEndpoint({&dialect, 1}, request.resumed_path) != nullptr;
+  }
+  return dialect.is_spoken == nullptr || dialect.is_spoken(request);
+}
+
+}  // namespace
 
 void AddDialects(std::span<const Dialect> dialects, http::Router& router,
                  const ServingContext& context) {
@@ -31,9 +41,7 @@ const Endpoint* FindEndpoint(std::span<const Dialect> dialects,
 const Dialect& DialectOf(std::span<const Dialect> dialects,
                          const http::HttpRequest& request) {
   for (const Dialect& dialect : dialects) {
-    if (dialect.is_spoken == nullptr || dialect.is_spoken(request)) {
-      return dialect;
-    }
+    if (IsSpoken(dialect, request)) return dialect;
   }
   return dialects.back();
 }

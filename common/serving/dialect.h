@@ -15,10 +15,11 @@ namespace sluice::serving {
 // functions are pure, for any thread.
 struct Dialect {
   std::span<const Endpoint> endpoints;
-  // Adds the other routes; null: there are no others.
+  // Adds the other routes; null for a dialect that has endpoints alone.
   void (*add_others)(http::Router& router, const ServingContext& context);
   // Returns whether the client of `request`, which may have any path, speaks
-  // it; null: it is what all other clients speak.
+  // this dialect. Null for the default dialect: clients speak it that speak no
+  // other.
   bool (*is_spoken)(const http::HttpRequest& request);
   // Returns whether an answer to a request with `body` surely needs no grammar.
   bool (*is_plain)(std::string_view body);
@@ -31,8 +32,9 @@ void AddDialects(std::span<const Dialect> dialects, http::Router& router,
 // Returns the endpoint of a path that generates; null for another path.
 const Endpoint* FindEndpoint(std::span<const Dialect> dialects,
                              std::string_view path);
-// Returns what the client of `request` speaks. `dialects` ends with the one of
-// all other clients.
+// Returns the dialect that the client of `request` speaks: that of the stream's
+// endpoint where the request resumes a stream. The last of `dialects` is the
+// default.
 const Dialect& DialectOf(std::span<const Dialect> dialects,
                          const http::HttpRequest& request);
 

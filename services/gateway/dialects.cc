@@ -2,17 +2,19 @@
 
 #include "common/dialects/openai/handlers.h"
 #include "common/serving/dialect.h"
+#include "common/serving/resumed_streams.h"
 
 namespace sluice::gateway {
 namespace {
 
-// The last one is what clients speak that show no other.
+// The last is the default.
 constexpr serving::Dialect kDialects[] = {openai::kDialect};
 
 }  // namespace
 
 void AddDialects(http::Router& router, const serving::ServingContext& context) {
   serving::AddDialects(kDialects, router, context);
+  serving::AddStreamsHandler(kDialects, router, context);
 }
 
 const serving::Endpoint* FindEndpoint(std::string_view path) {
@@ -25,7 +27,7 @@ http::ClientFormat FormatOf(const http::HttpRequest& request) {
 
 bool IsPlainRequest(const http::HttpRequest& request) {
   // Its body is in the journal of the gateway that leads.
-  if (request.path.starts_with("/v1/streams/")) return false;
+  if (request.path.starts_with(serving::kStreamsPath)) return false;
   return serving::DialectOf(kDialects, request).is_plain(request.body);
 }
 

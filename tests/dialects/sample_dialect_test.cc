@@ -18,6 +18,8 @@
 #include "common/serving/error.h"
 #include "common/serving/fields.h"
 #include "common/serving/prepare.h"
+#include "common/serving/resumed_streams.h"
+#include "common/serving/stream_journal.h"
 #include "services/gateway/gateway_metrics.h"
 #include "tests/http/fake_exchange.h"
 #include "tests/http/raw_client.h"
@@ -322,16 +324,35 @@ TEST_F(SampleDialectTest, TheCoreRefusesByTheDialectsNames) {
 }
 
 // A wrong key, a body that is too large, and what no route serves: the path
-// alone tells the dialect.
+// alone tells the dialect, as `screen` leaves it; of a resumed stream that of
+// its request.
 TEST_F(SampleDialectTest, TheServersErrorsHaveTheShapeOfThePath) {
-  const auto keys = http::ApiKeys::FromText("sk-0123456789abcdef0123", "here");
+  const auto keys =
+      http::ApiKeys::FromText("first:sk-0123456789abcdef0123", "here");
   ASSERT_TRUE(keys.ok()) << keys.status();
   http::Router router;
-  serving::AddDialects(kDialects, router, Context());
+  serving::StreamJournal streams({});
+  const auto keep = [&streams](std::string id, std::string path) {
+    const std::string first =
+        Cat(serving::EventIdHead({.request_id = id}, 0), "~");
+    streams.Insert(std::make_shared<const serving::StreamRequest>(
+        serving::StreamRequest{.request_id = std::move(id),
+                               .tenant = "first",
+                               .path = std::move(path),
+                               .body = R"({"say":"hello","most":0})",
+                               .first_event_id = first}));
+  };
+  keep("of-say", "/say");
+  keep("of-chat", "/v1/chat/completions");
+  serving::ServingContext context = Context();
+  context.streams = &streams;
+  serving::AddDialects(kDialects, router, context);
+  serving::AddStreamsHandler(kDialects, router, context);
   http::HttpServerOptions options;
   options.listen = "127.0.0.1:0";
   options.limits.body_bytes = 100;
-  options.screen = [&keys](http::HttpRequest& request) {
+  options.screen = [&](http::HttpRequest& request) {
+    request.path = router.Canonical(std::move(request.path));
     return (*keys)->Screen(request);
   };
   options.handler = [&router](std::shared_ptr<http::Exchange> exchange) {
@@ -364,6 +385,21 @@ TEST_F(SampleDialectTest, TheServersErrorsHaveTheShapeOfThePath) {
   EXPECT_THAT(ask("GET", "/say", kKey, 0),
               AllOf(HasSubstr("405"), HasSubstr("Allow: POST, OPTIONS"),
                     sorry("/say takes POST, OPTIONS")));
+  EXPECT_THAT(
+      ask("GET", "//say/", kKey, 0),
+      AllOf(HasSubstr("Say-Id: one"), sorry("/say takes POST, OPTIONS")));
+  EXPECT_THAT(ask("GET", "//v1//streams/of-say/", kKey, 0),
+              AllOf(HasSubstr("400"), HasSubstr("Say-Id: of-say"),
+                    Not(HasSubstr("OpenAI")),
+                    EndsWith(R"({"sorry":"most: must be an integer from 1 )"
+                             R"(to 1000, got the number 0","id":"of-say"})")));
+  for (const char* const id : {"of-chat", "of-none"}) {
+    EXPECT_THAT(
+        ask("GET", Cat("/v1/streams/", id), kKey, 0),
+        AllOf(HasSubstr("OpenAI-Processing-Ms"),
+              HasSubstr(R"({"error":{"message":")"), Not(HasSubstr("sorry"))))
+        << id;
+  }
   EXPECT_THAT(
       ask("POST", "/said", kKey, 0),
       AllOf(HasSubstr("404"), HasSubstr("OpenAI-Processing-Ms"),

@@ -9,7 +9,6 @@ namespace sluice::gateway {
 void AddEndpoints(http::Router& router, const serving::ServingContext& context,
                   bool debug, std::function<ClusterReading()> cluster) {
   AddDialects(router, context);
-  AddStreamsHandler(router, context);
   AddModelHandlers(router, context);
   AddUnbuiltHandlers(router);
   AddHealthHandlers(router, context);

@@ -21,8 +21,6 @@ using serving::ServingContext;
 Audience AudienceOf(bool keys_asked, const http::HttpRequest& request);
 
 // Each function adds the routes of one file.
-// A recent stream by its request's id.
-void AddStreamsHandler(http::Router& router, const ServingContext& context);
 // Known endpoints of OpenAI's and other servers' APIs that are not built: 404
 // says so.
 void AddUnbuiltHandlers(http::Router& router);

@@ -16,7 +16,6 @@
 #include "common/text/output/parsers.h"
 #include "services/gateway/dialects.h"
 #include "services/gateway/gateway_metrics.h"
-#include "services/gateway/handlers/handlers.h"
 #include "tests/services/gateway/fakes.h"
 #include "tests/testing/representative.h"
 
@@ -79,7 +78,6 @@ struct Gateway {
     context.streams = &streams;
     context.arithmetic = [this] { return arithmetic; };
     AddDialects(router, context);
-    AddStreamsHandler(router, context);
   }
   ~Gateway() { engine.EndAll(); }
 
@@ -421,7 +419,6 @@ TEST(ResumeTest, WithoutEventIdsEventsAreAsBefore) {
   context.streams = &gateway.streams;
   http::Router router;
   AddDialects(router, context);
-  AddStreamsHandler(router, context);
   const auto on = Ask(kChat, kChatBody);
   router.Route(on);
   gateway.engine.Play();
