@@ -259,6 +259,7 @@ class GatewayServer::Impl {
     http.screen = [this](http::HttpRequest& request) {
       return Screen(request);
     };
+    // Screen has made the path canonical.
     http.handler = [this](std::shared_ptr<http::Exchange> exchange) {
       if (peers_) return peers_->Route(std::move(exchange));
       router_.Route(std::move(exchange));
@@ -271,7 +272,8 @@ class GatewayServer::Impl {
     return http;
   }
 
-  // Refuses what a request's head shows to be refused. All look at one path.
+  // Makes the path canonical, as the peers, the router and FormatOf look at it
+  // from here on. Refuses what a request's head shows to be refused.
   std::optional<http::HttpResponse> Screen(http::HttpRequest& request) const {
     request.path = router_.Canonical(std::move(request.path));
     auto refused = peers_ ? peers_->Screen(request) : doors_->Screen(request);
