@@ -9,13 +9,14 @@
 
 namespace sluice::http {
 
-// Returns the answer that an error is, without a body.
+// Returns an answer that has the error, and no body yet.
 HttpResponse ErrorResponse(ApiError error);
 // Returns the answer to bytes that are no valid request, by HTTP status.
 HttpResponse TransportError(int http_status, std::string_view message);
 
-// What a server without dialects writes, as most clients read it. The three are
-// the members of ClientFormat().
+// What a server without dialects writes: errors as the object that OpenAI's API
+// has made most clients read, and its header of the time. The functions are the
+// members of ClientFormat(); a dialect may take them for its own.
 
 // Returns {"error":{"message","type","param","code"}}: param and code string or
 // null.
@@ -28,9 +29,9 @@ std::string PlainStreamError(const ApiError& error, const HttpRequest& request);
 void AddPlainHeaders(const HttpRequest& request, Duration took,
                      HttpHeaders& headers);
 
-// How the client of a request reads what the server, and no handler, writes: a
-// dialect has one, and ClientFormat() is a server's without dialects. Pure
-// functions; any thread.
+// How the client of a request reads what the server, and no handler, writes:
+// every dialect has a format, and ClientFormat() is that of a server without
+// dialects. Pure functions; any thread.
 struct ClientFormat {
   // Returns an error as a whole answer.
   HttpResponse (*error)(const ApiError& error,

@@ -80,8 +80,8 @@ class AnswerFormat {
   // stream leaves out the events that its client has. `usage` counts the
   // prompt.
   virtual std::vector<Event> Begin(const Usage& usage) { return {}; }
-  // Returns the events that show in a silence that the stream lives; none: a
-  // comment of the framing does.
+  // Returns the events that show in a silence that the stream lives. Without
+  // events the framing's comment shows it.
   virtual std::vector<Event> Ping() { return {}; }
   // Returns, before the first event, whether the client of a resumed stream has
   // all of it but what End({}) returns.
