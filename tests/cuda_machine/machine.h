@@ -53,6 +53,13 @@ struct MachineLaunch {
   size_t shared_bytes = 0;  // that a block may allocate
 };
 
+// The limits of a machine that does all that is unconfirmed, or of another one.
+struct MachineLimits : DeviceLimits {
+  constexpr MachineLimits(size_t shared, int count, bool groups = false)
+      : DeviceLimits{shared, count, groups, UnconfirmedSet::All()} {}
+  constexpr MachineLimits(const DeviceLimits& limits) : DeviceLimits(limits) {}
+};
+
 // A GPU of one block at a time: every thread of a block is a fibre that runs
 // up to its next barrier. Finds what a GPU leaves undefined, and goes on:
 //   - a place of shared memory that is read before it is written, that two
@@ -84,7 +91,7 @@ class Machine : public MachineWork, public MachineMemory {
 
   // A launch's `shared_bytes` are within the limits.
   const DeviceLimits& limits() const { return limits_; }
-  void Limit(const DeviceLimits& limits) { limits_ = limits; }
+  void Limit(const MachineLimits& limits) { limits_ = limits; }
 
   // What was wrong so far; at most the first eight.
   const std::vector<std::string>& faults() const { return faults_; }
@@ -143,7 +150,7 @@ class Machine : public MachineWork, public MachineMemory {
   Thread* NextOf(int thread) const;
 
   const Schedule schedule_;
-  DeviceLimits limits_ = {227 * 1024, 2, true};
+  MachineLimits limits_ = {227 * 1024, 2, true};
   std::vector<std::string> faults_;
   Body body_;
   int64_t early_block_ = kNoBlock;  // of the launch, that begins early

@@ -29,7 +29,7 @@ std::vector<int> DevicesOf(Runtimes runtimes) {
 
 bool AsksForGraphs() {
   using kernels::cuda::Unconfirmed;
-  return kernels::cuda::AskedUnconfirmed().Has(Unconfirmed::kNcclGraphs);
+  return kernels::cuda::AskedUnconfirmed().set.Has(Unconfirmed::kNcclGraphs);
 }
 
 StatusOr<std::unique_ptr<DeviceExchange>> ConnectByNccl(

@@ -19,8 +19,7 @@ struct DeviceLimits {
   size_t shared_bytes = kPlainSharedBytes;  // of a block, at most
   int multiprocessors = 1;
   bool group_products = false;  // GroupProducts of cuda_device/groups.h
-  // The environment's on a GPU; tests run everything on the emulated device.
-  UnconfirmedSet asked = UnconfirmedSet::All();
+  UnconfirmedSet asked;         // the environment's on a GPU
 };
 
 // Hands a stream work that is no kernel of ours: another library's. `args` are

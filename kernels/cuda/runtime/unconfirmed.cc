@@ -19,10 +19,12 @@ std::string AllNames() {
 }  // namespace
 
 std::string AddUnconfirmed(std::string_view names, UnconfirmedSet* set) {
-  while (!names.empty()) {
+  bool is_done = names.empty();
+  while (!is_done) {
     const size_t end = std::min(names.find(','), names.size());
     const std::string_view name = names.substr(0, end);
-    names.remove_prefix(std::min(end + 1, names.size()));
+    is_done = end == names.size();
+    if (!is_done) names.remove_prefix(end + 1);
     const auto* const row =
         std::find_if(std::begin(kUnconfirmed), std::end(kUnconfirmed),
                      [&](const auto& one) { return name == one.name; });
@@ -38,17 +40,21 @@ std::string AddUnconfirmed(std::string_view names, UnconfirmedSet* set) {
   return "";
 }
 
-UnconfirmedSet AskedUnconfirmed(std::string* error) {
-  UnconfirmedSet asked;
+UnconfirmedAsked ReadUnconfirmed() {
+  UnconfirmedAsked asked;
   for (const UnconfirmedRow& row : kUnconfirmed) {
     const char* const value =
         row.variable == nullptr ? nullptr : std::getenv(row.variable);
-    if (value != nullptr && std::string_view(value) == "1") asked.Add(row.what);
+    if (value != nullptr && std::string_view(value) == "1")
+      asked.set.Add(row.what);
   }
   const char* const names = std::getenv(kUnconfirmedVariable);
-  const std::string wrong =
-      names == nullptr ? "" : AddUnconfirmed(names, &asked);
-  if (error != nullptr) *error = wrong;
+  if (names != nullptr) asked.error = AddUnconfirmed(names, &asked.set);
+  return asked;
+}
+
+const UnconfirmedAsked& AskedUnconfirmed() {
+  static const UnconfirmedAsked asked = ReadUnconfirmed();
   return asked;
 }
 

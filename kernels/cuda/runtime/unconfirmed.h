@@ -98,12 +98,19 @@ class UnconfirmedSet {
   uint32_t bits_ = 0;
 };
 
-// Adds the rows that `names` names to `set`; returns what is wrong with
-// `names`, or an empty string.
+// Adds the rows that `names` names to `set`: an empty string, or names with one
+// comma between two. Returns what is wrong with `names`, or an empty string.
 std::string AddUnconfirmed(std::string_view names, UnconfirmedSet* set);
-// Returns the rows that the environment asks for. `error` (may be null) is
-// what is wrong with $SLUICE_UNCONFIRMED, or empty.
-UnconfirmedSet AskedUnconfirmed(std::string* error = nullptr);
+
+// What the environment asks for.
+struct UnconfirmedAsked {
+  UnconfirmedSet set;
+  std::string error;  // what is wrong with $SLUICE_UNCONFIRMED, or empty
+};
+UnconfirmedAsked ReadUnconfirmed();
+// Returns what the environment asked for at the first call: all parts of a
+// process go by the same. Any thread.
+const UnconfirmedAsked& AskedUnconfirmed();
 
 }  // namespace sluice::kernels::cuda
 

@@ -404,7 +404,8 @@ std::unique_ptr<Runtime> Runtime::Open(int index, std::string* error) {
   if (count < 0) return nullptr;
   *error = IndexError(index, count);
   if (!error->empty()) return nullptr;
-  const UnconfirmedSet unconfirmed = AskedUnconfirmed(error);
+  const UnconfirmedAsked& unconfirmed = AskedUnconfirmed();
+  *error = unconfirmed.error;
   if (!error->empty()) return nullptr;
   cudaDeviceProp facts;
   cudaError_t asked = cudaGetDeviceProperties(&facts, index);
@@ -422,7 +423,7 @@ std::unique_ptr<Runtime> Runtime::Open(int index, std::string* error) {
   }
   DeviceFacts device;
   device.index = index;
-  device.asked = unconfirmed;
+  device.asked = unconfirmed.set;
   device.name = facts.name;
   device.id = IdOf(facts.uuid.bytes);
   device.architecture =

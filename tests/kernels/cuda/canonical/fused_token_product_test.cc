@@ -33,7 +33,7 @@ struct Tried {
   std::vector<int32_t> ends = {};  // of shards, in blocks
   int32_t begin = 0;               // of the first one
   float first = 0.0f;              // of the row, unless 0
-  DeviceLimits limits = {227 * 1024, 2, true};
+  MachineLimits limits = {227 * 1024, 2, true};
 
   int64_t outputs() const { return gate != nullptr ? rows / 2 : rows; }
 };

@@ -114,7 +114,7 @@ class Stepped {
   }
 
   AttentionCut cut;
-  DeviceLimits limits = {227 * 1024, 1000, true};
+  MachineLimits limits = {227 * 1024, 1000, true};
 
  private:
   struct AttentionCall {

@@ -109,7 +109,7 @@ TEST(NormRouteTest, WhatDoesNotFitIsLeft) {
   const auto starts = [](int64_t rows, int64_t cols, const RouterRule& rule,
                          size_t shared, bool asked = true) {
     Machine machine(Schedule::kForward);
-    DeviceLimits limits = {shared, 1};
+    MachineLimits limits = {shared, 1};
     if (!asked) limits.asked.Remove(Unconfirmed::kNormRoute);
     machine.Limit(limits);
     const OwnedMatrix x(rows, cols, RandomFloats(1, rows * cols));

@@ -132,7 +132,7 @@ TEST(TileNormedProductTest, WhatHasNoKernelIsLeft) {
                       int64_t norm_at = 0, size_t shared = 227 * 1024,
                       int64_t x_at = 0, bool asked = true) {
     Machine machine(Schedule::kForward);
-    DeviceLimits limits = {shared, 1};
+    MachineLimits limits = {shared, 1};
     if (!asked) limits.asked.Remove(Unconfirmed::kNormedProduct);
     machine.Limit(limits);
     const std::vector<float> floats(static_cast<size_t>(2 * cols + 1), 1.0f);

@@ -202,7 +202,7 @@ INSTANTIATE_TEST_SUITE_P(, TileGemmTest, testing::ValuesIn(GemmCases()),
 // The same for blocks of every shape, which have a whole tree, or a piece of it
 // where blocks are few or shared memory is short.
 TEST(TileTreeTest, PiecesOfATreeAreTheTree) {
-  constexpr DeviceLimits kLimits[] = {
+  constexpr MachineLimits kLimits[] = {
       {227 * 1024, 1},       {227 * 1024, 4},       {227 * 1024, 100},
       {100 * 1024, 1},       {227 * 1024, 1, true}, {227 * 1024, 100, true},
       {160 * 1024, 1, true}, {100 * 1024, 1, true}};
@@ -220,7 +220,7 @@ TEST(TileTreeTest, PiecesOfATreeAreTheTree) {
         want.push_back(
             TileElementOf(w, x.view().row(n / 3), n % 3, bounds, root));
       }
-      for (const DeviceLimits& limits : kLimits) {
+      for (const MachineLimits& limits : kLimits) {
         Machine machine(Schedule::kForward);
         machine.Limit(limits);
         KeptMemory kept;

@@ -45,8 +45,8 @@ TEST(UnconfirmedTest, NamesAskForTheirRowsAlone) {
   EXPECT_FALSE(asked.Has(Unconfirmed::kNcclGraphs));
   EXPECT_EQ(AddUnconfirmed("all", &asked), "");
   EXPECT_EQ(asked, UnconfirmedSet::All());
-  for (const char* const wrong :
-       {"norm-route", "wgmma,,", "ALL", "wgmma, all"}) {
+  for (const char* const wrong : {"norm-route", "wgmma,", "wgmma,,", ",",
+                                  ",wgmma", "ALL", "wgmma, all"}) {
     EXPECT_THAT(AddUnconfirmed(wrong, &asked),
                 HasSubstr("which is not one of all, wgmma, nccl_graphs"))
         << wrong;
@@ -58,19 +58,20 @@ TEST(UnconfirmedTest, TheEnvironmentAsks) {
        {"SLUICE_UNCONFIRMED", "SLUICE_WGMMA", "SLUICE_NCCL_GRAPHS"}) {
     unsetenv(name);
   }
-  std::string error = "before";
-  EXPECT_EQ(AskedUnconfirmed(&error), UnconfirmedSet());
-  EXPECT_EQ(error, "");
+  EXPECT_EQ(ReadUnconfirmed().set, UnconfirmedSet());
+  EXPECT_EQ(ReadUnconfirmed().error, "");
+  EXPECT_EQ(AskedUnconfirmed().set, UnconfirmedSet());
   setenv("SLUICE_WGMMA", "1", 1);
   setenv("SLUICE_NCCL_GRAPHS", "yes", 1);
   setenv("SLUICE_UNCONFIRMED", "norm_route", 1);
   UnconfirmedSet asked;
   asked.Add(Unconfirmed::kWgmma);
   asked.Add(Unconfirmed::kNormRoute);
-  EXPECT_EQ(AskedUnconfirmed(), asked);
+  EXPECT_EQ(ReadUnconfirmed().set, asked);
+  EXPECT_EQ(AskedUnconfirmed().set, UnconfirmedSet()) << "read once";
   setenv("SLUICE_UNCONFIRMED", "fast", 1);
-  AskedUnconfirmed(&error);
-  EXPECT_THAT(error, HasSubstr("SLUICE_UNCONFIRMED has the name \"fast\""));
+  EXPECT_THAT(ReadUnconfirmed().error,
+              HasSubstr("SLUICE_UNCONFIRMED has the name \"fast\""));
   for (const char* const name :
        {"SLUICE_UNCONFIRMED", "SLUICE_WGMMA", "SLUICE_NCCL_GRAPHS"}) {
     unsetenv(name);

@@ -59,10 +59,10 @@ inline DeviceLimits LimitsOf(Stream) {
       cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor,
                              device) != cudaSuccess) {
     cudaGetLastError();
-    return {.asked = {}};
+    return {};
   }
   known = device;
-  const UnconfirmedSet asked = AskedUnconfirmed();
+  const UnconfirmedSet asked = AskedUnconfirmed().set;
   limits = {static_cast<size_t>(bytes), count,
             major == 9 && minor == 0 && asked.Has(Unconfirmed::kWgmma), asked};
   return limits;
