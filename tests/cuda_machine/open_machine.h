@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 
 #include "kernels/cuda/runtime/runtime.h"
@@ -16,6 +17,9 @@ struct MachineOptions {
   uint64_t memory = uint64_t{1} << 30;  // bytes that Allocate has
   bool reaches_peers = true;            // see Runtime::ReachPeer
   UnconfirmedSet asked = UnconfirmedSet::All();
+  // Gets how often the lists launch each kernel; null: it is not counted. Read
+  // once the runtime is gone.
+  std::map<const void*, int>* launches = nullptr;
   // Bytes of `memory` that other processes hold; null: none.
   const std::atomic<uint64_t>* others = nullptr;
 };

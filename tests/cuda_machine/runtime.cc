@@ -26,6 +26,7 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
   explicit MachineRuntime(const MachineOptions& options)
       : reaches_peers_(options.reaches_peers),
         others_(options.others),
+        launches_(options.launches),
         machine_(options.schedule),
         graphs_(this) {
     facts_.index = options.index;
@@ -173,6 +174,7 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
         work(&machine_, kept->ArgsOf(one));
         continue;
       }
+      if (launches_ != nullptr) ++(*launches_)[one.kernel];
       machine_.Enqueue([this, kept, &one, is_early] {
         begun_.Add(one, kept->ArgsOf(one), is_early);
       });
@@ -194,6 +196,7 @@ class MachineRuntime final : public Runtime, LaunchGraphs::Device {
 
   const bool reaches_peers_;
   const std::atomic<uint64_t>* const others_;
+  std::map<const void*, int>* const launches_;
   DeviceFacts facts_;
   Machine machine_;
   BegunLaunches begun_{&machine_};
