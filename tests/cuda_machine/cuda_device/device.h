@@ -17,7 +17,7 @@
 #include "tests/cuda_machine/shared_array.h"
 
 // What kernels are written against, on a machine without a GPU; runtime/nvcc
-// has the same for nvcc. README.md says what each means.
+// has the same for nvcc. kernels/cuda/DEVICE.md says what each function means.
 
 #define SLUICE_DEVICE inline
 // Before a loop of constant length: every pass is code of its own, so that

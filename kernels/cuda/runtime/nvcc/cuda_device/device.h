@@ -10,8 +10,8 @@
 #include "kernels/cuda/runtime/matrix_fragments.h"
 
 // What kernels are written against, for nvcc; tests/cuda_machine has the same
-// for a machine without a GPU. README.md says what each means. Other compilers,
-// which call kernels' functions alone, see the stream.
+// for a machine without a GPU. kernels/cuda/DEVICE.md says what each function
+// means. Other compilers, which call kernels' functions alone, see the stream.
 
 struct CUstream_st;
 
