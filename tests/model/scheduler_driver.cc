@@ -3,11 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 #include <variant>
 
 namespace sluice::testing {
 namespace {
+
+// The time of a step on every machine: the scheduler decides by it.
+constexpr Duration kStep = std::chrono::milliseconds(10);
 
 // Every driver begins an epoch of its own.
 Epoch NextEpoch() {
@@ -42,13 +46,14 @@ void SchedulerDriver::Add(const Ask& ask) {
 
 bool SchedulerDriver::Go(int steps) {
   for (; steps > 0; --steps) {
-    auto plan = scheduler_.Plan(Clock::now());
+    auto plan = scheduler_.Plan(now_);
     if (!plan) return false;
     for (const Chunk& chunk : plan->chunks) drafts_ += chunk.num_draft_tokens;
     auto result = pipeline_.Run(*std::move(plan));
     EXPECT_TRUE(result.ok()) << result.status();
     if (!result.ok()) return false;
-    auto events = scheduler_.Commit(*std::move(result), Clock::now());
+    now_ += kStep;
+    auto events = scheduler_.Commit(*std::move(result), now_);
     EXPECT_TRUE(events.ok()) << events.status();
     if (!events.ok()) return false;
     Take(*std::move(events));

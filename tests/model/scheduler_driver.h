@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/engine/scheduler.h"
 #include "tests/model/pipeline.h"
 
@@ -43,6 +44,7 @@ class SchedulerDriver {
   PlanLimits limits_;
   std::vector<Answer> answers_;
   int drafts_ = 0;
+  TimePoint now_{};
 };
 
 }  // namespace sluice::testing

@@ -102,7 +102,7 @@ TEST_P(StateSchedulerTest, WhatTheSchedulerDoesChangesNoBit) {
            Case{"drafts", {128, 40}, 64, true},
            Case{"drafts and preemption", {16, 9}, 250, true},
            Case{"losses", {128, 128}, 64, false, 3},
-           Case{"losses with few states", {64, 9}, 250, true, 3},
+           Case{"losses with few states", {64, 11}, 250, true, 3},
        }) {
     SCOPED_TRACE(tested);
     EngineOptions options;
