@@ -37,7 +37,7 @@ const markdown = new Marked({
     html() {}, tag() {}, lheading() {}, def() {}, reflink() {},
     br: near('br'), codespan: near('codespan'), del: near('del'),
     inlineText: near('inlineText'),
-    url(text, ...rest) {
+    url: function (text, ...rest) {
       const token = address.call(this, text, ...rest);
       return token && kCutAddress.test(text) ? undefined : token;
     },
