@@ -35,7 +35,8 @@ class EventStream : public std::enable_shared_from_this<EventStream> {
 
   // Begins to wait for `head_after`. Another answer may still come before the
   // stream opens. `opening`, bytes of events, goes out behind the header.
-  // `ping` returns those of a sign of life; null: a comment is one.
+  // `ping` returns the bytes of an event for a silence. With null the stream
+  // sends a comment instead.
   void Await(std::string opening = {},
              std::function<std::string()> ping = nullptr);
   // Sends the header if it is not sent yet.

@@ -251,8 +251,8 @@ def notice(bom):
             lines.append(f"{name}: {licence}")
             if "description" in one:
                 lines.append(f"    {one['description']}")
-    # Those of the page ask for their whole text with a binary. Apache's is in
-    # LICENSE.
+    # The licences of the page's libraries ask for their whole text with a
+    # binary. LICENSE has the text of Apache's.
     for path in sorted(PAGE.glob("*.LICENSE")):
         text = path.read_text(encoding="utf-8").strip()
         if "Apache License" not in text:

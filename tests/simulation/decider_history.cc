@@ -1,3 +1,6 @@
+// One class holds a whole history: the parts of a cluster, the faults and the
+// calm behind them share one queue of events and one stream of random numbers,
+// so a part of its own would get both and most of the state handed in.
 #include "tests/simulation/decider_history.h"
 
 #include <algorithm>

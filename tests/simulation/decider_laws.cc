@@ -13,7 +13,7 @@ namespace {
 constexpr Duration kLeastPause = std::chrono::milliseconds(100);
 constexpr Duration kLeastRaisePause = std::chrono::milliseconds(10);
 
-// Whether nobody else may have the place of `process`.
+// Returns whether `process` keeps its place: no spare may take it.
 bool Keeps(const StageProcess& process) {
   return process.available() || process.loading() || process.held();
 }
@@ -94,7 +94,7 @@ void DeciderLaws::OnAction(const act::EndControl& end, const ClusterDecider&,
 void DeciderLaws::OnAction(const act::SendHeartbeat& beat,
                            const ClusterDecider&, TimePoint now) {
   Process& one = Of(beat.process);
-  Expect(one.welcomed, "law 2: a heartbeat to nobody");
+  Expect(one.welcomed, "law 2: a heartbeat to no stage");
   Expect(beat.sequence > beats_, "law 2: a heartbeat's number comes twice");
   beats_ = beat.sequence;
   Expect(!one.beat || now - *one.beat >= options_.heartbeat,

@@ -29,9 +29,10 @@ struct NormRouteCall {
 
 // TileRmsNorm, MatMul and Route of one row in one launch: every block norms the
 // row for itself and computes two logits, and the last one that has stored its
-// own routes. The bits are those of the three. False, and nothing is started,
-// where Unconfirmed::kNormRoute is not asked for, for several rows, weights
-// that are not F32, groups of experts and what does not fit.
+// own routes. The bits are those of the three. Returns false, and starts
+// nothing, unless Unconfirmed::kNormRoute is asked for, the call has one row,
+// its weights are F32, the router has no groups of experts, and the row fits
+// into shared memory.
 bool NormRoute(Stream stream, const NormRouteCall& call);
 
 }  // namespace sluice::kernels::cuda

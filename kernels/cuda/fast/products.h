@@ -94,9 +94,8 @@ inline constexpr int kFewTokens = 8;
 // `experts` experts: 8, kTileGroupRows or kLargeGroupRows.
 int32_t TileGroupRows(Stream stream, int64_t pairs, int64_t experts,
                       const TileMemory& memory);
-// As MatMulGroups of canonical/products.h, for groups of as many rows as
-// TileGroupRows says of the same stream and memory. Size: a product of experts
-// is a product, its groups and its memory.
+// As MatMulGroups of canonical/products.h. A group has at most as many rows as
+// TileGroupRows returns for the same stream and memory.
 void TileMatMulGroups(Stream stream, ConstMatrix x, const WeightView& like,
                       const float* bias, const ExpertRun& run, Matrix y,
                       const TileMemory& memory = {});

@@ -1,7 +1,7 @@
 #ifndef SLUICE_TESTS_CUDA_MACHINE_CUDA_DEVICE_DEVICE_H_
 #define SLUICE_TESTS_CUDA_MACHINE_CUDA_DEVICE_DEVICE_H_
 
-// Size: the list of all that a kernel may call, beside runtime/nvcc's.
+// All operations that a kernel may call, as runtime/nvcc has them.
 
 #include <algorithm>
 #include <array>
