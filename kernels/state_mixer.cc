@@ -254,7 +254,6 @@ float Softplus(float x) {
   return static_cast<float>(Log(1.0 + e));
 }
 
-// Size: a layer's constants and the step's rows, read and written.
 void MixState(const Context& context, const StateMixer& mixer,
               const StateMixerVectors& vectors, std::span<const StateRun> runs,
               const StateView& view, ConstMatrix x, Matrix scratch, Matrix y) {

@@ -63,7 +63,6 @@ struct StateMixerVectors {
 // y [T, out_columns] of x [T, in_columns]; scratch [T, scratch_columns]. Reads
 // the state before the runs, writes the one of their tokens. Roots and
 // divisions are IEEE's, exponentials Exp; softplus is rounded once from double.
-// Size: a layer's constants and the step's rows, read and written.
 void MixState(const Context& context, const StateMixer& mixer,
               const StateMixerVectors& vectors, std::span<const StateRun> runs,
               const StateView& view, ConstMatrix x, Matrix scratch, Matrix y);

@@ -1,8 +1,6 @@
 #ifndef SLUICE_COMMON_DEVICE_BACKEND_H_
 #define SLUICE_COMMON_DEVICE_BACKEND_H_
 
-// Size: one interface, which every device implements.
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -189,7 +187,7 @@ class Backend {
                          const void* sinks, const LayerKv& kv,
                          DeviceMatrix out) = 0;
   // RopeStoreKv, and Attention of what that leaves; qkv's contents are then of
-  // no use. A backend may do both in one launch. Size: two operations'.
+  // no use. A backend may do both in one launch.
   virtual void RopeAttention(const AttentionSpec& spec, const HeadNorms& norms,
                              DeviceMatrix qkv, const void* sinks,
                              const LayerKv& kv, DeviceMatrix out) {
@@ -273,7 +271,6 @@ class Backend {
                    DeviceMatrix x) = 0;
   // y = Gate of Linear's result, which `both` [T, 2F or F] has room for. A
   // backend may do it at once, and leave `both` as it is.
-  // Size: two operations' arguments.
   virtual void GatedLinear(DeviceMatrix x, const NormSpec& norm,
                            const Weight& weight, const void* bias,
                            const Activation& activation, DeviceMatrix both,

@@ -3,7 +3,6 @@
 
 // Every metric name and every histogram's bounds, once. Units are suffixes,
 // `_total` stands on counters only. Labels are named in the comments.
-// Size: every name is in this one file.
 
 #include <string_view>
 #include <vector>

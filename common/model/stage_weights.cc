@@ -1,4 +1,3 @@
-// Size: from rows of a table to weights on a device, one step after another.
 #include "common/model/stage_weights.h"
 
 #include <algorithm>

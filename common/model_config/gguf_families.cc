@@ -1,4 +1,3 @@
-// Size: the keys of all architectures.
 #include <algorithm>
 #include <string>
 

@@ -1,6 +1,6 @@
 #ifndef SLUICE_COMMON_MODEL_CONFIG_MODEL_CONFIG_H_
 #define SLUICE_COMMON_MODEL_CONFIG_MODEL_CONFIG_H_
-// Size: all that layers of models may have.
+
 #include <cstdint>
 #include <functional>
 #include <set>

@@ -1,4 +1,3 @@
-// Size: what each kind of file says of a model.
 #include "common/model_config/open_model.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Size: the keys of six families.
 // Models with layers that carry a state from token to token beside keys and
 // values.
 #include <algorithm>

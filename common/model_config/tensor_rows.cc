@@ -1,5 +1,4 @@
 // The tensors of every family but those with states (state_tables.cc).
-// Size: the rows of every family's tensors.
 #include "common/model_config/tensor_rows.h"
 
 #include "common/base/check.h"

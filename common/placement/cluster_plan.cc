@@ -76,9 +76,6 @@ ExpertPlacement AllRemote(const ModelConfig& config) {
 }
 
 // Plans one cluster: members are what its steps have found so far.
-//
-// Size: one step after another over what the ones before have found; apart they
-// would hand the same dozen values on.
 class Planner {
  public:
   Planner(const ModelConfig& config, const weights::ModelFile& model,

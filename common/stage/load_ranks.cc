@@ -1,4 +1,3 @@
-// Size: from options to ranks that can run steps, one part after another.
 #include "common/stage/load_ranks.h"
 
 #include <malloc.h>

@@ -1,4 +1,3 @@
-// Size: one loop, from the queue to the results.
 #include "common/stage/stage_loop.h"
 
 #include <algorithm>

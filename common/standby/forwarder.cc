@@ -1,4 +1,3 @@
-// Size: one state machine of a request: every step shares the job and the loop.
 #include "common/standby/forwarder.h"
 
 #include <algorithm>

@@ -260,7 +260,6 @@ class ExpertCall {
     return !w.is_plain() && !(table_.tiles && IsTiled(w));
   }
 
-  // Size: a product, its rows and where the flags of them are.
   void Multiply(ConstMatrix x, const ExpertWeight& like, const float* bias,
                 const ExpertRun& run, FlaggedRows flags, Matrix y) {
     if (table_.tiles && IsTiled(like)) {

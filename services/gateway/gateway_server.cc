@@ -1,4 +1,3 @@
-// Size: the parts of the process are made, joined and ended here alone.
 #include "services/gateway/gateway_server.h"
 
 #include <algorithm>

@@ -1,5 +1,3 @@
-// Size: one process's parts, and the order in which they begin, change layers
-// and end.
 #include "services/stage/stage_server.h"
 
 #include <grpcpp/health_check_service_interface.h>

@@ -1,5 +1,3 @@
-// Size: a short case per operation of the device and per mistake.
-
 // The machine that stands for a GPU: kernels with one mistake each, which it
 // must find, beside the same kernels without.
 #include "tests/cuda_machine/machine.h"

@@ -64,7 +64,6 @@ class ApartMemory {
   std::map<uintptr_t, Block> blocks_;
 };
 
-// Size: one short function per operation.
 class ApartBackend final : public Backend {
  public:
   explicit ApartBackend(std::unique_ptr<Backend> cpu)

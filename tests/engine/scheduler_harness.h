@@ -1,4 +1,3 @@
-// Size: one short method per move of the scheduler.
 #ifndef SLUICE_TESTS_ENGINE_SCHEDULER_HARNESS_H_
 #define SLUICE_TESTS_ENGINE_SCHEDULER_HARNESS_H_
 

@@ -1,6 +1,5 @@
 // The same tokens come out however the work is cut, and no block is ever read
 // that holds another history: random runs (random_run.h) of many shapes.
-// Size: all laws are one random run with other shapes.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // What a grammar of answers lets through, the parser of its format reads.
-// Size: every format of calls, drawn from one fixture.
 #include "common/grammar/answer_grammar.h"
 
 #include <gtest/gtest.h>

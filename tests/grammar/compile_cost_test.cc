@@ -2,7 +2,6 @@
 // the size takes at most 2.5 times as much, and every text, of any size, at
 // most a second. The generators make texts of every kind, with repetition,
 // alternation, nesting, classes and bounds.
-// Size: a table of generators.
 #include <gtest/gtest.h>
 #include <time.h>
 

@@ -1,4 +1,3 @@
-// Size: every kind of grammar, its answers and constraints, on one fixture.
 #include <gtest/gtest.h>
 
 #include <map>

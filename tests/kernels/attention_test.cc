@@ -1,7 +1,5 @@
 // Attention against its contract written out, for every type of keys and
 // values.
-//
-// Size: the contract's plain code and its cases stand together.
 #include "kernels/attention.h"
 
 #include <algorithm>

@@ -1,8 +1,6 @@
 #ifndef SLUICE_TESTS_KERNELS_PAGED_SEQUENCE_H_
 #define SLUICE_TESTS_KERNELS_PAGED_SEQUENCE_H_
 
-// Size: attention's contract, written out.
-
 #include <algorithm>
 #include <bit>
 #include <cmath>

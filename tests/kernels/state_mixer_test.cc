@@ -1,4 +1,3 @@
-// Size: the formulas of three mixers in double.
 #include "kernels/state_mixer.h"
 
 #include <cmath>

@@ -1,4 +1,3 @@
-// Size: one converter writes every architecture.
 #include "tests/model/family_gguf.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 // The golden models that tests/model/gguf_families_test.cc writes as GGUFs,
 // with the keys that llama.cpp's converter gives their architectures.
-// Size: a table has the keys of every architecture.
 
 #ifndef SLUICE_TESTS_MODEL_GGUF_CASES_H_
 #define SLUICE_TESTS_MODEL_GGUF_CASES_H_

@@ -1,6 +1,3 @@
-// Size: six families in plain loops, as their definitions stand one below the
-// other in a paper; cut apart, none could be read through.
-
 #include "tests/model/reference_model.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Size: the converter knows nine architectures.
 #include "tests/model/state_gguf.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 // What GGUFs of many architectures say by other means than a key that stands
 // for one of config.json: windows, biases, scalings, sizes that no key tells.
-// Size: many architectures have a case each.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

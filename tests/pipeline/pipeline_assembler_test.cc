@@ -1,5 +1,4 @@
 // The gateway's client against the real stage protocol, without a model.
-// Size: one fixture of stages, and what a pipeline goes through in its life.
 #include "common/pipeline/gateway/pipeline_assembler.h"
 
 #include <gmock/gmock.h>

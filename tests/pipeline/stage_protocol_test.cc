@@ -1,5 +1,4 @@
 // What a stage answers to peers that do not keep to the protocol.
-// Size: read beside stage.proto, error by error; all speak through one fixture.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

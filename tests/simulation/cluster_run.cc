@@ -1,4 +1,3 @@
-// Size: the whole life of one cluster: its start, clients, faults and end.
 #include "tests/simulation/cluster_run.h"
 
 #include <algorithm>

@@ -1,5 +1,4 @@
 // A server that passes requests on to another one, over real sockets.
-// Size: all cases are of the same two servers.
 #include "common/standby/forwarder.h"
 
 #include <gmock/gmock.h>

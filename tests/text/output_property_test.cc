@@ -1,8 +1,6 @@
 // Laws of every format: what is rendered is read back, in any pieces; any
 // stream of tokens gives one result, whatever the pieces; nothing raises, and
 // little is held back.
-// Size: the writers of every format, which the laws draw their texts from, are
-// of use nowhere else.
 #include <gtest/gtest.h>
 
 #include "common/text/output/event_writer.h"

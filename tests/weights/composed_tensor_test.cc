@@ -1,6 +1,4 @@
 // Matrices that a checkpoint keeps in several tensors.
-//
-// Size: every way to store one is a row of the table.
 
 #include "common/weights/composed_tensor.h"
 

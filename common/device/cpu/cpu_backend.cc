@@ -1,4 +1,3 @@
-// Size: one method per operation.
 #include "common/device/cpu/cpu_backend.h"
 
 #include <sys/mman.h>

@@ -51,7 +51,6 @@ class CudaAttention {
   // Of the step's `tokens` tokens, those from `token` on.
   Pass NextPass(const AttentionSpec& spec, const kernels::KvView& kv,
                 int64_t token, int64_t tokens);
-  // Size: an operation's arguments, and the rows of a pass.
   kernels::AttentionQueries QueriesOf(const AttentionSpec& spec,
                                       kernels::ConstMatrix qkv,
                                       const float* sinks, int32_t group,

@@ -1,4 +1,3 @@
-// Size: one short function per operation.
 #include "common/device/cuda/cuda_backend.h"
 
 #include <algorithm>
@@ -257,7 +256,6 @@ class CudaBackend final : public Backend {
     products_.Multiply(Normed(x, norm), weight, Floats(bias), View(y));
   }
 
-  // Size: as Backend's.
   void GatedLinear(DeviceMatrix x, const NormSpec& norm, const Weight& weight,
                    const void* bias, const Activation& activation,
                    DeviceMatrix both, DeviceMatrix y) override {
@@ -412,7 +410,6 @@ class CudaBackend final : public Backend {
                 RoutedTo(logits.rows, rule, routing));
   }
 
-  // Size: as Backend's.
   void NormRoute(DeviceMatrix x, const NormSpec& norm, const RouterSpec& router,
                  DeviceMatrix normed, DeviceMatrix logits,
                  const DeviceRouting& routing) override {

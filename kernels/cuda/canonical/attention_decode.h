@@ -1,8 +1,6 @@
 #ifndef SLUICE_KERNELS_CUDA_CANONICAL_ATTENTION_DECODE_H_
 #define SLUICE_KERNELS_CUDA_CANONICAL_ATTENTION_DECODE_H_
 
-// Size: one kernel, and what its threads share.
-
 #include <cuda_device/device.h>
 
 #include <cstdint>
@@ -83,8 +81,7 @@ struct TokenKernel {
     Store(block, a, cell, memory, element);
   }
 
-  // Keeps where the chunk's pages are, and asks for them. Size: a head of a
-  // chunk, and what is seen of it.
+  // Keeps where the chunk's pages are, and asks for them.
   static SLUICE_DEVICE void FindPages(Block& block, const Args& a,
                                       const Cell& cell, const SeenOfChunk& seen,
                                       const Memory& memory) {
@@ -154,7 +151,6 @@ struct TokenKernel {
     }
   }
   // The canonical dot product of key j with the query; of none if negative.
-  // Size: where keys are.
   static SLUICE_DEVICE float Dot(Block& block, const Args& a,
                                  const Memory& memory, int j,
                                  const float (&query)[kLoads][kLoad]) {
@@ -250,7 +246,7 @@ struct TokenKernel {
     block.Sync();
     return sum;
   }
-  // Adds positions [j, end) of a tile. Size: a tile's range, and an element.
+  // Adds positions [j, end) of a tile.
   static SLUICE_DEVICE float SumTile(const Memory& memory, int j, int end,
                                      int d, float sum) {
     constexpr int kAtOnce = 8;

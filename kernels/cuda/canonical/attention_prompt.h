@@ -1,8 +1,6 @@
 #ifndef SLUICE_KERNELS_CUDA_CANONICAL_ATTENTION_PROMPT_H_
 #define SLUICE_KERNELS_CUDA_CANONICAL_ATTENTION_PROMPT_H_
 
-// Size: one kernel, and what its threads share.
-
 #include <cuda_device/device.h>
 
 #include <cstdint>
@@ -140,7 +138,7 @@ struct PromptKernel {
     return range;
   }
 
-  // Attention of a run. Size: a run of a block's tokens.
+  // Attention of a run.
   static SLUICE_DEVICE void Attend(Block& block, const Args& a, const Place& at,
                                    const Range& range, const Memory& memory) {
     block.Sync();  // the run before is done
@@ -182,7 +180,7 @@ struct PromptKernel {
   }
 
   // Keys or values of positions [p, p + kTile) of the chunk, widened. The
-  // nearest one that is seen stands for another. Size: which rows, and whose.
+  // nearest one that is seen stands for another.
   static SLUICE_DEVICE void LoadRows(Block& block, const void* base,
                                      const Range& range, int p,
                                      const Memory& memory) {
@@ -216,7 +214,6 @@ struct PromptKernel {
 
   using Lanes = float[kOwnTokens][kOwnKeys][4];
   // Lanes l to l + 3 of the canonical dot product, of all of a thread's pairs.
-  // Size: tokens, keys and lanes.
   static SLUICE_DEVICE void SumOwnLanes(const Memory& memory, int token,
                                         int key, int l, Lanes& sums) {
     SLUICE_UNROLL
@@ -364,7 +361,7 @@ struct PromptKernel {
     return j >= memory.begin.Get(token) && j < memory.end.Get(token);
   }
 
-  // Stores the partials of the run's tokens. Size: as Attend's, and the sums.
+  // Stores the partials of the run's tokens.
   static SLUICE_DEVICE void Store(const Block& block, const Args& a,
                                   const Place& at, const Range& range,
                                   const Memory& memory,

@@ -1,8 +1,6 @@
 #ifndef SLUICE_KERNELS_CUDA_CANONICAL_BLOCK_PRODUCTS_MANY_TOKENS_H_
 #define SLUICE_KERNELS_CUDA_CANONICAL_BLOCK_PRODUCTS_MANY_TOKENS_H_
 
-// Size: one kernel, and what its threads share.
-
 #include <cuda_device/device.h>
 #include <cuda_device/launch.h>
 
@@ -115,7 +113,7 @@ struct BlockTileKernel {
     }
   }
 
-  // The sums of shard s. Size: operands, and where they come to.
+  // The sums of shard s.
   static SLUICE_DEVICE void AddShard(Block& block, const Args& a,
                                      const Operands& from, const Stage& stage,
                                      int32_t s, Sums& sums) {
@@ -252,7 +250,6 @@ struct BlockTileKernel {
   }
 
   // Adds a part's products to the counts of the block of elements at hand.
-  // Size: a stage's part, and both counts.
   static SLUICE_DEVICE void Multiply(Block& block, const Stage& stage, int part,
                                      int half, Counts& whole, Counts& least) {
     const int g = block.lane() / 4;
@@ -320,7 +317,7 @@ struct BlockTileKernel {
   }
 
   // Adds the terms of the block of elements whose scales are `index` of the
-  // stage, and begins the next one's counts. Size: as Multiply's.
+  // stage, and begins the next one's counts.
   static SLUICE_DEVICE void AddTerms(const Block& block, const Stage& stage,
                                      int index, Counts& whole, Counts& least,
                                      Sums& sums) {
@@ -347,7 +344,7 @@ struct BlockTileKernel {
     }
   }
 
-  // Stores output o. Size: as Multiply's.
+  // Stores output o.
   static SLUICE_DEVICE void Store(const Block& block, const Args& a,
                                   const Operands& from,
                                   const Shared<int32_t>& finite, int32_t o,

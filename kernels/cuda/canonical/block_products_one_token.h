@@ -1,8 +1,6 @@
 #ifndef SLUICE_KERNELS_CUDA_CANONICAL_BLOCK_PRODUCTS_ONE_TOKEN_H_
 #define SLUICE_KERNELS_CUDA_CANONICAL_BLOCK_PRODUCTS_ONE_TOKEN_H_
 
-// Size: one kernel, and what its threads share.
-
 #include <cuda_device/device.h>
 #include <cuda_device/launch.h>
 
@@ -259,7 +257,7 @@ struct BlockSingleKernel {
   }
 
   // Adds a pass's terms from sum.b on, in rising k; sums of shards that end
-  // become partials. Size: what is added, from where, to what.
+  // become partials.
   static SLUICE_DEVICE void AddTerms(Block& block, const ShardArgs& shards,
                                      const Pass& pass,
                                      const Shared<float>& terms,

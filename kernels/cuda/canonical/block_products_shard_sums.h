@@ -27,7 +27,7 @@ struct WaitingSums {
     return levels;
   }
   // Joins a leaf's sums with those that wait for it; they wait in turn, but for
-  // the last leaf's, which become the node's. Size: a leaf and its place.
+  // the last leaf's, which become the node's.
   static SLUICE_DEVICE void Join(const Block& block,
                                  const Shared<float>& waiting, int32_t leaf,
                                  bool is_last, Sums& sums) {

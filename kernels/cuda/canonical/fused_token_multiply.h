@@ -1,8 +1,6 @@
 #ifndef SLUICE_KERNELS_CUDA_CANONICAL_FUSED_TOKEN_MULTIPLY_H_
 #define SLUICE_KERNELS_CUDA_CANONICAL_FUSED_TOKEN_MULTIPLY_H_
 
-// Size: what a unit is in every format, one function per step.
-
 #include <cuda_device/device.h>
 
 #include <cstdint>
@@ -58,8 +56,7 @@ struct TokenUnit {
     int32_t sums[kSets];
     float scale;
   };
-  // `row` is a TokenRow, `first` the unit's first block. Size: the row, and
-  // which part.
+  // `row` is a TokenRow, `first` the unit's first block.
   template <typename Row>
   static SLUICE_DEVICE Token LoadToken(const Block& block, const Row& row,
                                        int32_t first) {
@@ -76,8 +73,7 @@ struct TokenUnit {
     return token;
   }
 
-  // The terms of the lane's rows of its block. A whole warp calls. Size: both
-  // operands, and what comes out.
+  // The terms of the lane's rows of its block. A whole warp calls.
   static SLUICE_DEVICE void Multiply(Block& block,
                                      const Shared<uint32_t>& words, int at,
                                      const Token& x, Terms& terms) {
@@ -148,7 +144,7 @@ struct TokenUnit {
   }
 
   // The products of the lane's sub-blocks and rows, without what the codes have
-  // too much. Size: both operands, and the products.
+  // too much.
   static SLUICE_DEVICE void Dot(Block& block, const Shared<uint32_t>& words,
                                 int at, const Token& x, Products& to) {
     constexpr uint32_t kExact = kExactFloats ? 0x4B400000u : 0;
@@ -187,7 +183,7 @@ struct TokenUnit {
   }
 
   // A long block's sums, and those of its minima: those of its sub-blocks times
-  // their integer scales. Size: the unit, what is weighed, and what comes out.
+  // their integer scales.
   static SLUICE_DEVICE void Weigh(Block& block, const Shared<uint32_t>& words,
                                   int at, const Products& products,
                                   const Token& x, Whole& to) {

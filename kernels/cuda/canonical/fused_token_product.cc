@@ -151,7 +151,7 @@ struct BlockTokenKernel {
   static SLUICE_DEVICE int StageAt(const Block& block, int stage) {
     return (block.warp() * kStages + stage) * Unit::kWords;
   }
-  // Begins to copy a warp's next unit. Size: a unit, and where it goes.
+  // Begins to copy a warp's next unit.
   static SLUICE_DEVICE void CopyNext(Block& block, const Work& work,
                                      const Shared<uint32_t>& words, int stage,
                                      Cursor& next) {
@@ -182,7 +182,6 @@ struct BlockTokenKernel {
       at = {at.group + 1, 0};
     }
   }
-  // Size: a row, and what it becomes.
   static SLUICE_DEVICE void TakeRow(Block& block, const TokenRowArgs& args,
                                     const Row& row, const Shared<float>& room,
                                     const Shared<int32_t>& finite) {
@@ -203,7 +202,6 @@ struct BlockTokenKernel {
     int at;
   };
   // Multiplies a unit, whose first block is `first`, and stores its terms.
-  // Size: a unit, the token, and the terms.
   static SLUICE_DEVICE void Multiply(Block& block, int32_t first,
                                      const At<uint32_t>& unit, const Row& row,
                                      const At<float>& to) {

@@ -148,7 +148,7 @@ class TokenRowTaker {
     block_.Sync();
     return room.Get(args_.cols);
   }
-  // The thread's quads of the normed row. Size: where they are, and the norm.
+  // The thread's quads of the normed row.
   SLUICE_DEVICE void LoadNormed(const Shared<float>& room, int begin,
                                 float scale, Quad (&own)[kNormed]) const {
     SLUICE_UNROLL
@@ -200,7 +200,6 @@ class TokenRowTaker {
     }
   }
   // Stores a quad; kSub / 4 lanes have a sum, and those of a block its scale.
-  // Size: a quad, its place and its scale.
   SLUICE_DEVICE void Store(const Row& row, int column, const Quad& own,
                            const EightBits& bits) {
     uint32_t word = 0;

@@ -70,8 +70,7 @@ class BlockTokenSums {
   static constexpr int kSlotFloats = Unit::kTerms * 2 * kGroupRows + 4;
   static constexpr int kPassFloats = kSlots * kSlotFloats;
 
-  // `partials`: room for the shards' sums of a group. Size: what is added, and
-  // where sums wait.
+  // `partials`: room for the shards' sums of a group.
   SLUICE_DEVICE BlockTokenSums(Block& block, const BlockTokenArgs& a,
                                const TokenGroups& groups,
                                const Shared<float>& terms,

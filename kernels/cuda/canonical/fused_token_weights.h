@@ -1,8 +1,6 @@
 #ifndef SLUICE_KERNELS_CUDA_CANONICAL_FUSED_TOKEN_WEIGHTS_H_
 #define SLUICE_KERNELS_CUDA_CANONICAL_FUSED_TOKEN_WEIGHTS_H_
 
-// Size: where every format's bits are, one function per step.
-
 #include <cuda_device/device.h>
 
 #include <cstdint>
@@ -86,8 +84,7 @@ struct UnitCodes {
   }
 
   // The codes of the lane's rows of pair j: elements 8 * part to 8 * part + 7
-  // of its chunk, or of Q8_0 4 * part and 16 + 4 * part on. Size: the unit, and
-  // the pair.
+  // of its chunk, or of Q8_0 4 * part and 16 + 4 * part on.
   static SLUICE_DEVICE void Unpack(const Block& block,
                                    const Shared<uint32_t>& words, int at, int j,
                                    uint32_t (&rows)[4][2]) {
@@ -188,8 +185,7 @@ struct UnitCodes {
     }
     CopyScales(block, lane, first + place(SubOf(lane, 0)), words, at);
   }
-  // Copies the scales of a block's rows that the lane has. Size: both ends, and
-  // the lane.
+  // Copies the scales of a block's rows that the lane has.
   static SLUICE_DEVICE void CopyScales(Block& block, const UnitLane& lane,
                                        const uint8_t* from,
                                        const Shared<uint32_t>& words, int at) {

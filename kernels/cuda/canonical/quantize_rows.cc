@@ -55,7 +55,6 @@ struct QuantizeKernel {
     for (int w = 0; w < kWarps; ++w) all &= shared.Get(w);
     a.to.finite[row * kFinitePieces + piece] = all != 0;
   }
-  // Size: a block's place, and its elements.
   static SLUICE_DEVICE bool QuantizeBlock(Block& block, const Args& a,
                                           int64_t row, int64_t b,
                                           const float (&x)[kEach]) {

@@ -159,7 +159,6 @@ struct TileChunkKernel {
       }
     }
   }
-  // Size: the octet's place and its sums.
   static SLUICE_DEVICE void KeepScores(Block& block, const Args& a,
                                        const QueryTile& tile, int j, int octet,
                                        const TileC& sums,

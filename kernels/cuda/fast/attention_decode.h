@@ -1,8 +1,6 @@
 #ifndef SLUICE_KERNELS_CUDA_FAST_ATTENTION_DECODE_H_
 #define SLUICE_KERNELS_CUDA_FAST_ATTENTION_DECODE_H_
 
-// Size: one kernel, a function per phase from loads to the output.
-
 #include <cuda_device/device.h>
 
 #include <cstdint>
@@ -149,9 +147,8 @@ struct LeafDecodeKernel {
     return block.lane() < kPieceSteps && at.HasStep(block.lane());
   }
 
-  // Sets the queries once inputs are there; stores the token's key and value
-  // if the piece has its position, and loads them.
-  // Size: what Run has.
+  // Sets the queries once inputs are there; stores the token's key and value if
+  // the piece has its position, and loads them.
   static SLUICE_DEVICE void TakeRow(Block& block, const Args& a,
                                     const Place& at, const Memory& memory,
                                     Keys& keys, Values& values) {

@@ -116,7 +116,6 @@ struct OwnRows {
   }
 
   // The thread's elements of a row, ready to be stored.
-  // Size: a row of a token, and the thread's place in it.
   static SLUICE_DEVICE Quad Turned(const TileAttentionArgs& a,
                                    const Token& token, const Memory& memory,
                                    const Turn& turn, int row) {
@@ -151,7 +150,6 @@ struct OwnRows {
 
   // Sets the queries, and stores the key and the value if the token has them.
   // All threads call; a barrier follows.
-  // Size: a token, and where its rows go.
   static SLUICE_DEVICE void Set(Block& block, const TileAttentionArgs& a,
                                 const Token& token, const Memory& memory,
                                 const Shared<TileB>& q) {

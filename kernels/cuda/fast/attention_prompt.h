@@ -1,8 +1,6 @@
 #ifndef SLUICE_KERNELS_CUDA_FAST_ATTENTION_PROMPT_H_
 #define SLUICE_KERNELS_CUDA_FAST_ATTENTION_PROMPT_H_
 
-// Size: one kernel, a function per phase of its walk.
-
 #include <cuda_device/device.h>
 
 #include <cstdint>
@@ -179,8 +177,7 @@ struct LeafPromptKernel {
       }
     }
   }
-  // Size: what a leaf reads and changes. Finds a leaf's scores and weights, and
-  // takes the leaf into the chains.
+  // Finds a leaf's scores and weights, and takes the leaf into the chains.
   static SLUICE_DEVICE void Score(Block& block, const Memory& memory,
                                   const PromptTile& tile, int leaf,
                                   const Queries& q, Node& node,

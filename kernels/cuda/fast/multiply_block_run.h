@@ -103,7 +103,6 @@ struct BlockMath {
 
   // Adds a run of eight tokens: `weights` and `x` of both steps, `scales` of
   // rows g and g + 8.
-  // Size: the operands of a run.
   static SLUICE_DEVICE void Multiply(Block& block, const TileA (&weights)[2],
                                      const Scales (&scales)[2],
                                      const TileB& first, const TileB& second,

@@ -7,7 +7,6 @@
 #include "kernels/cuda/shared/row_quads.h"
 
 namespace sluice::kernels::cuda {
-// Size: a norm's parts, and which rows it has.
 void TileRmsNorm(Stream stream, ConstMatrix x, const int32_t* rows,
                  const float* weight, float eps, Matrix y) {
   SLUICE_CHECK(x.cols == y.cols && (rows != nullptr || x.rows == y.rows));

@@ -18,7 +18,6 @@ namespace sluice::kernels::cuda {
 // beyond, columns c with c / 4 % n alike are a chain of fused multiply-adds in
 // rising c; lanes of a warp are added in a butterfly (16, 8, 4, 2, 1); warps w
 // with w % 4 alike are added in rising w, then as (0 + 1) + (2 + 3).
-// Size: a norm's parts, and which rows it has.
 void TileRmsNorm(Stream stream, ConstMatrix x, const int32_t* rows,
                  const float* weight, float eps, Matrix y);
 

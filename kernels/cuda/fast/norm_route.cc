@@ -76,7 +76,6 @@ struct NormRouteKernel {
     int at;
   };
   // The normed row to shared memory, and to that of the device by one block.
-  // Size: the norm, its memory and where it goes.
   static SLUICE_DEVICE void NormRow(Block& block, const TileNormArgs& a,
                                     const Shared<float>& partials,
                                     const typename Norm::Piece& weights,

@@ -154,7 +154,6 @@ bool StreamInto(Stream stream, TileArgs args, WeightType type,
   return true;
 }
 
-// Size: a product's parts.
 void MultiplyTiles(Stream stream, ConstMatrix x, const WeightView& w,
                    const float* bias, const ShardArgs& shards,
                    const ExpertRun& run, const TileMemory& memory) {
@@ -247,14 +246,12 @@ int32_t TileGroupRows(Stream stream, int64_t pairs, int64_t experts,
              : kTileGroupRows;
 }
 
-// Size: a product of experts is a product, its groups and its memory.
 void TileMatMulGroups(Stream stream, ConstMatrix x, const WeightView& like,
                       const float* bias, const ExpertRun& run, Matrix y,
                       const TileMemory& memory) {
   MultiplyTiles(stream, x, like, bias, WholeArgs(like, y), run, memory);
 }
 
-// Size: as TileMatMul.
 bool TileAddSharded(Stream stream, ConstMatrix x, const WeightView& w,
                     const ShardedCols& shards, const float* bias, Matrix y,
                     const TileMemory& memory) {
@@ -283,7 +280,6 @@ bool TileGatedMatMul(Stream stream, ConstMatrix x, const WeightView& w,
                    0, memory, end);
 }
 
-// Size: a product, its bias, how it ends, and its groups.
 bool TileGatedGroups(Stream stream, ConstMatrix x, const WeightView& like,
                      const float* bias, const Activation& activation,
                      const ExpertRun& run, Matrix y) {

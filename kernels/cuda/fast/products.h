@@ -46,19 +46,16 @@ struct ProductLeaves {
 // until the stream has done it.
 using TileMemory = std::function<void*(int64_t bytes)>;
 
-// Without memory, products of many rows are slow. Size: a product's parts, of
-// which the bias and the memory may be left out.
+// Without memory, products of many rows are slow.
 void TileMatMul(Stream stream, ConstMatrix x, const WeightView& w,
                 const float* bias, Matrix y, const TileMemory& memory = {});
-// Shards of types in runs and in units begin at multiples of CutColumns. Size:
-// as TileMatMul.
+// Shards of types in runs and in units begin at multiples of CutColumns.
 void TileMatMulSharded(Stream stream, ConstMatrix x, const WeightView& w,
                        const ShardedCols& shards, std::span<const Matrix> y,
                        const TileMemory& memory = {});
 // y += the sum of all shards + bias, whose node is the tree's root. False, and
 // nothing is done, for shards that are no whole steps and, of more than
 // kFewTokens rows, for those that are no whole runs and where no pass joins.
-// Size: as TileMatMul.
 bool TileAddSharded(Stream stream, ConstMatrix x, const WeightView& w,
                     const ShardedCols& shards, const float* bias, Matrix y,
                     const TileMemory& memory = {});

@@ -15,7 +15,6 @@ template <typename Math>
 struct BlockChain {
   static constexpr BlockTiles kTiles = Math::kTiles;
 
-  // Size: as Bf16Chain's.
   template <int kOctets>
   static SLUICE_DEVICE void Run(Block& block, const TileArgs& a, const void* w,
                                 int64_t row_tile, int32_t begin, int32_t end,

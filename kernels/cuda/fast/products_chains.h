@@ -79,7 +79,6 @@ class TileRows {
 
 // The chain of one leaf, columns [begin, end), of 16 rows of a BF16 weight.
 struct Bf16Chain {
-  // Size: the leaf, the weight and the activations of a chain.
   template <int kOctets>
   static SLUICE_DEVICE void Run(Block& block, const TileArgs& a, const void* w,
                                 int64_t row_tile, int32_t begin, int32_t end,
@@ -107,7 +106,7 @@ struct Bf16Chain {
            (row_tile * StepsOf(a.cols) + column / kTileSide) * kStepBytes;
   }
   // Columns [k, end) of a chain, of the weight at `at`. X: TileRows, or what
-  // loads as it does. Size: as Run.
+  // loads as it does.
   template <int kOctets, typename X>
   static SLUICE_DEVICE void Columns(Block& block, const uint8_t* at, int32_t k,
                                     int32_t end, TileC (&sums)[kOctets],
@@ -152,7 +151,6 @@ struct RunChain {
   static constexpr RunLayout kLayout = RunLayoutOf(Codes::kType);
   using Words = std::conditional_t<kLayout.lane_bytes == 16, TileA, TileB>;
 
-  // Size: as Bf16Chain's.
   template <int kOctets>
   static SLUICE_DEVICE void Run(Block& block, const TileArgs& a, const void* w,
                                 int64_t row_tile, int32_t begin, int32_t end,

@@ -250,7 +250,6 @@ class StreamBlock {
     }
     return own;
   }
-  // Size: an output's place, its sums and what is added.
   SLUICE_DEVICE void Store(int32_t o, int row, int64_t token, float sum,
                            float second, const Addends& addends) const {
     const ShardArgs& shards = a_.tile.shards;

@@ -42,7 +42,7 @@ bool CanStream(Stream stream, const TileArgs& args, WeightType type,
 
 // Starts the product, in tiles of kStreamTokens tokens or, with groups of
 // experts, at most `max_groups` of them. With a norm: of one token and at most
-// kNormedCols columns, without groups. Size: a product, its beginning and end.
+// kNormedCols columns, without groups.
 void StartStream(Stream stream, const TileArgs& args, WeightType type,
                  const StreamEnd& end, int64_t max_groups,
                  const StreamNorm& norm = {});

@@ -144,7 +144,6 @@ class BlockStream {
     for (int half = 0; half < 2; ++half) heads[half].Advance();
   }
   // Run `i` from run `first` on; of four, the heads' first scales are theirs.
-  // Size: a run's place, its scales and its activations.
   SLUICE_DEVICE void MultiplyRun(int stage, int first, int i,
                                  const Heads& heads, const TileB (&x)[2],
                                  TileC& sum) {

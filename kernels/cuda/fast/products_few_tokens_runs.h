@@ -1,8 +1,6 @@
 #ifndef SLUICE_KERNELS_CUDA_FAST_PRODUCTS_FEW_TOKENS_RUNS_H_
 #define SLUICE_KERNELS_CUDA_FAST_PRODUCTS_FEW_TOKENS_RUNS_H_
 
-// Size: units, and the ring that brings them: whole rounds and parts of one.
-
 #include <cuda_device/device.h>
 
 #include <cstdint>
@@ -40,7 +38,6 @@ struct Bf16Unit {
   // Where a lane's bytes are in a unit.
   static SLUICE_DEVICE int FirstOf(int lane) { return lane * 16; }
   static SLUICE_DEVICE int SecondOf(int) { return 0; }
-  // Size: both places, and where they go.
   static SLUICE_DEVICE void Copy(Block& block, const uint8_t* first,
                                  const uint8_t*, const Shared<uint32_t>& words,
                                  int at) {
@@ -83,7 +80,6 @@ struct RunUnit {
   static SLUICE_DEVICE int SecondOf(int lane) {
     return kLayout.scale_bytes * ScaleIndex(lane / 4);
   }
-  // Size: as Bf16Unit's.
   static SLUICE_DEVICE void Copy(Block& block, const uint8_t* first,
                                  const uint8_t* second,
                                  const Shared<uint32_t>& words, int at) {
@@ -110,7 +106,7 @@ struct RunUnit {
                                      Head& head) {
     LoadScales<Codes::kType>(words, at, head.scales);
   }
-  // kAlone: of a lane's two tokens the first is summed. Size: as Bf16Unit's.
+  // kAlone: of a lane's two tokens the first is summed.
   template <bool kAlone>
   static SLUICE_DEVICE void Multiply(Block& block,
                                      const Shared<uint32_t>& words, int at,

@@ -1,9 +1,6 @@
 #ifndef SLUICE_KERNELS_CUDA_FAST_PRODUCTS_MANY_TOKENS_KERNEL_H_
 #define SLUICE_KERNELS_CUDA_FAST_PRODUCTS_MANY_TOKENS_KERNEL_H_
 
-// Size: a block's copies, products and joins share its place and its registers,
-// and every shape and type is an instance of the same.
-
 #include <cuda_device/device.h>
 #include <cuda_device/groups.h>
 

@@ -71,7 +71,6 @@ struct PanelKernel {
 
   // The sum of a node's leaves: a leaf's joins end where its number has a bit
   // that is zero, and the last one's take all that is left.
-  // Size: the panel's place and its sums.
   static SLUICE_DEVICE void Node(Block& block, const Args& a, int64_t row_tile,
                                  int64_t token, const TreeNode& node,
                                  const Shared<uint32_t>& words, Sums& sums) {
@@ -100,7 +99,6 @@ struct PanelKernel {
     }
   }
 
-  // Size: as Node.
   static SLUICE_DEVICE void Leaf(Block& block, const Args& a, int64_t row_tile,
                                  int64_t token, int32_t leaf,
                                  const Shared<uint32_t>& words, Sums& sums) {

@@ -1,8 +1,6 @@
 #ifndef SLUICE_KERNELS_CUDA_SHARED_EXPERT_PLAN_H_
 #define SLUICE_KERNELS_CUDA_SHARED_EXPERT_PLAN_H_
 
-// Size: two kernels that make one list.
-
 #include <cuda_device/device.h>
 #include <cuda_device/launch.h>
 
@@ -138,8 +136,7 @@ struct PlanKernel {
       }
     }
   }
-  // The next 32 pairs from i on, of which `e` is a lane's expert. Size: a walk
-  // and its place.
+  // The next 32 pairs from i on, of which `e` is a lane's expert.
   template <bool kPlaces>
   static SLUICE_DEVICE void Take(Block& block, const Args& a,
                                  const Shared<int32_t>& counts, int64_t i,

@@ -23,7 +23,6 @@ struct ProductTile {
 
 // Tile `index` of a product: a run of tokens of one weight, or a group. False
 // where there is none. `bias`: an expert's is `rows` behind the one before.
-// Size: a weight's shape is what the tile is about.
 SLUICE_DEVICE bool FindTile(const GroupedRows& grouped, int64_t index,
                             int64_t tokens, const void* w, const float* bias,
                             int64_t rows, ProductTile& tile) {

@@ -1,8 +1,6 @@
 #ifndef SLUICE_KERNELS_CUDA_SHARED_ROUTE_WARP_H_
 #define SLUICE_KERNELS_CUDA_SHARED_ROUTE_WARP_H_
 
-// Size: a warp's routing, in registers and in shared memory.
-
 #include <cuda_device/device.h>
 
 #include <cstdint>

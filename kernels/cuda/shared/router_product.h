@@ -31,7 +31,6 @@ SLUICE_DEVICE constexpr int FewRowFloats(int64_t cols) {
 }
 
 // All threads of a block bring a row to elements `at` on.
-// Size: both ends of a copy.
 SLUICE_DEVICE void BringRow(Block& block, const float* row, int64_t cols,
                             const Shared<float>& to, int at) {
   const int count = static_cast<int>(cols);
@@ -43,7 +42,6 @@ SLUICE_DEVICE void BringRow(Block& block, const float* row, int64_t cols,
 // A thread's lane of the canonical dot product of `count` columns of two rows
 // in shared memory, from elements a and b on. What is added next is read
 // meanwhile.
-// Size: two rows and where they begin.
 SLUICE_DEVICE float LaneOfDot(Block& block, const Shared<float>& rows, int a,
                               int b, int count) {
   constexpr int kAtOnce = 12;

@@ -109,7 +109,6 @@ struct NormKernel {
     }
   }
   // Stores a thread's elements of a staged piece.
-  // Size: a piece and what it is scaled by.
   static SLUICE_DEVICE void Scale(const Block& block, const Args& a,
                                   int64_t begin, const Shared<float>& piece,
                                   float scale, const Quad (&weights)[kQuads],

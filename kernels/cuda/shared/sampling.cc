@@ -168,7 +168,6 @@ struct WeighKernel {
             memory.raw_sums);
     }
   }
-  // Size: a row and a place in it.
   static SLUICE_DEVICE void Weigh(Block& block, const Shared<float>& shared,
                                   const Logits& logits, int64_t vocab,
                                   int64_t piece, float scale, float* sums) {

@@ -69,7 +69,6 @@ class TokenCandidates {
 
   // Finds the rank of the last of the shortest run of values, likeliest first,
   // whose shares sum up to `wanted`, at least 1. False if all together do not.
-  // Size: values with their ids, and what they count.
   template <typename ShareOf>
   SLUICE_DEVICE bool Find(const float* values, const int32_t* ids,
                           int64_t count, const ShareOf& share, int64_t wanted,

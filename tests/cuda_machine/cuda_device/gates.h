@@ -40,7 +40,6 @@ class Gates {
   // element `at` on; both ends are 16-byte aligned. What was there is gone.
   // `from` is read as CopyAsync does. All lanes call with the same; nothing of
   // no elements.
-  // Size: a copy's ends, its length and its gate.
   template <typename T>
   void Copy(Block& block, int gate, const Shared<T>& to, int at, const T* from,
             int count) {

@@ -1,4 +1,3 @@
-// Size: one short class per operation.
 #include "tests/device/cuda/device_ops.h"
 
 #include <algorithm>

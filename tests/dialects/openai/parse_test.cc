@@ -1,5 +1,4 @@
 // From a body's bytes to a request.
-// Size: as many cases as there are fields and ways to get them wrong.
 #include "common/dialects/openai/parse.h"
 
 #include <gmock/gmock.h>

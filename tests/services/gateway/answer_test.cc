@@ -1,5 +1,4 @@
 // What each endpoint answers, byte for byte where clients look.
-// Size: one fixture, and one case per thing that an answer says.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

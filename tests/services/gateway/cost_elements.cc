@@ -1,4 +1,3 @@
-// Size: a list with an entry for each way in which a request can grow.
 #include "tests/services/gateway/cost_elements.h"
 
 #include <string_view>

@@ -1,6 +1,5 @@
 // What each field of a request does: one test per field, on the way from the
 // body's bytes to the engine's request, or from tokens to the answer's bytes.
-// Size: as many cases as there are fields, read beside API.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

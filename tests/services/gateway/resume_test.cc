@@ -1,5 +1,4 @@
 // A stream that was cut goes on: by Last-Event-ID, or by its request's id.
-// Size: one gateway and its reader of events, which every case needs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,5 @@
-// Tools and reasoning through the handlers: the released chat templates and
-// the real formats, with an engine that says what a model would.
-// Size: the server and the streamed parts that every case needs are here.
+// Tools and reasoning through the handlers: the released chat templates and the
+// real formats, with an engine that says what a model would.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

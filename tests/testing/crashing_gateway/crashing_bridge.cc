@@ -96,7 +96,6 @@ int __real_sluice_grammar_new(const SluiceGrammarEnv* env, uint32_t kind,
                               const uint8_t* text, size_t text_size,
                               SluiceGrammarLimits limits,
                               SluiceGrammar** grammar, SluiceBuffer* message);
-// Size: the parameters of bridge.h.
 int __wrap_sluice_grammar_new(const SluiceGrammarEnv* env, uint32_t kind,
                               const uint8_t* text, size_t text_size,
                               SluiceGrammarLimits limits,

@@ -1,8 +1,6 @@
 #ifndef SLUICE_KERNELS_CUDA_RUNTIME_NVCC_CUDA_DEVICE_DEVICE_H_
 #define SLUICE_KERNELS_CUDA_RUNTIME_NVCC_CUDA_DEVICE_DEVICE_H_
 
-// Size: one small function per operation of a GPU.
-
 #include <cstddef>
 #include <cstdint>
 

@@ -50,7 +50,6 @@ class Gates {
     (void)gate, (void)bytes;
 #endif
   }
-  // Size: a copy's ends, its length and its gate.
   template <typename T>
   SLUICE_DEVICE void Copy(Block&, int gate, const Shared<T>& to, int at,
                           const T* from, int count) {

@@ -57,7 +57,6 @@ class GroupProducts {
   }
 };
 
-// Size: the instruction names every register.
 template <int kOctetWords>
 SLUICE_DEVICE void GroupProducts::Multiply(Block&, const TileA& a,
                                            const Shared<uint32_t>& b, int at,
