@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_HTTP_MESSAGE_H_
 #define SLUICE_COMMON_HTTP_MESSAGE_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,6 +49,13 @@ struct ApiError {
   std::optional<std::string> param;   // the field of the request
   std::optional<std::string> code;
   int retry_after_seconds = 1;  // for 429 and 503
+  // Of a prompt that does not fit: some dialects tell them in words of theirs.
+  struct TooLong {
+    int64_t tokens = 0;  // at least
+    int64_t limit = 0;   // the context's
+    bool operator==(const TooLong&) const = default;
+  };
+  std::optional<TooLong> too_long = {};
 };
 
 struct HttpResponse {

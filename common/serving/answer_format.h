@@ -86,6 +86,9 @@ class AnswerFormat {
   // Returns, before the first event, whether the client of a resumed stream has
   // all of it but what End({}) returns.
   virtual bool is_whole() const { return ids_.is_whole(); }
+  // Returns whether the format of a resumed stream takes the deltas that the
+  // client has, too, and leaves them out itself.
+  virtual bool takes_told_deltas() const { return false; }
   // Returns the events of `delta` of choice `index`; none if it shows nothing.
   std::vector<Event> Chunks(int index, const Delta& delta, const Usage& usage);
   // Returns the events as values with lists of `pieces`, which read `delta`.
@@ -112,6 +115,8 @@ class AnswerFormat {
   std::string IdAgain() const { return ids_.Again(); }
   // Returns whether the choice's first chunk is still to come.
   bool is_first(int index) const { return !ids_.choice(index).begun; }
+  // Returns what the events of choice `index` have shown so far.
+  const ChoiceProgress& progress(int index) const { return ids_.choice(index); }
   // Returns the id of the choice's next event, which shows `shown`.
   std::string IdAfter(int index, const ChoiceProgress& shown) {
     return ids_.After(index, shown);

@@ -14,7 +14,34 @@ constexpr TokenId kNoToken = -1;
 
 }  // namespace
 
+void Delta::AddRun(DeltaRun run) {
+  const bool goes_on = !runs.empty() && runs.back().kind == run.kind &&
+                       runs.back().call == run.call;
+  if (goes_on) {
+    runs.back().bytes += run.bytes;
+  } else {
+    runs.push_back(run);
+  }
+}
+
+void Delta::AddText(std::string_view piece) {
+  if (piece.empty()) return;
+  text += piece;
+  AddRun({DeltaRun::Kind::kText, piece.size()});
+}
+
+void Delta::AddReasoning(std::string_view piece) {
+  if (piece.empty()) return;
+  reasoning += piece;
+  AddRun({DeltaRun::Kind::kReasoning, piece.size()});
+}
+
 void Delta::AddCall(CallDelta call) {
+  AddRun({DeltaRun::Kind::kCall, call.arguments.size(), call.index});
+  JoinCall(std::move(call));
+}
+
+void Delta::JoinCall(CallDelta call) {
   const bool goes_on =
       !calls.empty() && calls.back().index == call.index && call.name.empty();
   if (goes_on) {
@@ -27,7 +54,8 @@ void Delta::AddCall(CallDelta call) {
 void Delta::Append(Delta other) {
   text += other.text;
   reasoning += other.reasoning;
-  for (CallDelta& call : other.calls) AddCall(std::move(call));
+  for (CallDelta& call : other.calls) JoinCall(std::move(call));
+  for (const DeltaRun& run : other.runs) AddRun(run);
   token_ids.insert(token_ids.end(), other.token_ids.begin(),
                    other.token_ids.end());
   logprobs.insert(logprobs.end(),
@@ -113,7 +141,7 @@ ChoiceText::ChoiceText(const ModelText& text, ChoiceTextOptions options,
       stops_(options_.stop, options_.include_stop) {
   if (!options_.echo && options_.echo_text.empty()) return;
   echo_.emplace();
-  echo_->text = options_.echo_text;
+  echo_->AddText(options_.echo_text);
   // The first token has no logprob: no token comes before it.
   if (options_.logprobs && options_.echo) echo_->echo_begin = prompt.front();
 }
@@ -141,10 +169,10 @@ void ChoiceText::End(FinishReason reason, Delta& delta) {
 
 void ChoiceText::TakeContent(const std::string& text, Delta& delta) {
   if (completion_tokens_ <= options_.min_tokens) {
-    delta.text += text;
+    delta.AddText(text);
     return;
   }
-  delta.text += stops_.Push(text);
+  delta.AddText(stops_.Push(text));
   if (!stops_.matched()) return;
   delta.stop_reason = stops_.match();
   End(FinishReason::kStop, delta);
@@ -158,10 +186,13 @@ void ChoiceText::TakeEvents(OutputEvents events, Delta& delta) {
         TakeContent(event.text, delta);
         break;
       case OutputEvent::Kind::kReasoning:
-        if (!options_.hides_reasoning) delta.reasoning += event.text;
+        delta.AddText(stops_.Finish());
+        if (!options_.hides_reasoning) delta.AddReasoning(event.text);
         reasons = true;
         break;
       case OutputEvent::Kind::kCallBegin:
+        // No stop string reaches over a call.
+        delta.AddText(stops_.Finish());
         called_ = in_call_ = true;
         delta.AddCall({event.call, Cat(options_.call_ids, event.call),
                        std::move(event.text), ""});
@@ -172,7 +203,7 @@ void ChoiceText::TakeEvents(OutputEvents events, Delta& delta) {
       case OutputEvent::Kind::kCallEnd:
         in_call_ = false;
         if (options_.parallel_calls) break;
-        delta.text += stops_.Finish();
+        delta.AddText(stops_.Finish());
         End(FinishReason::kStop, delta);
         break;
     }
@@ -248,7 +279,7 @@ void ChoiceText::TakeRest(const FinalEvent& event, Delta& delta) {
                                                : OutputEnd::kCutShort),
                delta);
   }
-  if (!ended_) delta.text += stops_.Finish();
+  if (!ended_) delta.AddText(stops_.Finish());
 }
 
 }  // namespace sluice::serving

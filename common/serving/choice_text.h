@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -36,12 +37,23 @@ struct ShownLogprob {
   std::span<const TokenLogprob> tops;
 };
 
+// Some bytes of a delta, of one kind.
+struct DeltaRun {
+  enum class Kind { kReasoning, kText, kCall };
+  Kind kind = Kind::kText;
+  size_t bytes = 0;  // of a call: of its arguments
+  int call = 0;      // index of the call
+};
+
 // A piece of one choice: text to show, and tokens. Text may come later than its
 // tokens, so either may be empty.
 struct Delta {
   std::string text;  // the content
   std::string reasoning;
   std::vector<CallDelta> calls;
+  // The order of text, reasoning and calls, for dialects that show it. A
+  // DeltaCut leaves it as it was.
+  std::vector<DeltaRun> runs;
   std::vector<TokenId> token_ids;
   std::vector<TokenResult> logprobs;  // if requested
   // If requested: entry i of all parts together is about prompt token i + 1.
@@ -78,8 +90,14 @@ struct Delta {
   const TokenResult& prompt_at(size_t index) const;
   // Estimates the length as JSON.
   size_t EstimatedBytes() const;
+  void AddText(std::string_view piece);
+  void AddReasoning(std::string_view piece);
   // Joins `call` to the last piece if both are of the same call.
   void AddCall(CallDelta call);
+
+ private:
+  void AddRun(DeltaRun run);
+  void JoinCall(CallDelta call);
 };
 
 struct ChoiceTextOptions {

@@ -1,9 +1,11 @@
 #include "common/serving/error.h"
 
+#include <charconv>
 #include <optional>
 #include <string>
 
 #include "absl/strings/cord.h"
+#include "common/base/cat.h"
 #include "common/base/retry_after.h"
 
 namespace sluice::serving {
@@ -11,6 +13,7 @@ namespace {
 
 constexpr char kParam[] = "sluice/param";
 constexpr char kCode[] = "sluice/code";
+constexpr char kTooLong[] = "sluice/too_long";  // "TOKENS LIMIT"
 
 Status WithPayload(Status status, const char* key, std::string_view value) {
   status.SetPayload(key,
@@ -24,6 +27,16 @@ std::optional<std::string> Payload(const Status& status, const char* key) {
   return std::string(*payload);
 }
 
+std::optional<http::ApiError::TooLong> TooLongOf(const Status& status) {
+  const auto payload = Payload(status, kTooLong);
+  if (!payload) return std::nullopt;
+  http::ApiError::TooLong counts;
+  const char* const end = payload->data() + payload->size();
+  const auto tokens = std::from_chars(payload->data(), end, counts.tokens);
+  std::from_chars(tokens.ptr + 1, end, counts.limit);
+  return counts;
+}
+
 }  // namespace
 
 Status WithParam(Status status, std::string_view param) {
@@ -34,9 +47,15 @@ Status WithCode(Status status, std::string_view code) {
   return WithPayload(std::move(status), kCode, code);
 }
 
+Status WithTooLong(Status status, int64_t tokens, int64_t limit) {
+  return WithPayload(WithCode(std::move(status), "context_length_exceeded"),
+                     kTooLong, Cat(tokens, " ", limit));
+}
+
 http::ApiError ToApiError(const Status& status) {
   http::ApiError error{500, Message(status), "server_error",
                        Payload(status, kParam), Payload(status, kCode)};
+  error.too_long = TooLongOf(status);
   error.retry_after_seconds = RetryAfterSeconds(status).value_or(1);
   const auto set = [&](int http_status, std::string_view type,
                        std::string_view code) {

@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_SERVING_ERROR_H_
 #define SLUICE_COMMON_SERVING_ERROR_H_
 
+#include <cstdint>
 #include <string_view>
 
 #include "common/base/status.h"
@@ -12,6 +13,9 @@ namespace sluice::serving {
 // Both travel as payloads, so that parsers return plain statuses.
 Status WithParam(Status status, std::string_view param);
 Status WithCode(Status status, std::string_view code);
+// Likewise the tokens of a prompt and the context's; the code is
+// context_length_exceeded.
+Status WithTooLong(Status status, int64_t tokens, int64_t limit);
 
 // Returns INVALID_ARGUMENT about request field `param`: "param: parts...".
 template <typename... Parts>

@@ -36,10 +36,10 @@ struct Count {
   char letter;
   uint64_t ChoiceProgress::*value;
 };
-constexpr Count kCounts[] = {{'r', &ChoiceProgress::reasoning},
-                             {'k', &ChoiceProgress::calls},
-                             {'a', &ChoiceProgress::arguments},
-                             {'e', &ChoiceProgress::entries}};
+constexpr Count kCounts[] = {
+    {'r', &ChoiceProgress::reasoning}, {'k', &ChoiceProgress::calls},
+    {'a', &ChoiceProgress::arguments}, {'e', &ChoiceProgress::entries},
+    {'m', &ChoiceProgress::marks},     {'n', &ChoiceProgress::events}};
 constexpr size_t kMaxCountDigits = 12;
 
 constexpr size_t NumDigits(int bits) {
@@ -273,6 +273,8 @@ std::string EventIds::After(int index, const ChoiceProgress& shown) {
   choice.content += shown.content;
   choice.reasoning += shown.reasoning;
   choice.entries += shown.entries;
+  choice.marks += shown.marks;
+  choice.events += shown.events;
   if (shown.calls > 0) choice.arguments = 0;
   choice.calls += shown.calls;
   choice.arguments += shown.arguments;

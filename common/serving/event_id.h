@@ -22,8 +22,9 @@ namespace sluice::serving {
 // CHOICE: empty before its first event, "f" after its last one, else the bytes
 // of content, then those numbers that are not 0: r, bytes of reasoning; k, tool
 // calls begun; a, bytes of the latest call's arguments; e, entries (tokens with
-// log probabilities or ids). "u": usage is told too.
-// The counts do not depend on how tokens were batched into events.
+// log probabilities or ids); m, events that open or close a part; n, all
+// events, of a dialect that numbers them. "u": usage is told too.
+// The counts, but n, do not depend on how tokens were batched into events.
 
 // The most bytes of an id. One of 128 choices, the most of a prompt, has below
 // 4096: 31 for each, as for three counts of 7 to 8 digits.
@@ -48,6 +49,9 @@ struct ChoiceProgress {
   uint64_t calls = 0;      // tool calls begun
   uint64_t arguments = 0;  // bytes, of the latest call
   uint64_t entries = 0;    // tokens told of beside the text, the echo's first
+  // Of a BlockFormat: events that open or close a part, and all events.
+  uint64_t marks = 0;
+  uint64_t events = 0;
   bool operator==(const ChoiceProgress&) const = default;
 };
 

@@ -70,6 +70,11 @@ SamplingParams MakeSampling(const ServedModel& model,
   return sampling;
 }
 
+bool CutsMaxTokens(const ServingContext& context,
+                   const GenerationFields& fields) {
+  return context.rules.cut_max_tokens || fields.cuts_max_tokens;
+}
+
 Rejection RejectionOf(const Status& status) {
   return ToApiError(status).code == "context_length_exceeded"
              ? Rejection::kTooLong
@@ -211,12 +216,14 @@ size_t MaxTokenizeBytes(const ServingContext& context) {
 
 Status TextTooLong(const ServingContext& context,
                    const GenerationFields& fields, size_t bytes) {
-  return WithCode(FieldError(fields.names->prompt,
-                             "this model's maximum context length is ",
-                             MaxContext(context), " tokens of at most ",
-                             context.model.text->max_bytes_per_token(),
-                             " bytes each, the prompt has ", bytes, " bytes"),
-                  "context_length_exceeded");
+  const size_t per_token = context.model.text->max_bytes_per_token();
+  const int limit = MaxContext(context);
+  const Status status = FieldError(
+      fields.names->prompt, "this model's maximum context length is ", limit,
+      " tokens of at most ", per_token, " bytes each, the prompt has ", bytes,
+      " bytes");
+  return WithTooLong(status, static_cast<int64_t>(bytes / per_token) + 1,
+                     limit);
 }
 
 StatusOr<std::vector<TokenId>> TruncatePrompt(const ServingContext& context,
@@ -226,8 +233,8 @@ StatusOr<std::vector<TokenId>> TruncatePrompt(const ServingContext& context,
   const int64_t limit = MaxContext(context);
   int64_t kept = *fields.truncate_prompt;
   if (kept < 0) {
-    const bool cut =
-        context.rules.cut_max_tokens && fields.max_tokens.value_or(0) >= limit;
+    const bool cut = CutsMaxTokens(context, fields) &&
+                     fields.max_tokens.value_or(0) >= limit;
     const auto left_out = std::max<int64_t>(fields.min_tokens, 1);
     kept = limit - (cut ? left_out : fields.max_tokens.value_or(left_out));
   }
@@ -254,13 +261,13 @@ StatusOr<GenerateRequest> MakeGenerateRequest(const ServingContext& context,
   const int64_t room = limit - tokens;
   const bool only_prompt = fields.max_tokens == 0;
   if (room < (only_prompt ? 0 : 1)) {
-    return WithCode(
+    return WithTooLong(
         FieldError(names.prompt, "this model's maximum context length is ",
                    limit, " tokens, the prompt has ", tokens),
-        "context_length_exceeded");
+        tokens, limit);
   }
   int64_t most = fields.max_tokens.value_or(std::min(default_max_tokens, room));
-  if (context.rules.cut_max_tokens) most = std::min(most, room);
+  if (CutsMaxTokens(context, fields)) most = std::min(most, room);
   if (most > room) {
     return WithCode(FieldError(fields.max_tokens_field,
                                "this model's maximum context length is ", limit,

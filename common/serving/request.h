@@ -58,6 +58,9 @@ struct GenerationFields {
   std::string_view max_tokens_field;  // as the client named it
   // Without max_tokens: what the context leaves, whatever the default is.
   bool fills_context = false;
+  // max_tokens above what the context leaves is cut to it, whatever the
+  // operator's rule is.
+  bool cuts_max_tokens = false;
   std::optional<double> temperature;
   std::optional<double> top_p;
   std::optional<int64_t> top_k;  // 0: off

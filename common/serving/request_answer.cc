@@ -101,8 +101,10 @@ void RequestAnswer::Add(size_t index, Delta delta, const Usage& usage) {
     return;
   }
   if (!cuts_.empty()) {
-    const Status cut = cuts_[index].Apply(delta);
+    Delta rest = delta;
+    const Status cut = cuts_[index].Apply(rest);
     if (!cut.ok()) return Fail(cut);
+    if (!format_->takes_told_deltas()) delta = std::move(rest);
   }
   const int choice = static_cast<int>(index);
   // A writer under way comes first.

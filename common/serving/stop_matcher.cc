@@ -96,7 +96,9 @@ std::string StopMatcher::Push(std::string_view text) {
 }
 
 std::string StopMatcher::Finish() {
-  return matched() ? std::string() : std::exchange(held_, "");
+  if (matched()) return "";
+  node_ = 0;
+  return std::exchange(held_, "");
 }
 
 }  // namespace sluice::serving

@@ -58,7 +58,8 @@ class StopMatcher {
 
   // Returns the text to show; after a match, nothing.
   std::string Push(std::string_view text);
-  // Returns the text held back, when the text ends without a match.
+  // Returns the text held back, when the text ends without a match. A text that
+  // is pushed then is a new text.
   std::string Finish();
   bool matched() const { return !match_.empty(); }
   // Returns the matched string; empty: none yet.

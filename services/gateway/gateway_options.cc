@@ -45,7 +45,7 @@ OptionRows RuleRows(GatewayOptions& o) {
   serving::CostLimits& limits = o.limits;
   return {
       {"max-stop-strings",
-       {&rules.max_stop_strings, 0, double{openai::kMaxStopStrings}},
+       {&rules.max_stop_strings, 0, double{serving::kMaxStopStrings}},
        "stop strings of one request"},
       {"max-tokens-overflow",
        option::Words(&rules.cut_max_tokens, {{"refuse", false}, {"cut", true}}),

@@ -7,6 +7,8 @@
 
 #include "common/base/json.h"
 #include "common/dialects/openai/reasoning_fields.h"
+#include "common/serving/request_limits.h"
+#include "common/serving/thinking.h"
 
 namespace sluice::openai {
 namespace {
@@ -36,7 +38,8 @@ bool IsOwnName(std::string_view name) {
 
 bool Fits(const Json& value, ArgumentType type) {
   if (type == ArgumentType::kBool) return value.is_boolean();
-  return value.is_string() && IsWord(value.get_ref<const std::string&>());
+  return value.is_string() &&
+         serving::IsWord(value.get_ref<const std::string&>());
 }
 
 // Reads one member of chat_template_kwargs.
@@ -51,11 +54,12 @@ void ReadArgument(serving::FieldReader& in, const std::string& name,
       std::begin(kArguments), std::end(kArguments),
       [&](const Argument& argument) { return argument.name == name; });
   if (found != std::end(kArguments) && !Fits(value, found->type)) {
-    in.Refuse("chat_template_kwargs", name, " must be ",
-              found->type == ArgumentType::kBool
-                  ? std::string("true or false")
-                  : Cat("1 to ", kMaxWordBytes, " letters, digits or - _"),
-              ", got ", serving::Describe(value));
+    in.Refuse(
+        "chat_template_kwargs", name, " must be ",
+        found->type == ArgumentType::kBool
+            ? std::string("true or false")
+            : Cat("1 to ", serving::kMaxWordBytes, " letters, digits or - _"),
+        ", got ", serving::Describe(value));
     return;
   }
   if (name != "reasoning_effort" || !out.contains(name)) {

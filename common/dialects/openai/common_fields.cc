@@ -13,7 +13,7 @@
 namespace sluice::openai {
 namespace {
 
-static_assert(kMaxClientStopTokenIds < size_t{kMaxStopTokenIds});
+static_assert(serving::kMaxClientStopTokenIds < size_t{kMaxStopTokenIds});
 
 void ReadStreamOptions(serving::FieldReader& in,
                        serving::GenerationFields& out) {
@@ -159,15 +159,16 @@ void ReadSampling(serving::FieldReader& in, int vocab_size,
 void ReadStops(serving::FieldReader& in, int vocab_size,
                serving::GenerationFields& out) {
   out.stop =
-      in.Strings("stop", kMaxStopStrings, kMaxStopBytes).value_or(out.stop);
+      in.Strings("stop", serving::kMaxStopStrings, serving::kMaxStopBytes)
+          .value_or(out.stop);
   size_t bytes = 0;
   for (const std::string& stop : out.stop) bytes += stop.size();
-  if (bytes > kMaxAllStopBytes) {
+  if (bytes > serving::kMaxAllStopBytes) {
     in.Refuse("stop", "the strings have ", bytes, " bytes together, limit ",
-              kMaxAllStopBytes);
+              serving::kMaxAllStopBytes);
   }
   out.stop_token_ids =
-      in.TokenIds("stop_token_ids", vocab_size, kMaxClientStopTokenIds)
+      in.TokenIds("stop_token_ids", vocab_size, serving::kMaxClientStopTokenIds)
           .value_or(out.stop_token_ids);
   out.ignore_eos = in.Bool("ignore_eos").value_or(false);
   out.min_tokens = in.Int("min_tokens", 0, serving::kMaxInt32).value_or(0);
@@ -177,7 +178,7 @@ void ReadStops(serving::FieldReader& in, int vocab_size,
 // Reads n and best_of. A best_of above n, whose answer hides choices, is not
 // built.
 void ReadChoices(serving::FieldReader& in, serving::GenerationFields& out) {
-  out.n = static_cast<int>(in.Int("n", 1, kMaxChoices).value_or(1));
+  out.n = static_cast<int>(in.Int("n", 1, serving::kMaxChoices).value_or(1));
   const auto best_of = in.Int("best_of", 1, serving::kMaxInt32);
   if (best_of && *best_of != 1 && *best_of != out.n) {
     in.Refuse("best_of", "choosing the best of more than n choices is not ",
@@ -198,7 +199,7 @@ serving::GenerationFields ReadCommonFields(serving::FieldReader& in,
   ReadChoices(in, out);
   out.stream = in.Bool("stream").value_or(false);
   ReadStreamOptions(in, out);
-  out.ping_interval = in.Int("sse_ping_interval", -1, kMaxPingSeconds);
+  out.ping_interval = in.Int("sse_ping_interval", -1, serving::kMaxPingSeconds);
   if (const auto k = in.Int("prompt_logprobs", 0, kMaxTopLogprobs)) {
     out.prompt_logprobs = static_cast<int>(*k);
   }
@@ -213,9 +214,9 @@ serving::GenerationFields ReadCommonFields(serving::FieldReader& in,
   out.tokens_as_token_ids =
       in.Bool("return_tokens_as_token_ids").value_or(false);
   out.cache_salt = in.String("cache_salt").value_or("");
-  if (out.cache_salt.size() > kMaxCacheSaltBytes) {
+  if (out.cache_salt.size() > serving::kMaxCacheSaltBytes) {
     in.Refuse("cache_salt", "has ", out.cache_salt.size(), " bytes, limit ",
-              kMaxCacheSaltBytes);
+              serving::kMaxCacheSaltBytes);
   }
   out.request_id = in.String("request_id").value_or("");
   if (!out.request_id.empty() &&
@@ -237,9 +238,9 @@ void CheckTogether(serving::FieldReader& in,
     in.Refuse("prompt_logprobs", "not available with \"stream\": true");
   }
   const size_t choices = num_prompts * static_cast<size_t>(fields.n);
-  if (choices > kMaxChoices) {
+  if (choices > serving::kMaxChoices) {
     in.Refuse("n", num_prompts, " prompts of ", fields.n, " choices are ",
-              choices, ", limit ", kMaxChoices);
+              choices, ", limit ", serving::kMaxChoices);
   }
 }
 

@@ -80,7 +80,7 @@ void AddSampling(Schemas& out) {
 
 void AddGenerated(const FieldSchemaOptions& options, Schemas& out) {
   out["model"] = {{"type", "string"}};
-  out["n"] = WithDefault(Integers(1, kMaxChoices), 1);
+  out["n"] = WithDefault(Integers(1, serving::kMaxChoices), 1);
   out["best_of"] = Integers(1, serving::kMaxInt32);
   out["max_tokens"] = options.chat ? WithDefault(TokenLimit(1), -1)
                                    : WithDefault(TokenLimit(0), 16);
@@ -94,20 +94,20 @@ void AddGenerated(const FieldSchemaOptions& options, Schemas& out) {
   out["add_special_tokens"] = Flag(!options.chat);
   out["echo"] = Flag(false);
   out["ignore_eos"] = Flag(false);
-  out["cache_salt"] = WithDefault(Text(0, kMaxCacheSaltBytes), "");
+  out["cache_salt"] = WithDefault(Text(0, serving::kMaxCacheSaltBytes), "");
   out["request_id"] = {{"type", "string"},
                        {"pattern", "^[A-Za-z0-9._:-]{0,128}$"}};
 }
 
 void AddShown(const FieldSchemaOptions& options, Schemas& out) {
-  const Json stop = Text(1, kMaxStopBytes);
+  const Json stop = Text(1, serving::kMaxStopBytes);
   out["stop"] = {
       {"anyOf",
        {stop,
         {{"type", "array"}, {"items", stop}, {"maxItems", options.max_stops}}}},
       {"default", Json::array()}};
   out["stop_token_ids"] =
-      WithDefault(Ids(kMaxClientStopTokenIds), Json::array());
+      WithDefault(Ids(serving::kMaxClientStopTokenIds), Json::array());
   out["include_stop_str_in_output"] = Flag(false);
   out["skip_special_tokens"] = Flag(true);
   out["spaces_between_special_tokens"] = Flag(false);
@@ -122,14 +122,14 @@ void AddShown(const FieldSchemaOptions& options, Schemas& out) {
                            {"properties",
                             {{"include_usage", FlagOrNull()},
                              {"continuous_usage_stats", FlagOrNull()}}}};
-  out["sse_ping_interval"] = Integers(-1, kMaxPingSeconds);
+  out["sse_ping_interval"] = Integers(-1, serving::kMaxPingSeconds);
 }
 
 void AddPrompts(Schemas& out) {
   out["messages"] = {{"type", "array"},
                      {"items", {{"$ref", "#/components/schemas/ChatMessage"}}},
                      {"minItems", 1},
-                     {"maxItems", kMaxMessages}};
+                     {"maxItems", serving::kMaxMessages}};
   Json ids = Ids(serving::kMaxInt32);
   ids.erase("maxItems");
   ids["minItems"] = 1;
@@ -204,7 +204,7 @@ void AddTemplateAndTools(const FieldSchemaOptions& options, Schemas& out) {
                                  {"properties", ArgumentSchemas(word)}};
   out["tools"] = {{"type", "array"},
                   {"items", {{"$ref", "#/components/schemas/Tool"}}},
-                  {"maxItems", kMaxTools}};
+                  {"maxItems", serving::kMaxTools}};
   out["tool_choice"] = {
       {"anyOf",
        {{{"type", "string"}, {"enum", {"auto", "none", "required"}}},
@@ -213,7 +213,7 @@ void AddTemplateAndTools(const FieldSchemaOptions& options, Schemas& out) {
   out["parallel_tool_calls"] = Flag(true);
   out["functions"] = {{"type", "array"},
                       {"items", {{"type", "object"}}},
-                      {"maxItems", kMaxTools}};
+                      {"maxItems", serving::kMaxTools}};
   out["function_call"] = {
       {"anyOf",
        {{{"type", "string"}, {"enum", {"auto", "none"}}},

@@ -4,6 +4,7 @@
 
 #include "common/base/json.h"
 #include "common/dialects/openai/parse.h"
+#include "common/serving/chat_parts.h"
 #include "common/serving/error.h"
 #include "common/serving/fields.h"
 
@@ -25,9 +26,6 @@ constexpr TextPart kTextParts[] = {{"text", "text"},
                                    {"output_text", "text"},
                                    {"refusal", "refusal"}};
 
-// Role, content, name, reasoning, calls, and one member of a template's own.
-constexpr size_t kMaxMessageMembers = 6;
-
 // Returns the refusal of a part of `type`, without the client's words.
 std::string PartRefusal(const std::string& type) {
   const auto known = std::find(std::begin(kOtherParts), std::end(kOtherParts),
@@ -38,9 +36,9 @@ std::string PartRefusal(const std::string& type) {
 }
 
 StatusOr<std::string> JoinParts(const Json& parts, const std::string& where) {
-  if (parts.size() > kMaxContentParts) {
+  if (parts.size() > serving::kMaxContentParts) {
     return serving::FieldError("messages", where, ".content has ", parts.size(),
-                               " parts, limit ", kMaxContentParts);
+                               " parts, limit ", serving::kMaxContentParts);
   }
   std::string text;
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -70,24 +68,21 @@ StatusOr<std::string> JoinParts(const Json& parts, const std::string& where) {
   return text;
 }
 
-StatusOr<Json> ParseContent(const Json& message, std::string_view role,
-                            const std::string& where) {
+StatusOr<std::string> ParseContent(const Json& message, std::string_view role,
+                                   const std::string& where) {
   const auto content = message.find("content");
   if (content == message.end() || content->is_null()) {
     // An assistant that refused says so beside the content.
     const auto refusal = message.find("refusal");
     const bool refused =
         role == "assistant" && refusal != message.end() && refusal->is_string();
-    if (refused) return *refusal;
+    if (refused) return refusal->get<std::string>();
     // Calls alone, and a function that returned nothing, have no content.
-    if (role == "assistant" || role == "tool") return Json("");
+    if (role == "assistant" || role == "tool") return std::string();
     return serving::FieldError("messages", where, ".content is missing");
   }
-  if (content->is_string()) return *content;
-  if (content->is_array()) {
-    SLUICE_ASSIGN_OR_RETURN(std::string text, JoinParts(*content, where));
-    return Json(std::move(text));
-  }
+  if (content->is_string()) return content->get<std::string>();
+  if (content->is_array()) return JoinParts(*content, where);
   return serving::FieldError(
       "messages", where, ".content must be a string or an array of parts, got ",
       serving::Describe(*content));
@@ -119,29 +114,7 @@ Status CopyString(const Json& in, const StringMember& member,
   return OkStatus();
 }
 
-// Returns the arguments of a call as an object, which templates can show.
-// Arguments from a model may be cut or no JSON; clients send them back
-// unchanged, and a refusal would end the conversation.
-StatusOr<Json> ArgumentsToShow(const Json* arguments, const std::string& where,
-                               JsonBudget& budget) {
-  if (arguments == nullptr) return Json::object();
-  if (!arguments->is_string()) return *arguments;
-  const auto& text = arguments->get_ref<const std::string&>();
-  if (text.empty()) return Json::object();
-  auto parsed =
-      ParseJson(text, {.max_key_bytes = kMaxKeyBytes, .budget = &budget});
-  if (parsed.ok() && parsed->is_object()) return parsed;
-  if (!parsed.ok() && budget.values == 0) {
-    return serving::FieldError("messages", where,
-                               ".arguments: ", Message(parsed.status()));
-  }
-  Json made = Json::object();
-  made["arguments"] = text;
-  return made;
-}
-
-// Returns a function's name and arguments as templates expect them. `place` is
-// in errors.
+// Returns a call of `function` as templates expect it. `place` is in errors.
 StatusOr<Json> ParseFunction(const Json& function, const std::string& place,
                              JsonBudget& budget) {
   const auto name = serving::FieldReader(function).String("name");
@@ -149,9 +122,9 @@ StatusOr<Json> ParseFunction(const Json& function, const std::string& place,
     return serving::FieldError("messages", place,
                                ".name must be a string that is not empty");
   }
-  if (name->size() > kMaxNameBytes) {
+  if (name->size() > serving::kMaxNameBytes) {
     return serving::FieldError("messages", place, ".name has ", name->size(),
-                               " bytes, limit ", kMaxNameBytes);
+                               " bytes, limit ", serving::kMaxNameBytes);
   }
   const Json* arguments = serving::FieldReader(function).Find("arguments");
   if (arguments != nullptr && !arguments->is_string() &&
@@ -160,19 +133,12 @@ StatusOr<Json> ParseFunction(const Json& function, const std::string& place,
                                ".arguments must be JSON text, got ",
                                serving::Describe(*arguments));
   }
-  Json shown = MakeObject(2);
-  AppendMember(shown, "name", *name);
-  SLUICE_ASSIGN_OR_RETURN(Json parsed,
-                          ArgumentsToShow(arguments, place, budget));
-  AppendMember(shown, "arguments", std::move(parsed));
-  return shown;
-}
-
-Json MakeCall(Json function) {
-  Json call = MakeObject(3);
-  AppendMember(call, "type", "function");
-  AppendMember(call, "function", std::move(function));
-  return call;
+  auto shown = serving::ArgumentsToShow(arguments, budget);
+  if (!shown.ok()) {
+    return serving::FieldError("messages", place,
+                               ".arguments: ", Message(shown.status()));
+  }
+  return serving::MakeCall(*name, *std::move(shown));
 }
 
 // Returns one call of an assistant's message as templates expect it.
@@ -192,10 +158,9 @@ StatusOr<Json> ParseToolCall(const Json& call, const std::string& where,
                                ".function must be an object");
   }
   SLUICE_ASSIGN_OR_RETURN(
-      Json shown, ParseFunction(*function, where + ".function", budget));
-  Json out = MakeCall(std::move(shown));
+      Json out, ParseFunction(*function, where + ".function", budget));
   SLUICE_RETURN_IF_ERROR(
-      CopyString(call, {"id", "id", kMaxNameBytes}, where, out));
+      CopyString(call, {"id", "id", serving::kMaxNameBytes}, where, out));
   return out;
 }
 
@@ -215,9 +180,9 @@ Status CopyFunctionCall(const Json& in, const std::string& where, Json& out,
         " cannot go with tool_calls, of which it is the older "
         "form");
   }
-  SLUICE_ASSIGN_OR_RETURN(Json shown, ParseFunction(*call, place, budget));
+  SLUICE_ASSIGN_OR_RETURN(Json made, ParseFunction(*call, place, budget));
   out["tool_calls"] = Json::array();
-  out["tool_calls"].push_back(MakeCall(std::move(shown)));
+  out["tool_calls"].push_back(std::move(made));
   return OkStatus();
 }
 
@@ -230,9 +195,10 @@ Status CopyToolCalls(const Json& in, const std::string& where, Json& out,
                                ".tool_calls must be an array of objects, got ",
                                serving::Describe(*calls));
   }
-  if (calls->size() > kMaxToolCalls) {
+  if (calls->size() > serving::kMaxToolCalls) {
     return serving::FieldError("messages", where, ".tool_calls has ",
-                               calls->size(), " calls, limit ", kMaxToolCalls);
+                               calls->size(), " calls, limit ",
+                               serving::kMaxToolCalls);
   }
   // Templates take an empty list for calls.
   Json parsed = Json::array();
@@ -249,10 +215,11 @@ Status CopyToolCalls(const Json& in, const std::string& where, Json& out,
 Status CopyToolFields(const Json& in, std::string_view role,
                       const std::string& where, Json& out) {
   SLUICE_RETURN_IF_ERROR(
-      CopyString(in, {"name", "name", kMaxNameBytes}, where, out));
+      CopyString(in, {"name", "name", serving::kMaxNameBytes}, where, out));
   if (role == "tool") {
-    SLUICE_RETURN_IF_ERROR(CopyString(
-        in, {"tool_call_id", "tool_call_id", kMaxNameBytes}, where, out));
+    SLUICE_RETURN_IF_ERROR(
+        CopyString(in, {"tool_call_id", "tool_call_id", serving::kMaxNameBytes},
+                   where, out));
   }
   if (role != "assistant") return OkStatus();
   // Servers use any of these names; the last one wins.
@@ -319,10 +286,9 @@ StatusOr<Json> ParseMessage(const Json& message, size_t index,
   }
   SLUICE_RETURN_IF_ERROR(RefuseUnbuiltMembers(message, where));
   const std::string_view name = found->second;
-  Json out = MakeObject(kMaxMessageMembers);
-  AppendMember(out, "role", std::string(name));
-  SLUICE_ASSIGN_OR_RETURN(Json content, ParseContent(message, name, where));
-  AppendMember(out, "content", std::move(content));
+  SLUICE_ASSIGN_OR_RETURN(std::string content,
+                          ParseContent(message, name, where));
+  Json out = serving::MakeMessage(name, std::move(content));
   SLUICE_RETURN_IF_ERROR(CopyToolFields(message, name, where, out));
   if (name == "assistant") {
     SLUICE_RETURN_IF_ERROR(CopyToolCalls(message, where, out, budget));
@@ -340,9 +306,9 @@ StatusOr<Json> ParseMessages(const Json& messages, JsonBudget& budget) {
                                "got ",
                                serving::Describe(messages));
   }
-  if (messages.size() > kMaxMessages) {
+  if (messages.size() > serving::kMaxMessages) {
     return serving::FieldError("messages", "has ", messages.size(),
-                               " messages, limit ", kMaxMessages);
+                               " messages, limit ", serving::kMaxMessages);
   }
   Json out = Json::array();
   for (size_t i = 0; i < messages.size(); ++i) {

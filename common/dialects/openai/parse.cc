@@ -14,24 +14,10 @@
 #include "common/dialects/openai/tool_fields.h"
 #include "common/serving/error.h"
 #include "common/serving/fields.h"
+#include "common/serving/request_body.h"
 
 namespace sluice::openai {
 namespace {
-
-using RoundedNumbers = std::vector<RoundedNumber>;
-
-StatusOr<Json> ParseObject(std::string_view body, JsonBudget& budget,
-                           RoundedNumbers* rounded = nullptr) {
-  SLUICE_ASSIGN_OR_RETURN(Json json,
-                          ParseJson(body, {.max_key_bytes = kMaxKeyBytes,
-                                           .budget = &budget,
-                                           .rounded = rounded}));
-  if (!json.is_object()) {
-    return InvalidArgument("the body must be a JSON object, got ",
-                           serving::Describe(json));
-  }
-  return json;
-}
 
 StatusOr<serving::Prompt> ParsePrompt(const Json& prompt, int vocab_size) {
   if (prompt.is_string()) return serving::Prompt(prompt.get<std::string>());
@@ -72,62 +58,14 @@ StatusOr<std::vector<serving::Prompt>> ParsePrompts(const Json* prompt,
   return prompts;
 }
 
-bool IsWithin(std::string_view path, std::string_view field) {
-  if (path.empty()) return true;  // anywhere
-  return path.starts_with(field) &&
-         (path.size() == field.size() || path[field.size()] == '.' ||
-          path[field.size()] == '[');
-}
-
-// Gives the schema of `fields` the digits that it has in `body`. Returns
-// whether it has them.
-bool KeepDigits(std::string_view body, serving::GenerationFields& fields) {
-  if (fields.grammar->spec.kind != GrammarSpec::Kind::kJsonSchema) return false;
-  const auto text = FindJsonText(body, fields.grammar->name);
-  if (!text) return false;
-  const StatusOr<Json> same = ParseJson(*text);
-  if (!same.ok() || DumpJson(*same) != fields.grammar->spec.text) return false;
-  fields.grammar->spec.text = std::string(*text);
-  return true;
-}
-
-// A schema's numbers hold an answer to the digit, or the request is refused.
-// A tool that is not strict holds nothing.
-void HoldRounded(std::string_view body, serving::FieldReader& in,
-                 const RoundedNumbers& rounded,
-                 serving::GenerationFields& fields,
-                 const serving::ToolFields* tools) {
-  constexpr size_t kMaxShown = 40;
-  const bool is_kept =
-      !rounded.empty() && fields.grammar && KeepDigits(body, fields);
-  const auto is_held = [&](std::string_view path) {
-    if (!is_kept && fields.grammar && IsWithin(path, fields.grammar->name)) {
-      return true;
-    }
-    for (size_t i = 0; tools != nullptr && i < tools->strict.size(); ++i) {
-      const bool is_strict = tools->strict[i].value_or(false);
-      if (is_strict && IsWithin(path, Cat("tools[", i, "]"))) return true;
-    }
-    return false;
-  };
-  for (const RoundedNumber& number : rounded) {
-    if (!is_held(number.path)) continue;
-    const bool has_path = !number.path.empty();
-    const std::string_view name =
-        has_path ? std::string_view(number.path) : "schema";
-    in.Refuse(name, "has a number of more digits than a double keeps: ",
-              number.text.substr(0, kMaxShown),
-              number.text.size() > kMaxShown ? ".." : "");
-  }
-}
-
 }  // namespace
 
 StatusOr<serving::ChatRequest> ParseChatRequest(std::string_view body,
                                                 int vocab_size, bool strict) {
   JsonBudget budget;
-  RoundedNumbers rounded;
-  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body, budget, &rounded));
+  serving::RoundedNumbers rounded;
+  SLUICE_ASSIGN_OR_RETURN(const Json json,
+                          serving::ParseBody(body, budget, &rounded));
   if (strict) {
     SLUICE_RETURN_IF_ERROR(RefuseUnknownFields(json, /*chat=*/true));
   }
@@ -149,7 +87,7 @@ StatusOr<serving::ChatRequest> ParseChatRequest(std::string_view body,
   out.argument_names = ReadArgumentNames(in);
   out.hides_reasoning = ReadHidesReasoning(in);
   out.tools = ReadToolFields(in);
-  HoldRounded(body, in, rounded, out.fields, &out.tools);
+  serving::HoldRounded(body, in, rounded, out.fields, &out.tools);
   out.echo = in.Bool("echo").value_or(false);
   const Json* messages = in.Find("messages");
   SLUICE_RETURN_IF_ERROR(in.status());
@@ -161,8 +99,9 @@ StatusOr<serving::ChatRequest> ParseChatRequest(std::string_view body,
 StatusOr<serving::CompletionRequest> ParseCompletionRequest(
     std::string_view body, int vocab_size, bool strict) {
   JsonBudget budget;
-  RoundedNumbers rounded;
-  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body, budget, &rounded));
+  serving::RoundedNumbers rounded;
+  SLUICE_ASSIGN_OR_RETURN(const Json json,
+                          serving::ParseBody(body, budget, &rounded));
   if (strict) {
     SLUICE_RETURN_IF_ERROR(RefuseUnknownFields(json, /*chat=*/false));
   }
@@ -180,7 +119,7 @@ StatusOr<serving::CompletionRequest> ParseCompletionRequest(
     out.fields.logprobs = static_cast<int>(*logprobs);
   }
   out.add_special_tokens = in.Bool("add_special_tokens").value_or(true);
-  HoldRounded(body, in, rounded, out.fields, nullptr);
+  serving::HoldRounded(body, in, rounded, out.fields, nullptr);
   if (out.fields.stream) out.fields.digest = BodyDigest(json);
   const Json* prompt = in.Find("prompt");
   SLUICE_RETURN_IF_ERROR(in.status());
@@ -192,7 +131,7 @@ StatusOr<serving::CompletionRequest> ParseCompletionRequest(
 
 StatusOr<TokenizeRequest> ParseTokenizeRequest(std::string_view body) {
   JsonBudget budget;
-  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body, budget));
+  SLUICE_ASSIGN_OR_RETURN(const Json json, serving::ParseBody(body, budget));
   serving::FieldReader in(json);
   TokenizeRequest out;
   out.model = in.String("model").value_or("");
@@ -221,7 +160,7 @@ StatusOr<TokenizeRequest> ParseTokenizeRequest(std::string_view body) {
 StatusOr<DetokenizeRequest> ParseDetokenizeRequest(std::string_view body,
                                                    int vocab_size) {
   JsonBudget budget;
-  SLUICE_ASSIGN_OR_RETURN(const Json json, ParseObject(body, budget));
+  SLUICE_ASSIGN_OR_RETURN(const Json json, serving::ParseBody(body, budget));
   serving::FieldReader in(json);
   DetokenizeRequest out;
   out.model = in.String("model").value_or("");

@@ -6,12 +6,11 @@
 #include <utility>
 
 #include "common/base/json.h"
+#include "common/serving/thinking.h"
 
 namespace sluice::openai {
 namespace {
 
-// The variables by which templates turn thinking on and off.
-constexpr const char* kSwitches[] = {"enable_thinking", "thinking"};
 // Other servers' limits of reasoning, in tokens.
 constexpr const char* kBudgets[] = {"reasoning_budget", "thinking_token_budget",
                                     "thinking_budget"};
@@ -54,7 +53,7 @@ struct Thinking {
   // An effort of "none" is a switch, too.
   void TakeEffort(serving::FieldReader& in, std::string_view field,
                   std::string_view name, const std::string& word) {
-    if (!IsWord(word)) {
+    if (!serving::IsWord(word)) {
       in.Refuse(field, Setting<bool>::Prefix(field, name),
                 "must be a word like \"low\"");
       return;
@@ -169,7 +168,7 @@ void CompareArguments(serving::FieldReader& in, const Json& arguments,
                          out.thinks.name() == out.effort.name();
   // An effort of "none" leaves the client's own switches as they are.
   if (!out.thinks.value() || by_effort) return;
-  for (const char* name : kSwitches) {
+  for (const char* name : serving::kThinkingSwitches) {
     const auto found = arguments.find(name);
     if (found == arguments.end() || !found->is_boolean()) continue;
     out.thinks.Take(in, "chat_template_kwargs",
@@ -178,15 +177,6 @@ void CompareArguments(serving::FieldReader& in, const Json& arguments,
 }
 
 }  // namespace
-
-bool IsWord(std::string_view text) {
-  const auto plain = [](unsigned char c) {
-    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
-           (c >= 'a' && c <= 'z') || c == ' ' || c == '-' || c == '_';
-  };
-  return !text.empty() && text.size() <= kMaxWordBytes &&
-         std::all_of(text.begin(), text.end(), plain);
-}
 
 void ReadThinking(serving::FieldReader& in, Json& arguments) {
   constexpr const char* kEffort = "reasoning_effort";
@@ -217,15 +207,7 @@ void ReadThinking(serving::FieldReader& in, Json& arguments) {
               "not think");
     return;
   }
-  if (thinks == false) {
-    arguments[kEffort] = "none";
-  } else if (effort) {
-    arguments[kEffort] = *effort;
-  }
-  if (!thinks) return;
-  for (const char* name : kSwitches) {
-    if (!arguments.contains(name)) arguments[name] = *thinks;
-  }
+  serving::SetThinking(thinks, effort, arguments);
 }
 
 bool ReadHidesReasoning(serving::FieldReader& in) {

@@ -1,19 +1,10 @@
 #ifndef SLUICE_COMMON_DIALECTS_OPENAI_REASONING_FIELDS_H_
 #define SLUICE_COMMON_DIALECTS_OPENAI_REASONING_FIELDS_H_
 
-#include <cstddef>
-#include <string_view>
-
 #include "common/base/json_fwd.h"
 #include "common/serving/fields.h"
 
 namespace sluice::openai {
-
-// The bytes of a word such as an effort.
-inline constexpr size_t kMaxWordBytes = 32;
-// Templates compare or print words, which hold no special token: letters,
-// digits, spaces, - and _.
-bool IsWord(std::string_view text);
 
 // Reads the fields that say whether and how much the model thinks, under the
 // names of all servers, and sets the template's variables in `arguments`, which

@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "common/base/json.h"
-#include "common/dialects/openai/parse.h"
+#include "common/serving/chat_parts.h"
+#include "common/serving/request_limits.h"
 
 namespace sluice::openai {
 namespace {
@@ -17,8 +18,8 @@ std::string FunctionComplaint(const Json& function) {
   }
   serving::FieldReader in_function(function);
   const auto name = in_function.String("name");
-  if (!name || !IsToolName(*name)) {
-    return Cat(".name must be 1 to ", kMaxToolNameBytes,
+  if (!name || !serving::IsToolName(*name)) {
+    return Cat(".name must be 1 to ", serving::kMaxToolNameBytes,
                " of A-Z a-z 0-9 _ . : / -");
   }
   in_function.String("description");
@@ -61,7 +62,8 @@ Json WithoutNulls(const Json& tool) {
   return out;
 }
 
-// Returns the list `name` of at most kMaxTools; null: none, or an error.
+// Returns the list `name` of at most serving::kMaxTools; null: none, or an
+// error.
 const Json* FindTools(serving::FieldReader& in, const char* name) {
   const Json* tools = in.Find(name);
   if (tools == nullptr) return nullptr;
@@ -69,8 +71,9 @@ const Json* FindTools(serving::FieldReader& in, const char* name) {
     in.Refuse(name, "must be an array, got ", serving::Describe(*tools));
     return nullptr;
   }
-  if (tools->size() > kMaxTools) {
-    in.Refuse(name, "has ", tools->size(), " ", name, ", limit ", kMaxTools);
+  if (tools->size() > serving::kMaxTools) {
+    in.Refuse(name, "has ", tools->size(), " ", name, ", limit ",
+              serving::kMaxTools);
     return nullptr;
   }
   return tools->empty() ? nullptr : tools;
@@ -117,12 +120,6 @@ void ReadFunctions(serving::FieldReader& in, serving::ToolFields& out) {
   out.as_functions = true;
 }
 
-bool HasTool(const Json& tools, std::string_view name) {
-  return std::any_of(tools.begin(), tools.end(), [&](const Json& tool) {
-    return tool["function"]["name"] == name;
-  });
-}
-
 // Adds the function that `choice`, {"type": "function", "function": {"name"}},
 // names. `place` is in errors.
 void AllowNamed(serving::FieldReader& in, std::string_view place,
@@ -140,9 +137,9 @@ void AllowNamed(serving::FieldReader& in, std::string_view place,
     return;
   }
   const auto& text = name->get_ref<const std::string&>();
-  if (!HasTool(out.tools, text)) {
+  if (!serving::HasTool(out.tools, text)) {
     in.Refuse("tool_choice", place, "names a function that is not in tools",
-              IsToolName(text) ? Cat(": ", text) : "");
+              serving::IsToolName(text) ? Cat(": ", text) : "");
     return;
   }
   const auto& allowed = out.allowed;
@@ -167,8 +164,9 @@ void ReadAllowedTools(serving::FieldReader& in, const Json& choice,
     part.Refuse("mode", "must be \"auto\" or \"required\"");
   }
   if (tools == nullptr || !tools->is_array() || tools->empty() ||
-      tools->size() > kMaxTools) {
-    part.Refuse("tools", "must be an array of 1 to ", kMaxTools, " tools");
+      tools->size() > serving::kMaxTools) {
+    part.Refuse("tools", "must be an array of 1 to ", serving::kMaxTools,
+                " tools");
   }
   in.Keep(part.status());
   if (!part.status().ok()) return;
@@ -222,9 +220,9 @@ void ReadFunctionChoice(serving::FieldReader& in, serving::ToolFields& out) {
     return;
   }
   const auto& name = (*choice)["name"].get_ref<const std::string&>();
-  if (!out.as_functions || !HasTool(out.tools, name)) {
+  if (!out.as_functions || !serving::HasTool(out.tools, name)) {
     in.Refuse("function_call", "names a function that is not in functions",
-              IsToolName(name) ? Cat(": ", name) : "");
+              serving::IsToolName(name) ? Cat(": ", name) : "");
     return;
   }
   out.choice = serving::ToolChoice::kRequired;
@@ -232,16 +230,6 @@ void ReadFunctionChoice(serving::FieldReader& in, serving::ToolFields& out) {
 }
 
 }  // namespace
-
-bool IsToolName(std::string_view name) {
-  const auto plain = [](unsigned char c) {
-    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
-           (c >= 'a' && c <= 'z') || c == '_' || c == '.' || c == ':' ||
-           c == '/' || c == '-';
-  };
-  return !name.empty() && name.size() <= kMaxToolNameBytes &&
-         std::all_of(name.begin(), name.end(), plain);
-}
 
 serving::ToolFields ReadToolFields(serving::FieldReader& in) {
   serving::ToolFields out;

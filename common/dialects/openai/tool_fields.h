@@ -1,8 +1,6 @@
 #ifndef SLUICE_COMMON_DIALECTS_OPENAI_TOOL_FIELDS_H_
 #define SLUICE_COMMON_DIALECTS_OPENAI_TOOL_FIELDS_H_
 
-#include <string_view>
-
 #include "common/base/json_fwd.h"
 #include "common/serving/fields.h"
 #include "common/serving/request.h"
@@ -12,10 +10,6 @@ namespace sluice::openai {
 // Reads tools, tool_choice and parallel_tool_calls. Errors stay in `in`: also
 // for a choice that needs tools without any, or names one that is not there.
 serving::ToolFields ReadToolFields(serving::FieldReader& in);
-
-// Returns whether `name` may be a function's: 1 to kMaxToolNameBytes of A-Z a-z
-// 0-9 and _ . : / -, which is markup in no format of calls.
-bool IsToolName(std::string_view name);
 
 }  // namespace sluice::openai
 

@@ -146,8 +146,8 @@ TEST(GatewayMessagesTest, NamesAndIdsOfMessagesAreShort) {
         R"([{"role":"assistant","tool_calls":[{
             "function":{"name":"$"}}]}])"}) {
     SCOPED_TRACE(format);
-    EXPECT_TRUE(with(format, kMaxNameBytes).ok());
-    const auto got = with(format, kMaxNameBytes + 1);
+    EXPECT_TRUE(with(format, serving::kMaxNameBytes).ok());
+    const auto got = with(format, serving::kMaxNameBytes + 1);
     ExpectParam(got, "messages");
     EXPECT_THAT(Message(got.status()), HasSubstr("has 129 bytes, limit 128"));
   }

@@ -359,7 +359,7 @@ TEST(GatewayParseTest, BadToolsAreRefusedWithTheirPlace) {
     EXPECT_THAT(Message(got.status()), HasSubstr(one.place));
   }
   std::string many = "5";
-  for (size_t i = 0; i < kMaxTools; ++i) many += ",5";
+  for (size_t i = 0; i < serving::kMaxTools; ++i) many += ",5";
   EXPECT_THAT(Message(Chat(Cat("\"tools\":[", many, "]")).status()),
               HasSubstr("limit 512"));
 }
@@ -401,7 +401,7 @@ TEST(GatewayParseTest, FunctionsAreToolsInAnOlderForm) {
 }
 
 TEST(GatewayParseTest, KeysAreShortAndWhatOnlyLooksLikeOneStaysText) {
-  const std::string key(kMaxKeyBytes + 1, 'k');
+  const std::string key(serving::kMaxKeyBytes + 1, 'k');
   EXPECT_THAT(Message(Chat(Cat("\"metadata\":{\"", key, "\":0}")).status()),
               HasSubstr("key of 513 bytes, limit 512"));
   const auto call = [](std::string_view arguments) {

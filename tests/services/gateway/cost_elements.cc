@@ -130,7 +130,7 @@ void AddMessages(Elements& all) {
       return ChatBody("[" + User(Quoted(Repeat(part, n))) + "]");
     });
   }
-  add("content, parts", openai::kMaxContentParts / 2, [](size_t n) {
+  add("content, parts", serving::kMaxContentParts / 2, [](size_t n) {
     return ChatBody(
         "[" +
         User(List(
@@ -138,7 +138,7 @@ void AddMessages(Elements& all) {
             [](size_t) { return "{\"type\":\"text\",\"text\":\"a part\"}"; })) +
         "]");
   });
-  add("name", openai::kMaxNameBytes / 2, [](size_t n) {
+  add("name", serving::kMaxNameBytes / 2, [](size_t n) {
     return ChatBody(Cat("[{\"role\":\"user\",\"content\":\"a\",\"name\":\"",
                         std::string(n, 'n'), "\"}]"));
   });
@@ -176,16 +176,16 @@ void AddCalls(Elements& all) {
                    },
                    small});
   };
-  const std::string name(openai::kMaxNameBytes, 'n');
+  const std::string name(serving::kMaxNameBytes, 'n');
   const std::string named = Cat("\"name\":\"", name, "\"");
-  add("tool calls, of a message with a long name", openai::kMaxToolCalls / 8,
+  add("tool calls, of a message with a long name", serving::kMaxToolCalls / 8,
       [named](size_t n) {
         return "[" +
                Assistant(List(n, [](size_t i) { return Call(i, "\"{}\""); }),
                          named) +
                "]";
       });
-  add("tool calls, each with its result", openai::kMaxToolCalls / 8,
+  add("tool calls, each with its result", serving::kMaxToolCalls / 8,
       [](size_t n) {
         std::string text =
             "[" +
@@ -194,7 +194,7 @@ void AddCalls(Elements& all) {
           text += "," + Result(Cat("call_", i - 1));
         return text + "]";
       });
-  add("tool calls of one id, results of it", openai::kMaxToolCalls / 8,
+  add("tool calls of one id, results of it", serving::kMaxToolCalls / 8,
       [](size_t n) {
         std::string text =
             "[" + Assistant(List(n, [](size_t) { return Call(7, "\"{}\""); }));
@@ -253,7 +253,7 @@ void AddTools(Elements& all) {
                    },
                    small});
   };
-  add("count", openai::kMaxTools / 16, [](size_t n) {
+  add("count", serving::kMaxTools / 16, [](size_t n) {
     return List(n, [](size_t i) { return Tool("{\"type\":\"object\"}", i); });
   });
   all.push_back({"chat: functions, count", "functions", kChat,
@@ -262,7 +262,7 @@ void AddTools(Elements& all) {
                                         return Cat("{\"name\":\"f", i, "\"}");
                                       }));
                  },
-                 openai::kMaxTools / 16});
+                 serving::kMaxTools / 16});
   add("properties", 256, [](size_t n) {
     return "[" +
            Tool("{\"type\":\"object\",\"properties\":" +
@@ -321,9 +321,9 @@ void AddAnswers(Elements& all, const char* path, const char* name) {
                 : Cat("{\"max_tokens\":", n, ",\"prompt\":\"", text, "\",",
                       fields, "}");
   };
-  add("choices", "n", openai::kMaxChoices / 16,
+  add("choices", "n", serving::kMaxChoices / 16,
       [=](size_t n) { return echoed(200, Cat("\"n\":", n)); });
-  add("choices, streamed", "stream", openai::kMaxChoices / 16,
+  add("choices, streamed", "stream", serving::kMaxChoices / 16,
       [=](size_t n) { return echoed(200, Cat("\"stream\":true,\"n\":", n)); });
   add("a stream's answer", "stream", 512, [=](size_t n) {
     return echoed(n,
@@ -352,18 +352,18 @@ void AddAnswers(Elements& all, const char* path, const char* name) {
     });
   }
   // They have 4096 bytes together.
-  add("stop strings", "stop", openai::kMaxStopStrings / 4, [=](size_t n) {
+  add("stop strings", "stop", serving::kMaxStopStrings / 4, [=](size_t n) {
     return echoed(kText / 4, "\"stop\":" + List(n, [](size_t i) {
                                return Cat("\"ee", i, "\"");
                              }));
   });
-  add("a stop string that nearly matches", "stop", openai::kMaxStopBytes / 2,
+  add("a stop string that nearly matches", "stop", serving::kMaxStopBytes / 2,
       [=](size_t n) {
         return echoed(4 * n, "\"stop\":\"" + std::string(n - 1, 'e') + "f\"");
       });
   add("an answer beside a long stop string", "stop", 1024, [=](size_t n) {
-    return echoed(
-        n, "\"stop\":\"" + std::string(openai::kMaxStopBytes - 1, 'e') + "f\"");
+    return echoed(n, "\"stop\":\"" +
+                         std::string(serving::kMaxStopBytes - 1, 'e') + "f\"");
   });
   add("stop token ids", "stop_token_ids", 64, [=](size_t n) {
     return With(path, "\"stop_token_ids\":" +

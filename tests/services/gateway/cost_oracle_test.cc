@@ -125,7 +125,7 @@ class Served {
     serving::ServingContext context{model_, engine_.loop(), metrics_, nullptr,
                                     [] { return serving::Readiness{true}; }};
     context.traces = &traces_;
-    context.rules.max_stop_strings = openai::kMaxStopStrings;
+    context.rules.max_stop_strings = serving::kMaxStopStrings;
     context.limits.answer_bytes = size_t{1} << 30;
     context.limits.tokenize_bytes = size_t{1} << 20;
     AddDialects(router_, context);

@@ -204,7 +204,7 @@ TEST(ApiDocumentTest, TakesWhatTheParsersTakeFieldByField) {
   const std::vector<Json> probes = Probes();
   for (const bool chat : {true, false}) {
     const Json schema = openai::BodySchema(
-        {.chat = chat, .max_stops = openai::kMaxStopStrings});
+        {.chat = chat, .max_stops = serving::kMaxStopStrings});
     for (const auto& [name, of_field] : schema["properties"].items()) {
       SCOPED_TRACE(Cat(name, chat ? " of chat" : " of completions"));
       int taken = 0;
