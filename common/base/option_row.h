@@ -121,7 +121,12 @@ void Bind(OptionValue& value, Set set, Get get) {
     } else {
       static_cast<void>(range);
     }
-    return set(raw);
+    const Status status = set(raw);
+    const std::string name = "--" + option;
+    if (status.ok() || Message(status).find(name) != std::string_view::npos) {
+      return status;
+    }
+    return InvalidArgument(name, ": ", Message(status));
   };
   value.get = [get] { return Write(get()); };
 }

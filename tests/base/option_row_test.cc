@@ -70,5 +70,21 @@ TEST(OptionRowTest, AWordThatIsNoneOfThemIsTold) {
             "--kind must be a, b or c, got 'd'");
 }
 
+TEST(OptionRowTest, AnErrorOfAParserNamesTheOption) {
+  std::string text;
+  const auto refuse = [&text](std::string why) {
+    return option::Parsed(
+        &text,
+        [why](const std::string&) -> StatusOr<std::string> {
+          return InvalidArgument(why);
+        },
+        [](const std::string& value) { return value; });
+  };
+  EXPECT_EQ(Message(refuse("weights must be f32").set("weights", "x")),
+            "--weights: weights must be f32");
+  EXPECT_EQ(Message(refuse("--peers has no port").set("peers", "x")),
+            "--peers has no port");
+}
+
 }  // namespace
 }  // namespace sluice
