@@ -76,6 +76,7 @@ BlockFormat::BlockFormat(const AnswerInfo& info) : AnswerFormat(info) {
 }
 
 std::vector<Event> BlockFormat::Begin(const Usage& usage) {
+  if (told_.ended) return {};
   std::vector<EventValue> values;
   AddMarks(Opening(usage), {}, values);
   std::vector<Event> events;

@@ -85,7 +85,7 @@ AnswerInfo Info(StreamProgress told = {}) {
 }
 
 // A delta for each token, of reasoning, texts and calls in any order.
-std::vector<Delta> Script(std::mt19937& random) {
+std::vector<Delta> BlockScript(std::mt19937& random) {
   std::vector<Delta> script;
   int calls = 0;
   for (int part = 0; part < 5; ++part) {
@@ -108,8 +108,9 @@ std::vector<Delta> Script(std::mt19937& random) {
 }
 
 // Runs the script in batches of up to `most` tokens.
-std::vector<Event> Run(AnswerFormat& format, const std::vector<Delta>& script,
-                       std::mt19937& random, size_t most) {
+std::vector<Event> Stream(AnswerFormat& format,
+                          const std::vector<Delta>& script,
+                          std::mt19937& random, size_t most) {
   std::vector<Event> events = format.Begin({});
   const auto add = [&events](std::vector<Event> more) {
     for (Event& event : more) events.push_back(std::move(event));
@@ -200,10 +201,10 @@ TEST(BlockFormatTest, TellsOfACutBlockAndOfAFailure) {
 TEST(BlockFormatTest, WholeAnswersAreStreamedOnes) {
   std::mt19937 random(3);
   for (int round = 0; round < 200; ++round) {
-    const std::vector<Delta> script = Script(random);
+    const std::vector<Delta> script = BlockScript(random);
     PlainFormat streamed(Info());
     std::vector<std::string> blocks;
-    for (const Event& event : Run(streamed, script, random, 4)) {
+    for (const Event& event : Stream(streamed, script, random, 4)) {
       const Json json = *ParseJson(event.json);
       if (event.name == "open") {
         blocks.push_back(Cat(json["kind"].get<std::string>(), " ",
@@ -223,20 +224,22 @@ TEST(BlockFormatTest, GoesOnBehindAnyEvent) {
   std::mt19937 random(5);
   for (int round = 0; round < 100; ++round) {
     const bool hides = round % 2 == 1;
-    const std::vector<Delta> script = Script(random);
+    const std::vector<Delta> script = BlockScript(random);
     PlainFormat format(Info(), hides);
-    const std::vector<Event> events = Run(format, script, random, 5);
+    const std::vector<Event> events = Stream(format, script, random, 5);
     for (size_t told = 1; told <= events.size(); ++told) {
       const auto id = ParseEventId(events[told - 1].id);
       ASSERT_TRUE(id.ok()) << id.status();
       PlainFormat again(Info(id->progress), hides);
       EXPECT_EQ(again.is_whole(), told == events.size());
-      const std::vector<Event> rest = Run(again, script, random, 5);
+      const std::vector<Event> rest = Stream(again, script, random, 5);
       std::vector<Event> both(events.begin(),
                               events.begin() + static_cast<int>(told));
       both.insert(both.end(), rest.begin(), rest.end());
       EXPECT_EQ(Joined(both), Joined(events)) << "behind event " << told;
-      if (!rest.empty()) EXPECT_EQ(NumberOf(rest.front()), told);
+      if (!rest.empty()) {
+        EXPECT_EQ(NumberOf(rest.front()), told);
+      }
     }
   }
 }
