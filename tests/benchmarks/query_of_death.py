@@ -4,8 +4,8 @@
 Two gateways and two stages. B's 8 streams run for a while alone (calm), and
 then while A sends, over --connections connections: every file of the fuzzers'
 corpora as a body and as a grammar of each kind, --grammars drawn grammars
-(every kind, extreme numbers, depth, width) and --bodies drawn bodies, in turns
-to both gateways (tests/benchmarks/grammar/drawn_texts.py). A's client runs at
+(every kind, extreme numbers, depth, width), --bodies drawn bodies and as many of
+other dialects, in turns to both gateways (tests/benchmarks/grammar/drawn_texts.py). A's client runs at
 the lowest priority: its own work on the same cores is not what is measured.
 
 Goals: no process dies, none of B's streams is cut, and no pause of B's is more
@@ -74,6 +74,9 @@ def drawn(rng, grammars, bodies):
             path = rng.choice(("/v1/chat/completions", "/v1/completions",
                                "/tokenize", "/detokenize"))
             yield "body", path, drawn_texts.encoded(drawer.body())
+            path, body = drawer.dialect_body()
+            yield f"dialect {path.replace('/', ' ')}", path, \
+                drawn_texts.encoded(body)
 
 
 def send(address, path, body):
@@ -107,7 +110,10 @@ def attacker(index, count, addresses, options, send_back):
         while status == 429:
             time.sleep(0.05)
             status = send(addresses[turn // count % len(addresses)], path, body)
-        seen[f"{what.split('/')[0].split(' ')[0]} {status}"] += 1
+        kind = what.split("/")[0]
+        if not kind.startswith("dialect"):
+            kind = kind.split(" ")[0]
+        seen[f"{kind} {status}"] += 1
         if status == 0:
             lost.append((what, path, body[:2000].decode(errors="replace")))
     send_back.send((dict(seen), lost))

@@ -229,6 +229,119 @@ class Drawer:
         return {**sound, **fields}
 
 
+    def _part(self, types):
+        """A part of a message: of a known type, with members of any kind."""
+        rng = self._rng
+        part = {"type": rng.choice(types), "text": "Hi"}
+        for name in ("id", "name", "input", "content", "thinking", "signature",
+                     "source", "tool_use_id", "call_id", "arguments", "output",
+                     "summary", "image_url", "tool_name", "namespace"):
+            if rng.random() < 0.3:
+                part[name] = self.value()
+        return part
+
+    def _turns(self, types, roles):
+        rng = self._rng
+        return self._many(4, lambda: {
+            "role": rng.choice(roles),
+            "content": rng.choice((
+                "Hi", self.value(),
+                self._many(3, lambda: self._part(types)))),
+            **{name: self.value() for name in rng.sample(
+                ("tool_calls", "thinking", "images", "tool_name", "status",
+                 "type", "id"), rng.randrange(3))}})
+
+    def _tools_of(self, shape):
+        schema = self.root()
+        return self._many(3, lambda: {
+            "responses": {"type": self._rng.choice(
+                ("function", "custom", "namespace", "web_search", "mcp")),
+                "name": "f", "parameters": schema, "tools": self.value(),
+                "format": {"type": "grammar", "syntax": self._rng.choice(
+                    ("lark", "regex")), "definition": self.lark()}},
+            "messages": {"name": "f", "input_schema": schema,
+                         "defer_loading": self._rng.random() < 0.2,
+                         "type": self._rng.choice(
+                             ("custom", "web_search_20250305", 5))},
+            "ollama": {"type": "function", "function": {
+                "name": "f", "parameters": schema}}}[shape])
+
+    def dialect_body(self):
+        """(path, body) of a dialect beside chats: right names, values of any
+        kind, and grammars at the places that the dialect has for them."""
+        rng = self._rng
+        path, (shape, sound, names) = rng.choice(list(DIALECT_BODIES.items()))
+        fields = {name: self.value() for name in
+                  self._many(4, lambda: rng.choice(names))}
+        if shape == "responses":
+            fields["input"] = rng.choice(("Hi", self._turns(
+                ("input_text", "output_text", "input_image", "function_call",
+                 "function_call_output", "reasoning", "item_reference",
+                 "custom_tool_call_output"), ("user", "assistant", "developer")
+            )))
+            fields["text"] = {"format": {"type": "json_schema", "name": "x",
+                                         "schema": self.root()}}
+        elif shape == "messages":
+            fields["messages"] = self._turns(
+                ("text", "image", "thinking", "tool_use", "tool_result",
+                 "tool_reference", "document"), ("user", "assistant", "system"))
+            fields["output_config"] = {"format": {"type": "json_schema",
+                                                  "schema": self.root()}}
+        elif shape == "ollama":
+            fields["format"] = rng.choice(("json", self.root()))
+            fields["stream"] = rng.random() < 0.3
+        else:
+            fields["grammar"] = self.gbnf()
+        if shape != "llama" and rng.random() < 0.4:
+            fields["tools"] = self._tools_of(shape)
+            fields["tool_choice"] = rng.choice((
+                "required", {"type": "any"}, {"type": "tool", "name": "f"},
+                {"type": "function", "name": "f"}))
+        kept = rng.sample(sorted(fields), rng.randrange(len(fields) + 1))
+        return path, {**sound, **{name: fields[name] for name in kept}}
+
+
+_HI = [{"role": "user", "content": "Hi"}]
+# By path: whose shape, a body that is answered, and names of more fields.
+DIALECT_BODIES = {
+    "/v1/responses": ("responses", {"input": "Hi", "max_output_tokens": 8}, (
+        "model", "instructions", "temperature", "top_p", "reasoning", "include",
+        "store", "previous_response_id", "stream", "truncation", "metadata",
+        "parallel_tool_calls", "top_logprobs", "background", "text", "prompt",
+        "stream_options", "conversation", "max_tool_calls")),
+    "/v1/responses/input_tokens": ("responses", {"input": "Hi"}, (
+        "model", "instructions", "reasoning", "previous_response_id")),
+    "/v1/messages": ("messages", {
+        "model": "model", "max_tokens": 8, "messages": _HI}, (
+        "system", "temperature", "top_p", "top_k", "stop_sequences", "stream",
+        "thinking", "metadata", "container", "mcp_servers", "service_tier",
+        "cache_control", "output_config", "context_management")),
+    "/v1/messages/count_tokens": ("messages", {
+        "model": "model", "messages": _HI}, ("system", "thinking")),
+    "/api/chat": ("ollama", {
+        "model": "model", "messages": _HI, "stream": False,
+        "options": {"num_predict": 8}}, (
+        "options", "think", "keep_alive", "logprobs", "top_logprobs", "format",
+        "messages")),
+    "/api/generate": ("ollama", {
+        "model": "model", "prompt": "Hi", "stream": False,
+        "options": {"num_predict": 8}}, (
+        "options", "think", "keep_alive", "suffix", "system", "template",
+        "raw", "images", "context", "prompt")),
+    "/api/show": ("ollama", {"model": "model"}, ("model", "verbose")),
+    "/api/pull": ("ollama", {"model": "model"}, ("model", "insecure")),
+    "/completion": ("llama", {"prompt": "Hi", "n_predict": 8}, (
+        "prompt", "temperature", "stop", "n_probs", "logit_bias", "stream",
+        "json_schema", "samplers", "seed", "n_keep", "id_slot",
+        "timings_per_token", "cache_prompt")),
+    "/infill": ("llama", {
+        "input_prefix": "a", "input_suffix": "b", "n_predict": 8}, (
+        "input_extra", "prompt", "input_prefix", "input_suffix")),
+    "/apply-template": ("llama", {"messages": _HI}, (
+        "messages", "tools", "chat_template_kwargs")),
+}
+
+
 def request_of(fields, chat):
     """(path, body) of a short request with the fields of a grammar."""
     if chat:
