@@ -23,8 +23,8 @@ namespace sluice {
 // request_id, cache_salt and prompt compute the prompt once, also without a
 // prefix cache: one choice leads, the others wait and share its full blocks.
 // Each ends on its own; when the leader ends early, another choice leads. A
-// choice with prompt_logprobs or return_logits computes its whole prompt, so
-// one choice alone should want them. Sharing changes no token.
+// choice with prompt_logprobs, return_logits or all hidden states computes its
+// whole prompt, so one choice alone should want them. Sharing changes no token.
 // SequenceStats::cached_tokens counts the tokens that were not computed; the
 // least over the choices is what the cache gave the request.
 struct GenerateRequest {
@@ -86,8 +86,8 @@ struct TokenResult {
 struct TokenEvent {
   std::vector<TokenResult> tokens;
   std::vector<TokenResult> prompt;
-  // Raw logits rows of this step if SamplingParams::return_logits, each V
-  // floats, with the position of the first row.
+  // Rows of this step if SamplingParams asks for them, with the position of the
+  // first row: raw logits [.., V], or hidden states [.., H].
   std::vector<float> logits;
   int32_t logits_position = 0;
   // As in SequenceStats; nothing: this event does not tell.

@@ -25,6 +25,9 @@ struct LogitBias {
   bool operator==(const LogitBias&) const = default;
 };
 
+// Which of a prompt's tokens the result has hidden states of.
+enum class HiddenWanted { kNone, kLast, kAll };
+
 // The parameters of the draw. A value: the sampler is a pure function of
 // (logits, SamplingParams, position, token history).
 struct SamplingParams {
@@ -42,6 +45,9 @@ struct SamplingParams {
   // The result also carries the raw logits rows [.., V] of all positions with
   // logits, for debugging.
   bool return_logits = false;
+  // The result carries hidden states behind the last norm, rows [.., H], in
+  // place of logits, for embeddings. With kAll, excludes prefix hits.
+  HiddenWanted hidden = HiddenWanted::kNone;
 
   // stop_token_ids have probability zero until min_tokens are sampled.
   int32_t min_tokens = 0;
@@ -55,6 +61,11 @@ struct SamplingParams {
 
   bool operator==(const SamplingParams&) const = default;
 };
+
+// Whether results carry raw rows, which take their time to copy.
+inline bool WantsRawRows(const SamplingParams& params) {
+  return params.return_logits || params.hidden != HiddenWanted::kNone;
+}
 
 // Whether the draw depends on earlier tokens.
 bool NeedsTokenCounts(const SamplingParams& params);

@@ -164,7 +164,8 @@ struct SequenceResult {
   // The accepted drafts, in order, and the token behind them.
   std::vector<TokenResult> sampled;
   std::vector<TokenResult> prompt;  // entry i: prompt token start+i+1
-  // Rows [.., V] if wanted: with kLast one for each of `sampled`.
+  // Rows [.., V] if wanted: with kLast one for each of `sampled`. Or rows
+  // [.., H] of hidden states: with kLast one.
   std::vector<float> logits;
 };
 

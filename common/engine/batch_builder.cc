@@ -334,6 +334,7 @@ bool BatchBuilder::AddChunk(Sequence& sequence, int32_t count) {
       end >= sequence.num_tokens() && sequence.request.max_tokens > 0;
   const bool draws_by_mask = samples && sequence.is_constrained();
   if (draws_by_mask && !MayDraw(sequence)) return false;
+  const SamplingParams& sampling = sequence.request.sampling;
   Chunk chunk;
   const auto reserve = [&] { return Reserve(sequence, end); };
   if (!ReserveInto(sequence.tables, chunk.new_blocks, reserve)) return false;
@@ -355,7 +356,8 @@ bool BatchBuilder::AddChunk(Sequence& sequence, int32_t count) {
   if (sequence.wants_all_logits() && start >= sequence.logits_done &&
       start < sequence.num_prompt_tokens) {
     chunk.logits = LogitsWanted::kAll;
-  } else if (chunk.samples) {
+  } else if (chunk.samples || (sampling.hidden == HiddenWanted::kLast &&
+                               end == sequence.num_prompt_tokens)) {
     chunk.logits = LogitsWanted::kLast;
   }
   sequence.num_scheduled = sequence.num_told = end;

@@ -132,6 +132,12 @@ Status CheckRequest(const GenerateRequest& request, const PlanLimits& limits) {
     }
   }
   SLUICE_RETURN_IF_ERROR(Validate(request.sampling, limits.vocab_size));
+  if (request.sampling.hidden != HiddenWanted::kNone &&
+      request.max_tokens != 0) {
+    return InvalidArgument(
+        "hidden states are of a prompt alone, max_tokens is ",
+        request.max_tokens);
+  }
   return CheckFits(static_cast<int64_t>(request.prompt_tokens.size()),
                    request.max_tokens, limits);
 }

@@ -58,6 +58,16 @@ Status CheckPrompt(const PlannedChunk& chunk, const Sequence& sequence,
   return OkStatus();
 }
 
+// Checks the number of values of a chunk's hidden states, whose rows have a
+// size that stages know.
+Status CheckHidden(const PlannedChunk& chunk, size_t values) {
+  const size_t rows =
+      chunk.logits == LogitsWanted::kAll ? static_cast<size_t>(chunk.count) : 1;
+  if (values > 0 && values % rows == 0) return OkStatus();
+  return Internal("result has ", values, " values of hidden states, asked for ",
+                  rows, " rows");
+}
+
 }  // namespace
 
 Status CheckAnswers(const PlanInFlight& plan, const StepResult& result) {
@@ -96,9 +106,11 @@ Status CheckAnswers(const PlannedChunk& chunk, const Sequence& sequence,
     }
   }
   SLUICE_RETURN_IF_ERROR(CheckPrompt(chunk, sequence, result, vocab_size));
-  if (!sampling.return_logits || chunk.logits == LogitsWanted::kNone) {
-    return OkStatus();
+  if (chunk.logits == LogitsWanted::kNone) return OkStatus();
+  if (sampling.hidden != HiddenWanted::kNone) {
+    return CheckHidden(chunk, result.logits.size());
   }
+  if (!sampling.return_logits) return OkStatus();
   const size_t rows = chunk.logits == LogitsWanted::kAll
                           ? static_cast<size_t>(chunk.count)
                           : result.sampled.size();

@@ -142,7 +142,7 @@ void Scheduler::Deliver(const PlannedChunk& chunk, Sequence& sequence,
         chunk.logits == LogitsWanted::kAll) {
       event.prompt = std::move(result.prompt);
     }
-    if (request.sampling.return_logits) {
+    if (WantsRawRows(request.sampling)) {
       event.logits = std::move(result.logits);
       event.logits_position =
           chunk.logits == LogitsWanted::kAll ? chunk.start : chunk.end() - 1;

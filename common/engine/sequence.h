@@ -136,7 +136,8 @@ struct Sequence {
   // Whether positions that are not sampled want logits too.
   bool wants_all_logits() const {
     return request.sampling.return_logits ||
-           request.sampling.prompt_logprobs >= 0;
+           request.sampling.prompt_logprobs >= 0 ||
+           request.sampling.hidden == HiddenWanted::kAll;
   }
   // Returns what the stages need to know when the sequence starts, from
   // `tokens`, `tables` and the request.

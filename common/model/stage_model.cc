@@ -66,6 +66,7 @@ StageModel::StageModel(StageModelShape shape, RankPlan plan,
     all_logits_ = plan_.ranks == 1
                       ? own_logits_
                       : AllocateMatrix(own_logits_.rows, shape_.vocab_size);
+    normed_ = AllocateMatrix(own_logits_.rows, shape_.hidden_size);
   }
 }
 
@@ -309,6 +310,7 @@ void StageModel::Begin(const StepInputs& step, const StepIo& io) {
   }
   if (shape_.range.is_last) {
     RunLogits(step, io, x);
+    CopyHidden(io, x);
   } else if (plan_.rank == 0 && !in_place) {
     backend_.CopyOut(hidden, io.hidden);
   }
@@ -317,8 +319,7 @@ void StageModel::Begin(const StepInputs& step, const StepIo& io) {
 
 void StageModel::RunLogits(const StepInputs& step, const StepIo& io,
                            DeviceMatrix x) {
-  const NormSpec norm = {weights_.final_norm.data(), shape_.final_norm_eps,
-                         shape_.layer_norm, weights_.final_norm_bias.data()};
+  const NormSpec norm = FinalNorm();
   for (int32_t begin = 0; begin < step.num_logits_rows;) {
     const auto rows = static_cast<int32_t>(
         std::min<int64_t>(own_logits_.rows, step.num_logits_rows - begin));
@@ -339,6 +340,18 @@ void StageModel::RunLogits(const StepInputs& step, const StepIo& io,
       backend_.CopyOut(out.all.Rows(wanted.row - begin, 1), wanted.to);
     }
     begin += rows;
+  }
+}
+
+void StageModel::CopyHidden(const StepIo& io, DeviceMatrix x) {
+  for (const RawHidden& wanted : io.raw_hidden) {
+    for (int64_t done = 0; done < wanted.count;) {
+      const int64_t rows = std::min<int64_t>(normed_.rows, wanted.count - done);
+      const DeviceMatrix normed = normed_.Rows(0, rows);
+      backend_.Norm(x.Rows(wanted.row + done, rows), FinalNorm(), normed);
+      backend_.CopyOut(normed, wanted.to + done * shape_.hidden_size);
+      done += rows;
+    }
   }
 }
 

@@ -42,6 +42,14 @@ struct RawLogits {
   float* to = nullptr;
 };
 
+// Where hidden states behind the last norm go in host memory: [n, H] of the
+// step's rows [row, row + n).
+struct RawHidden {
+  int32_t row = 0;
+  int32_t count = 0;
+  float* to = nullptr;
+};
+
 // One step's inputs from the host and outputs to it. `hidden` has the rows [T,
 // row_size] of the residual, behind which the layers' own inputs go along: at
 // the start those of the stage before, unless this stage is the first, which
@@ -54,6 +62,7 @@ struct StepIo {
   std::span<const RowTask> tasks;
   std::span<StatusOr<TokenResult>> answers;
   std::span<const RawLogits> raw_logits;
+  std::span<const RawHidden> raw_hidden;
   // Counts computed layers; null: nothing does.
   std::atomic<uint64_t>* layers_done = nullptr;
 };
@@ -115,6 +124,12 @@ class StageModel {
   // Computes the logits that rows of the residual `x` need, some rows at a
   // time, and runs each row's tasks.
   void RunLogits(const StepInputs& step, const StepIo& io, DeviceMatrix x);
+  // Copies the rows of `x` that are wanted, behind the last norm. On rank 0.
+  void CopyHidden(const StepIo& io, DeviceMatrix x);
+  NormSpec FinalNorm() const {
+    return {weights_.final_norm.data(), shape_.final_norm_eps,
+            shape_.layer_norm, weights_.final_norm_bias.data()};
+  }
 
   const StageModelShape shape_;
   const RankPlan plan_;
@@ -129,6 +144,7 @@ class StageModel {
   std::vector<RowFailure> failed_rows_;
   DeviceMatrix own_logits_;  // [some rows, V of this rank]
   DeviceMatrix all_logits_;  // rank 0: [some rows, V]
+  DeviceMatrix normed_;      // rank 0 of the last stage: [some rows, H]
 };
 
 }  // namespace sluice

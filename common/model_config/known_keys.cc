@@ -216,7 +216,7 @@ constexpr std::string_view kGgufNoEffect[] = {
     ".rope.scaling.factor",
     ".rope.scale_linear",
     ".tensor_data_layout",
-    ".pooling_type",
+    ".pooling_type",  // of embeddings (common/serving/pooling.h)
     ".attention.value_length",
     ".rope.dimension_count",
     ".attention.key_length_mla",

@@ -52,6 +52,8 @@ StatusOr<ServedModel> LoadServedModel(
   model.created = UnixSeconds();
   model.vocab_size = config.vocab_size;
   model.max_positions = config.max_position_embeddings;
+  model.hidden_size = static_cast<int>(config.hidden_size);
+  model.embeddings = ReadEmbeddingRule(*file);
   SLUICE_ASSIGN_OR_RETURN(model.defaults,
                           ParseSamplingDefaults(file->generation_config()));
   SLUICE_ASSIGN_OR_RETURN(

@@ -11,6 +11,7 @@
 #include "common/core/ids.h"
 #include "common/grammar/grammar_compiler.h"
 #include "common/serving/model_text.h"
+#include "common/serving/pooling.h"
 
 namespace sluice {
 class Vocabulary;
@@ -43,6 +44,8 @@ struct ServedModel {
   std::vector<TokenId> eos_ids;
   int vocab_size = 0;
   int max_positions = 0;  // by config.json
+  int hidden_size = 0;    // H
+  EmbeddingRule embeddings;
   std::string digest;     // of the stages' model; empty: any
   std::string config;     // that the digest covers; empty: unknown
   // Null: requests with a grammar are refused. With `vocabulary`, the

@@ -263,7 +263,7 @@ bool SequenceTable::CountsTokens(SequenceId id) const {
 bool SequenceTable::WantsLogits(SequenceId id) const {
   const auto found = sequences_.find(id);
   return found != sequences_.end() &&
-         found->second.state.sampling.return_logits;
+         WantsRawRows(found->second.state.sampling);
 }
 
 void SequenceTable::Append(const std::vector<SequenceResult>& results) {

@@ -322,7 +322,7 @@ class StageLoop::Impl {
                !sequences_.CountsTokens(c.sequence)));
     };
     const auto wants_logits = [&](const StartedSequence& started) {
-      return samples && started.sampling.return_logits;
+      return samples && WantsRawRows(started.sampling);
     };
     return std::ranges::none_of(running_.front().plan().chunks, has_drafts) &&
            std::ranges::none_of(plan.chunks, has_drafts) &&

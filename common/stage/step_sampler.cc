@@ -6,8 +6,8 @@
 namespace sluice {
 
 StepSampler::StepSampler(const std::vector<Stage::ChunkInput>& chunks,
-                         int64_t vocab_size)
-    : vocab_size_(vocab_size) {
+                         int64_t vocab_size, int64_t hidden_size)
+    : vocab_size_(vocab_size), hidden_size_(hidden_size) {
   int32_t first_row = 0;
   for (const Stage::ChunkInput& input : chunks) {
     const Chunk& chunk = *input.chunk;
@@ -15,7 +15,11 @@ StepSampler::StepSampler(const std::vector<Stage::ChunkInput>& chunks,
     if (chunk.logits != LogitsWanted::kNone) {
       results_.emplace_back().sequence = chunk.sequence;
       const int32_t last = count - 1 - chunk.num_draft_tokens;
-      const int32_t begin = chunk.logits == LogitsWanted::kAll ? 0 : last;
+      int32_t begin = chunk.logits == LogitsWanted::kAll ? 0 : last;
+      if (input.state->sampling.hidden != HiddenWanted::kNone) {
+        AddHidden(first_row + begin, last + 1 - begin);
+        begin = chunk.samples ? last : count;  // the rows need no logits
+      }
       for (int32_t row = begin; row < count; ++row) {
         AddRow(input, chunk.start + row, chunk.samples ? row - last : -1);
         rows_.push_back(first_row + row);
@@ -60,6 +64,12 @@ void StepSampler::AddRow(const Stage::ChunkInput& input, int32_t position,
   }
 }
 
+void StepSampler::AddHidden(int32_t row, int32_t count) {
+  SequenceResult& result = results_.back();
+  result.logits.resize(static_cast<size_t>(count * hidden_size_));
+  raw_hidden_.push_back({row, count, result.logits.data()});
+}
+
 int32_t StepSampler::DrawnRow(SequenceId sequence) const {
   const auto found = std::ranges::lower_bound(
       drawn_rows_, sequence, {}, [](const auto& drawn) { return drawn.first; });
@@ -84,6 +94,7 @@ void StepSampler::Request(StepIo& io) {
   io.tasks = tasks_;
   io.answers = answers_;
   io.raw_logits = raw_logits_;
+  io.raw_hidden = raw_hidden_;
 }
 
 std::vector<SequenceResult> StepSampler::Finish() {

@@ -18,8 +18,10 @@ namespace sluice {
 // (see Chunk). Used by the stage's thread.
 class StepSampler {
  public:
-  // `chunks` must outlive the StepSampler. Raw rows have `vocab_size` logits.
-  StepSampler(const std::vector<Stage::ChunkInput>& chunks, int64_t vocab_size);
+  // `chunks` must outlive the StepSampler. Raw rows have `vocab_size` logits,
+  // or hidden states of `hidden_size`.
+  StepSampler(const std::vector<Stage::ChunkInput>& chunks, int64_t vocab_size,
+              int64_t hidden_size);
 
   // Rows of the step that want logits, rising.
   std::span<const int32_t> rows() const { return rows_; }
@@ -47,7 +49,11 @@ class StepSampler {
   // `draw`: the index among the tokens that may be drawn; below 0: no draw.
   void AddRow(const Stage::ChunkInput& input, int32_t position, int32_t draw);
 
+  // Adds the hidden states of `count` rows of the step, from `row` on.
+  void AddHidden(int32_t row, int32_t count);
+
   const int64_t vocab_size_;
+  const int64_t hidden_size_;
   std::vector<int32_t> rows_;
   std::vector<RowTask> tasks_;
   std::vector<Place> places_;  // per task
@@ -55,6 +61,7 @@ class StepSampler {
   std::vector<int32_t> raw_rows_;       // indices into rows_, rising
   std::vector<size_t> raw_results_of_;  // per raw row: which of results_
   std::vector<RawLogits> raw_logits_;
+  std::vector<RawHidden> raw_hidden_;
   std::vector<SequenceResult> results_;
   std::vector<std::pair<SequenceId, int32_t>> drawn_rows_;  // rising
 };

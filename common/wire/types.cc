@@ -262,6 +262,7 @@ v1::SamplingParams ToProto(const SamplingParams& params) {
   proto.set_logprobs(params.logprobs);
   proto.set_prompt_logprobs(params.prompt_logprobs);
   proto.set_return_logits(params.return_logits);
+  proto.set_hidden(static_cast<uint32_t>(params.hidden));
   proto.set_min_tokens(params.min_tokens);
   proto.mutable_stop_token_ids()->Add(params.stop_token_ids.begin(),
                                       params.stop_token_ids.end());
@@ -292,6 +293,12 @@ StatusOr<SamplingParams> FromProto(const v1::SamplingParams& proto,
   params.logprobs = proto.logprobs();
   params.prompt_logprobs = proto.prompt_logprobs();
   params.return_logits = proto.return_logits();
+  constexpr auto kMostHidden = static_cast<uint32_t>(HiddenWanted::kAll);
+  if (proto.hidden() > kMostHidden) {
+    return InvalidArgument("hidden must be at most ", kMostHidden, ", got ",
+                           proto.hidden());
+  }
+  params.hidden = static_cast<HiddenWanted>(proto.hidden());
   params.min_tokens = proto.min_tokens();
   params.stop_token_ids.assign(proto.stop_token_ids().begin(),
                                proto.stop_token_ids().end());

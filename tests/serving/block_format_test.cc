@@ -222,7 +222,7 @@ TEST(BlockFormatTest, WholeAnswersAreStreamedOnes) {
 
 TEST(BlockFormatTest, GoesOnBehindAnyEvent) {
   std::mt19937 random(5);
-  for (int round = 0; round < 100; ++round) {
+  for (int round = 0; round < 30; ++round) {
     const bool hides = round % 2 == 1;
     const std::vector<Delta> script = BlockScript(random);
     PlainFormat format(Info(), hides);

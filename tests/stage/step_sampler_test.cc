@@ -48,7 +48,7 @@ class Step {
   // In runs of `at_once` rows.
   std::vector<SequenceResult> Results(const kernels::Context& context,
                                       int64_t at_once) {
-    StepSampler step(chunks_, kRowLogits);
+    StepSampler step(chunks_, kRowLogits, kRowLogits);
     EXPECT_EQ(std::ssize(step.rows()), rows_);
     StepIo io;
     step.Request(io);
@@ -153,7 +153,7 @@ class DraftStep {
 
   SequenceResult Result() {
     const std::vector<Stage::ChunkInput> chunks = {{&chunk_, &state_}};
-    StepSampler step(chunks, kVocab);
+    StepSampler step(chunks, kVocab, kVocab);
     const auto rows = std::ssize(logits_) / kVocab;
     EXPECT_EQ(std::ssize(step.rows()), rows);
     EXPECT_EQ(step.rows()[0], 1);

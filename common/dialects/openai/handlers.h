@@ -23,13 +23,24 @@ void RunCompletion(const serving::ServingContext& context,
 void AddTokenizeHandlers(http::Router& router,
                          const serving::ServingContext& context);
 
+// Adds /v1/embeddings.
+void AddEmbeddingsHandler(http::Router& router,
+                          const serving::ServingContext& context);
+
 inline constexpr serving::Endpoint kEndpoints[] = {
     {kChatPath, RunChat}, {kCompletionsPath, RunCompletion}};
 
 // What clients speak that show no other dialect: the errors are those of a
 // server without dialects.
 inline constexpr serving::Dialect kDialect = {
-    kEndpoints, AddTokenizeHandlers, nullptr, IsPlainBody, {}};
+    kEndpoints,
+    [](http::Router& router, const serving::ServingContext& context) {
+      AddTokenizeHandlers(router, context);
+      AddEmbeddingsHandler(router, context);
+    },
+    nullptr,
+    IsPlainBody,
+    {}};
 
 }  // namespace sluice::openai
 

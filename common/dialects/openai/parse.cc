@@ -19,46 +19,49 @@
 namespace sluice::openai {
 namespace {
 
-StatusOr<serving::Prompt> ParsePrompt(const Json& prompt, int vocab_size) {
+StatusOr<serving::Prompt> ParsePrompt(const Json& prompt,
+                                      std::string_view field, int vocab_size) {
   if (prompt.is_string()) return serving::Prompt(prompt.get<std::string>());
   if (!prompt.is_array()) {
     return serving::FieldError(
-        "prompt",
+        field,
         "must be a string, an array of strings, or token ids, "
         "got ",
         serving::Describe(prompt));
   }
   SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
-                          serving::ParseTokenIds(prompt, "prompt", vocab_size));
-  if (tokens.empty()) return serving::FieldError("prompt", "must not be empty");
+                          serving::ParseTokenIds(prompt, field, vocab_size));
+  if (tokens.empty()) return serving::FieldError(field, "must not be empty");
   return serving::Prompt(std::move(tokens));
 }
 
+}  // namespace
+
 StatusOr<std::vector<serving::Prompt>> ParsePrompts(const Json* prompt,
-                                                    int vocab_size) {
-  if (prompt == nullptr) return serving::FieldError("prompt", "is missing");
+                                                    std::string_view field,
+                                                    int vocab_size,
+                                                    size_t most) {
+  if (prompt == nullptr) return serving::FieldError(field, "is missing");
   const bool several =
       prompt->is_array() && !prompt->empty() && !prompt->front().is_number();
   std::vector<serving::Prompt> prompts;
   if (!several) {
     SLUICE_ASSIGN_OR_RETURN(serving::Prompt one,
-                            ParsePrompt(*prompt, vocab_size));
+                            ParsePrompt(*prompt, field, vocab_size));
     prompts.push_back(std::move(one));
     return prompts;
   }
-  if (prompt->size() > kMaxPrompts) {
-    return serving::FieldError("prompt", "has ", prompt->size(),
-                               " prompts, limit ", kMaxPrompts);
+  if (prompt->size() > most) {
+    return serving::FieldError(field, "has ", prompt->size(),
+                               " prompts, limit ", most);
   }
   for (const Json& entry : *prompt) {
     SLUICE_ASSIGN_OR_RETURN(serving::Prompt one,
-                            ParsePrompt(entry, vocab_size));
+                            ParsePrompt(entry, field, vocab_size));
     prompts.push_back(std::move(one));
   }
   return prompts;
 }
-
-}  // namespace
 
 StatusOr<serving::ChatRequest> ParseChatRequest(std::string_view body,
                                                 int vocab_size, bool strict) {
@@ -123,7 +126,8 @@ StatusOr<serving::CompletionRequest> ParseCompletionRequest(
   if (out.fields.stream) out.fields.digest = BodyDigest(json);
   const Json* prompt = in.Find("prompt");
   SLUICE_RETURN_IF_ERROR(in.status());
-  SLUICE_ASSIGN_OR_RETURN(out.prompts, ParsePrompts(prompt, vocab_size));
+  SLUICE_ASSIGN_OR_RETURN(
+      out.prompts, ParsePrompts(prompt, "prompt", vocab_size, kMaxPrompts));
   CheckTogether(in, out.fields, out.prompts.size());
   SLUICE_RETURN_IF_ERROR(in.status());
   return out;

@@ -40,6 +40,13 @@ StatusOr<TokenizeRequest> ParseTokenizeRequest(std::string_view body);
 StatusOr<DetokenizeRequest> ParseDetokenizeRequest(std::string_view body,
                                                    int vocab_size);
 
+// Returns the prompts of `field`, of at most `most`: a string, token ids below
+// `vocab_size`, or an array of either. `prompt` null: it is missing.
+StatusOr<std::vector<serving::Prompt>> ParsePrompts(const Json* prompt,
+                                                    std::string_view field,
+                                                    int vocab_size,
+                                                    size_t most);
+
 // Returns the `messages` field, checked and normalised as ChatRequest says. Its
 // JSON counts against `budget`, the rest of the request's budget.
 StatusOr<Json> ParseMessages(const Json& messages, JsonBudget& budget);

@@ -11,7 +11,6 @@ constexpr std::string_view kUnbuilt[] = {
     "/v1/responses",
     "/v1/messages",
     "/v1/messages/count_tokens",
-    "/v1/embeddings",
     "/v1/moderations",
     "/v1/audio/speech",
     "/v1/audio/transcriptions",
