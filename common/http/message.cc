@@ -96,6 +96,8 @@ std::string_view ReasonPhrase(int status) {
       return "Service Unavailable";
     case 504:
       return "Gateway Timeout";
+    case 529:
+      return "Overloaded";
     default:
       return "Unknown";
   }

@@ -1,5 +1,6 @@
 #include "services/gateway/dialects.h"
 
+#include "common/dialects/messages/handlers.h"
 #include "common/dialects/openai/handlers.h"
 #include "common/serving/dialect.h"
 #include "common/serving/resumed_streams.h"
@@ -8,7 +9,7 @@ namespace sluice::gateway {
 namespace {
 
 // The last is the default.
-constexpr serving::Dialect kDialects[] = {openai::kDialect};
+constexpr serving::Dialect kDialects[] = {messages::kDialect, openai::kDialect};
 
 }  // namespace
 

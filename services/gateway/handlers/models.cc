@@ -1,3 +1,7 @@
+#include <ctime>
+#include <string>
+#include <string_view>
+
 #include "common/base/build_info.h"
 #include "common/base/json.h"
 #include "common/serving/error.h"
@@ -23,6 +27,36 @@ Json ModelJson(const serving::ServingContext& context,
   return json;
 }
 
+// Clients of Messages send it.
+constexpr std::string_view kAnthropicHeader = "anthropic-version";
+
+// Returns a model's object in Anthropic's form.
+Json AnthropicModelJson(const serving::ServedModel& model,
+                        std::string_view name) {
+  const std::time_t created = model.created;
+  tm utc;
+  gmtime_r(&created, &utc);
+  char time[64];
+  std::strftime(time, sizeof(time), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return {{"type", "model"},
+          {"id", name},
+          {"display_name", name},
+          {"created_at", time}};
+}
+
+// Returns the list of models in Anthropic's form: one page.
+Json AnthropicModels(const serving::ServedModel& model) {
+  Json data = Json::array();
+  data.push_back(AnthropicModelJson(model, model.name));
+  for (const std::string& alias : model.aliases) {
+    data.push_back(AnthropicModelJson(model, alias));
+  }
+  return {{"data", data},
+          {"has_more", false},
+          {"first_id", data.front()["id"]},
+          {"last_id", data.back()["id"]}};
+}
+
 http::HttpResponse JsonResponse(const Json& body) {
   http::HttpResponse response;
   response.body = DumpJson(body);
@@ -37,6 +71,9 @@ void AddModelHandlers(http::Router& router,
       "GET", "/v1/models", [context](std::shared_ptr<http::Exchange> on) {
         Json body{{"object", "list"}, {"data", Json::array()}};
         const http::HttpRequest& request = on->request();
+        if (!request.Header(kAnthropicHeader).empty()) {
+          return on->Send(JsonResponse(AnthropicModels(context.model)));
+        }
         body["data"].push_back(ModelJson(context, request, context.model.name));
         for (const std::string& alias : context.model.aliases) {
           body["data"].push_back(ModelJson(context, request, alias));
@@ -56,7 +93,10 @@ void AddModelHandlers(http::Router& router,
           return;
         }
         if (!serving::Serves(model, name)) name = model.name;
-        on->Send(JsonResponse(ModelJson(context, on->request(), name)));
+        const bool anthropic = !on->request().Header(kAnthropicHeader).empty();
+        on->Send(JsonResponse(anthropic
+                                  ? AnthropicModelJson(model, name)
+                                  : ModelJson(context, on->request(), name)));
       });
   router.Add("GET", "/version", [](std::shared_ptr<http::Exchange> on) {
     on->Send(JsonResponse({{"version", std::string(BuildVersion())}}));

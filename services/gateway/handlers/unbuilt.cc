@@ -9,8 +9,6 @@ namespace {
 // Paths for POST; some of Ollama's ("/api/*") are for GET.
 constexpr std::string_view kUnbuilt[] = {
     "/v1/responses",
-    "/v1/messages",
-    "/v1/messages/count_tokens",
     "/v1/moderations",
     "/v1/audio/speech",
     "/v1/audio/transcriptions",
