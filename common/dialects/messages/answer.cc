@@ -159,7 +159,7 @@ MessageFormat::Steps MessageFormat::Failing(
   return {{"error", ErrorValue(error, options_.request_id)}};
 }
 
-Json MessageFormat::Whole(const serving::AnswerBlock& block) const {
+Json MessageFormat::BlockValue(const serving::AnswerBlock& block) const {
   Json out = EmptyBlock(block);
   switch (block.kind) {
     case Kind::kReasoning:
@@ -180,7 +180,7 @@ Json MessageFormat::WholeAnswer(const std::vector<serving::AnswerBlock>& blocks,
                                 const serving::Usage& usage) {
   Json content = Json::array();
   for (const serving::AnswerBlock& block : blocks) {
-    content.push_back(Whole(block));
+    content.push_back(BlockValue(block));
   }
   Json message = Message(std::move(content), usage);
   AddStop(end, message);

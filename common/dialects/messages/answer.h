@@ -44,7 +44,7 @@ class MessageFormat : public serving::BlockFormat {
 
  private:
   Json Message(Json content, const serving::Usage& usage) const;
-  Json Whole(const serving::AnswerBlock& block) const;
+  Json BlockValue(const serving::AnswerBlock& block) const;
   std::string Signature(const serving::AnswerBlock& block) const;
   // Sets stop_reason and stop_sequence in `out`.
   void AddStop(const serving::AnswerEnd& end, Json& out) const;
