@@ -65,10 +65,12 @@ void CheckJson(std::string_view text) {
 // `text` holds whole events alone, each with one JSON value or [DONE]; of an
 // answer's events each has an id that is read as it is.
 void CheckEvents(std::string_view text) {
+  constexpr std::string_view kEvent = "event: ";
   constexpr std::string_view kId = "id: ";
   constexpr std::string_view kData = "data: ";
   constexpr std::string_view kEnd = "\n\n";
   while (!text.empty()) {
+    if (text.starts_with(kEvent)) text.remove_prefix(text.find('\n') + 1);
     SLUICE_CHECK(text.starts_with(kData));
     const size_t whole = text.find(kEnd);
     SLUICE_CHECK(whole != std::string_view::npos);
@@ -117,6 +119,17 @@ std::shared_ptr<http::FakeExchange> Answer(Gateway& gateway,
   return exchange;
 }
 
+// Adds what an event of Messages tells of a block.
+void AddBlockText(const Json& event,
+                  std::map<std::string, std::string>& texts) {
+  if (event.value("type", "") != "content_block_delta") return;
+  for (const auto& [name, piece] : event["delta"].items()) {
+    if (name == "type") continue;
+    texts[Cat("block ", DumpJson(event["index"]), name)] +=
+        piece.get<std::string>();
+  }
+}
+
 // What the events tell, each choice's texts in one. Up to the event of id
 // `last`, if that is not empty.
 std::map<std::string, std::string> TextsOf(const http::FakeExchange& exchange,
@@ -126,6 +139,7 @@ std::map<std::string, std::string> TextsOf(const http::FakeExchange& exchange,
   std::map<std::string, std::string> texts;
   for (size_t at = 0; at < text.size();) {
     const size_t whole = text.find("\n\n", at);
+    if (text.compare(at, 7, "event: ") == 0) at = text.find('\n', at) + 1;
     const size_t end = text.find('\n', at);
     const std::string_view event(text.data() + at, end - at);
     const std::string id =
@@ -143,6 +157,7 @@ std::map<std::string, std::string> TextsOf(const http::FakeExchange& exchange,
         }
       }
     }
+    AddBlockText(json, texts);
     if (!last.empty() && id == last) break;
   }
   return texts;

@@ -34,8 +34,9 @@ constexpr const char* kTemplate =
     "{%- endfor %}"
     "{%- if add_generation_prompt %}<|start|>assistant\n{%- endif %}";
 
-constexpr const char* kPaths[] = {"/v1/chat/completions", "/v1/completions",
-                                  "/tokenize", "/detokenize"};
+constexpr const char* kPaths[] = {
+    "/v1/chat/completions", "/v1/completions", "/tokenize",
+    "/detokenize",          "/v1/messages",    "/v1/messages/count_tokens"};
 
 // Everything behind the socket, made once.
 struct TextGateway {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/cat.h"
+#include "common/dialects/messages/known_fields.h"
 #include "common/dialects/openai/known_fields.h"
 #include "common/dialects/openai/parse.h"
 
@@ -525,6 +526,148 @@ void AddOthers(Elements& all) {
                  512, 200, /*traced=*/true});
 }
 
+// Anthropic's blocks, tools and fields.
+void AddAnthropics(Elements& all) {
+  constexpr const char* kMessages = "/v1/messages";
+  const auto body = [](std::string_view messages, std::string_view more = "") {
+    return Cat("{\"max_tokens\":4,\"messages\":", messages,
+               more.empty() ? "" : ",", more, "}");
+  };
+  const std::string hello = "[" + User("\"hi\"") + "]";
+  const auto add = [&all](const char* name, size_t small, Make make,
+                          int status = 200) {
+    all.push_back({Cat("Messages: ", name), "", kMessages, std::move(make),
+                   small, status});
+  };
+  // `block` of a message of the user, again and again.
+  const auto add_block = [&](const char* name, std::string block) {
+    add(name, serving::kMaxContentParts / 2, [=](size_t n) {
+      return body("[" + User(List(n, [&](size_t) { return block; })) + "]");
+    });
+  };
+  add("turns of one role", 128, [=](size_t n) {
+    return body(List(n, [](size_t) { return User("\"hello\""); }));
+  });
+  add("turns of both roles", 64, [=](size_t n) {
+    return body(List(n, [](size_t) {
+      return Cat(User("\"a\""), ",{\"role\":\"assistant\",\"content\":",
+                 "[{\"type\":\"thinking\",\"thinking\":\"t\"},",
+                 "{\"type\":\"text\",\"text\":\"b\"}]},", User("\"c\""));
+    }));
+  });
+  add("system, blocks", serving::kMaxContentParts / 2, [=](size_t n) {
+    return body(hello, "\"system\":" + List(n, [](size_t) {
+                         return R"({"type":"text","text":"be brief"})";
+                       }));
+  });
+  add_block("texts", R"({"type":"text","text":"a part"})");
+  add_block("pictures", R"({"type":"image","source":{"data":"AA"}})");
+  add_block("unknown blocks", R"({"type":"of_tomorrow","a":[1]})");
+  add_block("documents",
+            R"({"type":"document","title":"t","source":{"type":"text",)"
+            R"("data":"some words"}})");
+  add_block("references", R"({"type":"tool_reference","tool_name":"f"})");
+  add("a picture", kText, [=](size_t n) {
+    return body(Cat("[",
+                    User(Cat(R"([{"type":"image","source":{"data":")",
+                             std::string(n, 'A'), "\"}}]")),
+                    "]"));
+  });
+  add("documents within documents", 4, [=](size_t n) {
+    return body(
+        Cat("[",
+            User(Cat("[",
+                     Repeat(R"({"type":"document","source":{"type":"content",)"
+                            R"("content":[)",
+                            n),
+                     R"({"type":"text","text":")", std::string(kText, 'x'),
+                     "\"}", Repeat("]}}", n), "]")),
+            "]"));
+  });
+  add("calls and results", 64, [=](size_t n) {
+    return body(Cat(R"([{"role":"assistant","content":)",
+                    List(n,
+                         [](size_t i) {
+                           return Cat(R"({"type":"tool_use","id":"u)", i,
+                                      R"(","name":"f","input":{"a":[1,2]}})");
+                         }),
+                    "},",
+                    User(List(n,
+                              [](size_t i) {
+                                return Cat(
+                                    R"({"type":"tool_result","tool_use_id":"u)",
+                                    i, R"(","content":"r"})");
+                              })),
+                    "]"));
+  });
+  add("keys of a call's input", 512, [=](size_t n) {
+    return body(Cat(R"([{"role":"assistant","content":[{"type":"tool_use",)",
+                    R"("id":"u","name":"f","input":)", Members(n, "0"), "}]},",
+                    User("\"a\""), "]"));
+  });
+  add("a signature that is thinking", kText, [=](size_t n) {
+    return body(Cat(R"([{"role":"assistant","content":[{"type":"thinking",)",
+                    R"("thinking":"","signature":"sluice:)",
+                    std::string(n, 't'), "\"}]},", User("\"a\""), "]"));
+  });
+  add("a last message to go on with", 8 * kText, [=](size_t n) {
+    return body(Cat("[", User("\"a\""), R"(,{"role":"assistant","content":")",
+                    std::string(n, 'x'), "\"}]"));
+  });
+  add("tools", 64, [=](size_t n) {
+    return body(hello, "\"tools\":" + List(n, [](size_t i) {
+                         return Cat(R"({"name":"f)", i,
+                                    R"(","input_schema":{"properties":{}}})");
+                       }));
+  });
+  add("deferred tools, each with a reference", 64, [=](size_t n) {
+    return body(
+        Cat("[",
+            User(List(n,
+                      [](size_t i) {
+                        return Cat(R"({"type":"tool_reference","tool_name":"f)",
+                                   i, "\"}");
+                      })),
+            "]"),
+        "\"tools\":" + List(n, [](size_t i) {
+          return Cat(R"({"name":"f)", i, R"(","defer_loading":true})");
+        }));
+  });
+  add("properties of a schema", 128, [=](size_t n) {
+    return body(hello, Cat(R"("tools":[{"name":"f","input_schema":)",
+                           R"({"properties":)", Members(n, "{}"), "}}]"));
+  });
+  add("a format", 64, [=](size_t n) {
+    return body(hello,
+                Cat(R"("output_config":{"format":{"type":"json_schema",)",
+                    R"("schema":{"type":"object","properties":)",
+                    Members(n, "{\"type\":\"integer\"}"), "}}}"));
+  });
+  add("stop sequences", 256, [=](size_t n) {
+    return body(hello, "\"stop_sequences\":" + List(n, [](size_t i) {
+                         return Cat("\"s", i, "\"");
+                       }));
+  });
+  add("a stream", 512, [=](size_t n) {
+    return Cat(R"({"stream":true,"max_tokens":)", n, R"(,"messages":[)",
+               User(Quoted(std::string(n, 't'))), "]}");
+  });
+  all.push_back({"Messages: a count", "", "/v1/messages/count_tokens",
+                 [=](size_t n) {
+                   return body("[" + User(Quoted(Repeat("abc ", n))) + "]");
+                 },
+                 kText / 4});
+  for (const std::string_view field : messages::ReadFields()) {
+    add(
+        Cat("anything as ", field).c_str(), 64,
+        [=](size_t n) {
+          return body(hello, Cat("\"", field, "\":[\"", std::string(8 * n, 's'),
+                                 "\",", Members(n, "{}"), "]"));
+        },
+        /*status=*/0);
+  }
+}
+
 // Whatever may be put in the place of any field: a text, keys, a list, depth.
 void AddGeneric(Elements& all) {
   for (const openai::KnownField& field : openai::KnownFields()) {
@@ -560,6 +703,7 @@ std::vector<CostElement> CostElements() {
   AddGrammars(all, kCompletions, "completions");
   AddPrompts(all);
   AddOthers(all);
+  AddAnthropics(all);
   AddGeneric(all);
   return all;
 }
