@@ -243,12 +243,16 @@ StatusOr<SequenceResult> FakePipeline::RunChunk(const StepPlan& plan,
     }
   }
   if (chunk.samples) Sample(chunk, known, result);
-  if (!known.sampling.return_logits || chunk.logits == LogitsWanted::kNone) {
+  if (!WantsRawRows(known.sampling) || chunk.logits == LogitsWanted::kNone) {
     return result;
   }
+  // Hidden states are of as many values as logits here.
+  const bool is_hidden = known.sampling.hidden != HiddenWanted::kNone;
   const int32_t first = all ? chunk.start : known_end - 1;
-  const int32_t rows =
-      all ? end - first : static_cast<int32_t>(result.sampled.size());
+  const int32_t rows = all ? end - first
+                       : is_hidden
+                           ? 1
+                           : static_cast<int32_t>(result.sampled.size());
   for (int32_t p = first; p < first + rows; ++p) {
     const uint64_t digest = Digest(tokens.data(), static_cast<size_t>(p) + 1);
     for (int32_t v = 0; v < limits_.vocab_size; ++v) {

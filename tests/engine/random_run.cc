@@ -71,6 +71,11 @@ void ExpectAsAlone(const SchedulerHarness& harness, SequenceId id) {
       EXPECT_EQ(outcome.prompt[i].token, request.prompt_tokens[i + 1]);
     }
   }
+  if (request.sampling.hidden != HiddenWanted::kNone) {
+    const bool all = request.sampling.hidden == HiddenWanted::kAll;
+    EXPECT_EQ(outcome.logits.size(),
+              (all ? request.prompt_tokens.size() : 1) * kRunVocab);
+  }
   if (request.sampling.return_logits) {
     // Rows of all positions but the last token's, which is never computed.
     size_t rows = request.prompt_tokens.size() + outcome.tokens.size();

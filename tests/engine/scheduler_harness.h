@@ -251,8 +251,11 @@ class SchedulerHarness {
       }
       const size_t row = static_cast<size_t>(limits_.vocab_size);
       if (!tokens.logits.empty()) {
+        const GenerateRequest& asked = requests_.at(event.sequence);
+        const bool is_last = asked.sampling.hidden == HiddenWanted::kLast;
         EXPECT_EQ(static_cast<size_t>(tokens.logits_position) * row,
-                  outcome.logits.size());
+                  is_last ? (asked.prompt_tokens.size() - 1) * row
+                          : outcome.logits.size());
       }
       outcome.logits.insert(outcome.logits.end(), tokens.logits.begin(),
                             tokens.logits.end());

@@ -74,7 +74,9 @@ void Client::CheckPrompt(const TokenEvent& event) {
 void Client::CheckLogits(const TokenEvent& event) {
   for (size_t i = 0; i < event.logits.size() / kRunVocab; ++i) {
     const size_t at = static_cast<size_t>(event.logits_position) + i;
-    if (at != rows_told_++ || at >= history_.size() ||
+    const bool is_last = request_.sampling.hidden == HiddenWanted::kLast;
+    const size_t want = is_last ? request_.prompt_tokens.size() - 1 : 0;
+    if (at != want + rows_told_++ || at >= history_.size() ||
         event.logits[i * kRunVocab] !=
             LogitOf(Digest(history_.data(), at + 1), 0)) {
       return Fail(Cat("the logits of position ", at, " are not those alone"));
@@ -125,8 +127,9 @@ void Client::CheckWhole(const FinalEvent& event) {
     return Fail(Cat("has logprobs of ", prompt_told_, " of ", prompt - 1,
                     " positions of its prompt"));
   }
-  if (!request_.sampling.return_logits) return;
-  size_t rows = history_.size();
+  if (!WantsRawRows(request_.sampling)) return;
+  const bool is_last = request_.sampling.hidden == HiddenWanted::kLast;
+  size_t rows = is_last ? 1 : history_.size();
   if (event.reason == FinishReason::kLength && request_.max_tokens > 0) --rows;
   if (rows_told_ != rows) {
     Fail(Cat("has ", rows_told_, " rows of logits of ", rows));

@@ -181,10 +181,13 @@ SequenceResult Stage::Sample(const ChunkInput& input, const Row* rows) const {
                                         state.sampling.prompt_logprobs,
                                         rows[i].chain));
   }
-  if (!state.sampling.return_logits) return result;
+  if (!WantsRawRows(state.sampling)) return result;
+  const bool is_hidden = state.sampling.hidden != HiddenWanted::kNone;
   const int32_t first = all ? 0 : last;
-  const int32_t logits_rows =
-      all ? count : static_cast<int32_t>(result.sampled.size());
+  const int32_t logits_rows = all ? count
+                              : is_hidden
+                                  ? 1
+                                  : static_cast<int32_t>(result.sampled.size());
   for (int32_t i = first; i < first + logits_rows; ++i) {
     for (int32_t v = 0; v < info_.limits.vocab_size; ++v) {
       result.logits.push_back(LogitOf(rows[i].chain, v));

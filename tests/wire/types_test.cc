@@ -39,7 +39,7 @@ StepPlan FullPlan() {
   started.sampling.choice = 2;
   started.sampling.logprobs = 5;
   started.sampling.prompt_logprobs = 0;
-  started.sampling.return_logits = true;
+  started.sampling.hidden = HiddenWanted::kLast;
   started.sampling.min_tokens = 7;
   started.sampling.stop_token_ids = {0, 99};
   started.sampling.frequency_penalty = -0.5f;
@@ -194,6 +194,11 @@ TEST(WireTypesTest, FieldsOutOfRangeAreRefusedByName) {
       RefusedWith("min_p"));
   EXPECT_THAT(started([](auto* s) { s->mutable_sampling()->set_top_k(-1); }),
               RefusedWith("top_k"));
+  EXPECT_THAT(started([](auto* s) { s->mutable_sampling()->set_hidden(3); }),
+              RefusedWith("hidden"));
+  EXPECT_THAT(
+      started([](auto* s) { s->mutable_sampling()->set_return_logits(true); }),
+      RefusedWith("both"));
   EXPECT_THAT(started([](auto* s) { s->mutable_sampling()->set_logprobs(21); }),
               RefusedWith("logprobs"));
   EXPECT_THAT(started([](auto* s) { s->set_num_prompt_tokens(5); }),
