@@ -12,9 +12,22 @@ namespace sluice::openai {
 namespace {
 
 // Parts of OpenAI's and vLLM's APIs that no model here reads.
+constexpr std::string_view kPictures[] = {"image_url", "input_image", "image"};
 constexpr std::string_view kOtherParts[] = {
-    "image_url", "input_image", "image",      "input_audio", "audio_url",
-    "video_url", "file",        "input_file", "thinking"};
+    "input_audio", "audio_url", "video_url", "file", "input_file", "thinking"};
+
+template <size_t N>
+bool IsAmong(const std::string_view (&names)[N], std::string_view name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+// Where a message is, in errors, and what becomes of its pictures: a client
+// repeats its history for ever, so there a picture is a note, and it is an error
+// in the user's last turn.
+struct Place {
+  std::string name;  // "messages[1]"
+  bool notes_pictures = false;
+};
 
 // Parts of text in OpenAI's chats and Responses, with the text's member.
 struct TextPart {
@@ -28,14 +41,13 @@ constexpr TextPart kTextParts[] = {{"text", "text"},
 
 // Returns the refusal of a part of `type`, without the client's words.
 std::string PartRefusal(const std::string& type) {
-  const auto known = std::find(std::begin(kOtherParts), std::end(kOtherParts),
-                               std::string_view(type));
-  return known == std::end(kOtherParts)
-             ? ".type must be \"text\""
-             : Cat(".type \"", type, "\" is not supported, only \"text\" is");
+  return IsAmong(kOtherParts, type) || IsAmong(kPictures, type)
+             ? Cat(".type \"", type, "\" is not supported, only \"text\" is")
+             : ".type must be \"text\"";
 }
 
-StatusOr<std::string> JoinParts(const Json& parts, const std::string& where) {
+StatusOr<std::string> JoinParts(const Json& parts, const Place& place) {
+  const std::string& where = place.name;
   if (parts.size() > serving::kMaxContentParts) {
     return serving::FieldError("messages", where, ".content has ", parts.size(),
                                " parts, limit ", serving::kMaxContentParts);
@@ -49,6 +61,11 @@ StatusOr<std::string> JoinParts(const Json& parts, const std::string& where) {
     }
     serving::FieldReader part(parts[i]);
     const std::string type = part.String("type").value_or("");
+    if (i > 0) text += '\n';
+    if (place.notes_pictures && IsAmong(kPictures, type)) {
+      text += serving::kImageNote;
+      continue;
+    }
     const auto known =
         std::find_if(std::begin(kTextParts), std::end(kTextParts),
                      [&](const TextPart& one) { return one.type == type; });
@@ -62,14 +79,13 @@ StatusOr<std::string> JoinParts(const Json& parts, const std::string& where) {
       return serving::FieldError("messages", at, ".", known->member,
                                  " must be a string");
     }
-    if (i > 0) text += '\n';
     text += *piece;
   }
   return text;
 }
 
 StatusOr<std::string> ParseContent(const Json& message, std::string_view role,
-                                   const std::string& where) {
+                                   const Place& place) {
   const auto content = message.find("content");
   if (content == message.end() || content->is_null()) {
     // An assistant that refused says so beside the content.
@@ -79,12 +95,12 @@ StatusOr<std::string> ParseContent(const Json& message, std::string_view role,
     if (refused) return refusal->get<std::string>();
     // Calls alone, and a function that returned nothing, have no content.
     if (role == "assistant" || role == "tool") return std::string();
-    return serving::FieldError("messages", where, ".content is missing");
+    return serving::FieldError("messages", place.name, ".content is missing");
   }
   if (content->is_string()) return content->get<std::string>();
-  if (content->is_array()) return JoinParts(*content, where);
+  if (content->is_array()) return JoinParts(*content, place);
   return serving::FieldError(
-      "messages", where, ".content must be a string or an array of parts, got ",
+      "messages", place.name, ".content must be a string or an array of parts, got ",
       serving::Describe(*content));
 }
 
@@ -233,9 +249,28 @@ Status CopyToolFields(const Json& in, std::string_view role,
   return OkStatus();
 }
 
+// Adds a note for each picture of `message` in the member "images", Ollama's.
+Status AddImageNotes(const Json& message, const Place& place,
+                     std::string& content) {
+  const auto images = message.find("images");
+  const bool has_some = place.notes_pictures && images != message.end() &&
+                        images->is_array();
+  if (!has_some) return OkStatus();
+  if (images->size() > serving::kMaxContentParts) {
+    return serving::FieldError("messages", place.name, ".images has ",
+                               images->size(), " pictures, limit ",
+                               serving::kMaxContentParts);
+  }
+  for (size_t i = 0; i < images->size(); ++i) {
+    if (!content.empty()) content += '\n';
+    content += serving::kImageNote;
+  }
+  return OkStatus();
+}
+
 // Refuses members of other servers' messages without which the answer is to
 // another message.
-Status RefuseUnbuiltMembers(const Json& message, const std::string& where) {
+Status RefuseUnbuiltMembers(const Json& message, const Place& place) {
   struct Member {
     const char* name;
     const char* instead;
@@ -250,18 +285,22 @@ Status RefuseUnbuiltMembers(const Json& message, const std::string& where) {
     if (found == message.end() || found->is_null()) continue;
     const bool empty =
         *found == false || (found->is_structured() && found->empty());
-    if (empty) continue;
+    const bool is_noted = place.notes_pictures && found->is_array() &&
+                          std::string_view(member.name) == "images";
+    if (empty || is_noted) continue;
     return serving::WithCode(
-        serving::FieldError("messages", where, ".", member.name,
+        serving::FieldError("messages", place.name, ".", member.name,
                             " is not supported: ", member.instead),
         "unsupported_content");
   }
   return OkStatus();
 }
 
-StatusOr<Json> ParseMessage(const Json& message, size_t index,
+// `last_user`: the index of the user's last message.
+StatusOr<Json> ParseMessage(const Json& message, size_t index, size_t last_user,
                             JsonBudget& budget) {
-  const std::string where = Cat("messages[", index, "]");
+  const Place place{Cat("messages[", index, "]"), index != last_user};
+  const std::string& where = place.name;
   if (!message.is_object()) {
     return serving::FieldError("messages", where, " must be an object, got ",
                                serving::Describe(message));
@@ -284,10 +323,11 @@ StatusOr<Json> ParseMessage(const Json& message, size_t index,
         ".role must be system, user, assistant, tool, developer "
         "or function");
   }
-  SLUICE_RETURN_IF_ERROR(RefuseUnbuiltMembers(message, where));
+  SLUICE_RETURN_IF_ERROR(RefuseUnbuiltMembers(message, place));
   const std::string_view name = found->second;
   SLUICE_ASSIGN_OR_RETURN(std::string content,
-                          ParseContent(message, name, where));
+                          ParseContent(message, name, place));
+  SLUICE_RETURN_IF_ERROR(AddImageNotes(message, place, content));
   Json out = serving::MakeMessage(name, std::move(content));
   SLUICE_RETURN_IF_ERROR(CopyToolFields(message, name, where, out));
   if (name == "assistant") {
@@ -295,6 +335,18 @@ StatusOr<Json> ParseMessage(const Json& message, size_t index,
     SLUICE_RETURN_IF_ERROR(CopyFunctionCall(message, where, out, budget));
   }
   return out;
+}
+
+// Returns the index of the last message of role user; their number: there is
+// none.
+size_t LastUser(const Json& messages) {
+  for (size_t i = messages.size(); i > 0; --i) {
+    const Json& message = messages[i - 1];
+    if (!message.is_object()) continue;
+    const auto role = message.find("role");
+    if (role != message.end() && *role == "user") return i - 1;
+  }
+  return messages.size();
 }
 
 }  // namespace
@@ -311,8 +363,10 @@ StatusOr<Json> ParseMessages(const Json& messages, JsonBudget& budget) {
                                " messages, limit ", serving::kMaxMessages);
   }
   Json out = Json::array();
+  const size_t last_user = LastUser(messages);
   for (size_t i = 0; i < messages.size(); ++i) {
-    SLUICE_ASSIGN_OR_RETURN(Json message, ParseMessage(messages[i], i, budget));
+    SLUICE_ASSIGN_OR_RETURN(Json message,
+                            ParseMessage(messages[i], i, last_user, budget));
     out.push_back(std::move(message));
   }
   return out;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/base/json.h"
+#include "common/serving/chat_parts.h"
 #include "tests/dialects/openai/parse_testing.h"
 
 namespace sluice::openai {
@@ -69,7 +70,7 @@ TEST(GatewayMessagesTest, PartsOfOpenAisAnswersAreText) {
 TEST(GatewayMessagesTest, MembersThatChangeAMessageAreRefused) {
   for (const char* member : {"images", "audio", "prefix", "partial"}) {
     const auto with = [&](const char* value) {
-      return Messages(Cat("[{\"role\":\"assistant\",\"content\":\"a\",\"",
+      return Messages(Cat("[{\"role\":\"user\",\"content\":\"a\",\"",
                           member, "\":", value, "}]"));
     };
     for (const char* nothing : {"null", "false", "[]"}) {
@@ -185,6 +186,46 @@ TEST(GatewayMessagesTest, BadMessagesAreRefusedWithTheirPlace) {
   const auto got =
       Messages("[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]");
   EXPECT_THAT(Message(got.status()), HasSubstr("messages[0].content[0].type"));
+}
+
+TEST(GatewayMessagesTest, APictureBeforeTheLastTurnOfTheUserIsANote) {
+  const std::string picture =
+      R"({"type":"image_url","image_url":{"url":"data:,"}})";
+  const std::string note(serving::kImageNote);
+  const auto messages = Messages(
+      Cat(R"([{"role":"user","content":[{"type":"text","text":"See"},)",
+          picture, R"(]},{"role":"assistant","content":"A cat"},)",
+          R"({"role":"user","content":"More","images":[]},)",
+          R"({"role":"tool","content":[)", picture,
+          R"(,{"type":"input_image"}]}])"));
+  ASSERT_TRUE(messages.ok()) << messages.status();
+  EXPECT_EQ((*messages)[0]["content"], "See\n" + note);
+  EXPECT_EQ((*messages)[3]["content"], note + "\n" + note);
+  const auto images = Messages(
+      R"([{"role":"user","content":"See","images":["a","b"]},)"
+      R"({"role":"user","content":"More"}])");
+  ASSERT_TRUE(images.ok()) << images.status();
+  EXPECT_EQ((*images)[0]["content"], "See\n" + note + "\n" + note);
+}
+
+TEST(GatewayMessagesTest, APictureInTheLastTurnOfTheUserIsRefusedByName) {
+  for (const std::string part : {"image_url", "input_image", "image"}) {
+    const auto refused =
+        Messages(Cat(R"([{"role":"user","content":"hi"},{"role":"user",)",
+                     R"("content":[{"type":")", part,
+                     R"("}]},{"role":"tool","content":"x"}])"));
+    EXPECT_THAT(Message(refused.status()),
+                HasSubstr(Cat("messages[1].content[0].type \"", part,
+                              "\" is not supported")));
+  }
+  const auto refused =
+      Messages(R"([{"role":"user","content":"hi","images":["a"]}])");
+  EXPECT_THAT(Message(refused.status()),
+              HasSubstr("messages[0].images is not supported"));
+  // Sound is no picture.
+  EXPECT_FALSE(Messages(R"([{"role":"tool","content":[{"type":"input_audio"}]},)"
+                        R"({"role":"user","content":"hi"}])")
+                   .ok());
 }
 
 }  // namespace
