@@ -137,6 +137,8 @@ class EngineLoop {
   // Positions of one sequence on the latest pipeline, prompt and completion
   // together; 0 before the first pipeline.
   int32_t max_context() const { return max_context_; }
+  // The most sequences that run at once; a pipeline may take fewer.
+  int max_running() const { return options_.max_running; }
 
  private:
   friend class EngineThread;

@@ -20,6 +20,8 @@
 
 namespace sluice::serving {
 
+class AnswerTimings;
+
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
@@ -49,6 +51,8 @@ struct AnswerInfo {
   // Of completions with logprobs, by prompt: the offsets of a choice's tokens.
   // None: a choice's text is its tokens' alone.
   std::vector<std::shared_ptr<const TextOffsets>> offsets;
+  // With GenerationFields::timings, of the choices; else null.
+  std::shared_ptr<const AnswerTimings> timings;
   std::string event_head;  // of the events' ids (EventIdHead); empty: none
   // What the client has of the stream; no choices: nothing.
   StreamProgress told;

@@ -3,10 +3,12 @@
 #include <chrono>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "common/base/cat.h"
 #include "common/base/random_bytes.h"
 #include "common/http/sha256.h"
+#include "common/serving/answer_timings.h"
 #include "common/serving/error.h"
 #include "common/serving/served_model.h"
 #include "common/serving/stable_hash.h"
@@ -132,6 +134,15 @@ Status StartStream(const ServingContext& context,
   const std::string arithmetic = context.arithmetic ? context.arithmetic() : "";
   start.fingerprint =
       Fingerprint(context.model, arithmetic, start.endpoint, fields, prepared);
+  if (fields.timings) {
+    std::vector<int64_t> prompts;
+    for (const PreparedRequest::Choice& choice : prepared.choices) {
+      prompts.push_back(
+          static_cast<int64_t>(choice.generate.prompt_tokens.size()));
+    }
+    prepared.timings = std::make_shared<AnswerTimings>(prompts);
+    info.timings = prepared.timings;
+  }
   if (!fields.stream) return OkStatus();
   // Without the arithmetic an id would be of no use later.
   const bool unknown = context.arithmetic && arithmetic.empty();

@@ -53,7 +53,8 @@ StatusOr<AnswerStart> StartAnswer(const http::HttpRequest& request,
 
 // Sets the fingerprint in `start`, what the events' ids need in `info`, which
 // has `num_choices`, and what the client has, and a stream's request for the
-// journal, in `prepared`, which has its choices. INVALID_ARGUMENT if the
+// journal, in `prepared`, which has its choices; and the timings in both, if
+// the answer tells them. INVALID_ARGUMENT if the
 // Last-Event-ID is another request's; UNAVAILABLE if that cannot be told before
 // the first pipeline is up.
 Status StartStream(const ServingContext& context,

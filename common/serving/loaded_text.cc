@@ -92,14 +92,25 @@ StatusOr<std::vector<TokenId>> LoadedText::Encode(std::string_view text,
   return LimitsAsInvalid(tokenizer_->Encode(text, options));
 }
 
-StatusOr<std::vector<TokenId>> LoadedText::EncodeChat(
+StatusOr<std::vector<TokenId>> LoadedText::EncodePlain(
+    std::string_view text) const {
+  EncodeOptions options;
+  options.add_special_tokens = false;
+  options.parse_special_tokens = false;
+  return LimitsAsInvalid(tokenizer_->Encode(text, options));
+}
+
+std::optional<TokenId> LoadedText::FindToken(std::string_view name) const {
+  return tokenizer_->TokenToId(name);
+}
+
+StatusOr<LoadedText::TemplateInput> LoadedText::MakeTemplateInput(
     const Json& messages, const Json& tools, RenderOptions options) const {
   if (template_ == nullptr) {
     return InvalidArgument(
         "this model has no chat template; use /v1/completions");
   }
   ObeyLeastEffort(format_, options.kwargs);
-  const TimePoint begin = Clock::now();
   const bool as_text = format_.tools == ToolFormat::kGeneric;
   const bool in_system = !as_text && history_.tools_in_system;
   if (in_system) {
@@ -109,17 +120,48 @@ StatusOr<std::vector<TokenId>> LoadedText::EncodeChat(
               : in_system
                   ? WithToolsInSystem(messages, tools, options.stand_ins)
                   : messages;
+  TemplateInput input;
+  input.messages = AdaptHistory(std::move(told), history_);
+  if (!tools.is_null() && !as_text && !in_system) {
+    input.tools = AdaptTools(tools, history_);
+  }
+  input.options = std::move(options);
+  return input;
+}
+
+StatusOr<std::string> LoadedText::RenderChat(const Json& messages,
+                                             const Json& tools,
+                                             RenderOptions options) const {
+  SLUICE_ASSIGN_OR_RETURN(
+      TemplateInput input,
+      MakeTemplateInput(messages, tools, std::move(options)));
+  auto text = template_->Render(std::move(input.messages),
+                                std::move(input.tools), input.options);
+  if (text.ok() && text->size() > input.options.max_bytes) {
+    return MakeStatus(StatusCode::kOutOfRange,
+                      Cat("the rendered messages have ", text->size(),
+                          " bytes, limit ", input.options.max_bytes));
+  }
+  if (text.status().code() == StatusCode::kResourceExhausted) {
+    return InvalidArgument(Message(text.status()));
+  }
+  return text;
+}
+
+StatusOr<std::vector<TokenId>> LoadedText::EncodeChat(
+    const Json& messages, const Json& tools, RenderOptions options) const {
+  const TimePoint begin = Clock::now();
+  SLUICE_ASSIGN_OR_RETURN(
+      TemplateInput input,
+      MakeTemplateInput(messages, tools, std::move(options)));
   auto ids = LimitsAsInvalid(template_->RenderIds(
-      AdaptHistory(std::move(told), history_),
-      tools.is_null() || as_text || in_system ? Json()
-                                              : AdaptTools(tools, history_),
-      options));
+      std::move(input.messages), std::move(input.tools), input.options));
   if (!ids.ok()) {
     NoteRendering(Seconds(Clock::now() - begin), 0);
     return ids;
   }
   NoteRendering(Seconds(Clock::now() - begin), ids->size());
-  if (options.add_special_tokens && adds_bos_) {
+  if (input.options.add_special_tokens && adds_bos_) {
     ids->insert(ids->begin(), *tokenizer_->bos_id());
   }
   return ids;

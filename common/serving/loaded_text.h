@@ -32,9 +32,14 @@ class LoadedText : public ModelText {
 
   StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                         bool special) const override;
+  StatusOr<std::vector<TokenId>> EncodePlain(
+      std::string_view text) const override;
+  std::optional<TokenId> FindToken(std::string_view name) const override;
   StatusOr<std::vector<TokenId>> EncodeChat(
       const Json& messages, const Json& tools,
       RenderOptions options) const override;
+  StatusOr<std::string> RenderChat(const Json& messages, const Json& tools,
+                                   RenderOptions options) const override;
   bool ReadsVariable(std::string_view name) const override {
     return template_ != nullptr && template_->Reads(name);
   }
@@ -53,7 +58,17 @@ class LoadedText : public ModelText {
   TokenizerInfo info() const override;
 
  private:
+  // What the chat template gets of a request.
+  struct TemplateInput {
+    Json messages;
+    Json tools;
+    RenderOptions options;
+  };
+
   LoadedText() = default;
+  StatusOr<TemplateInput> MakeTemplateInput(const Json& messages,
+                                            const Json& tools,
+                                            RenderOptions options) const;
   // Records how long the rendering of a prompt took.
   void NoteRendering(double seconds, size_t tokens) const;
 

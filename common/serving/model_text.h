@@ -2,6 +2,7 @@
 #define SLUICE_COMMON_SERVING_MODEL_TEXT_H_
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,11 +46,21 @@ class ModelText {
   // tokens, and BOS is added if the model needs it.
   virtual StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                                 bool special) const = 0;
+  // Returns the ids of `text`, in which a spelled special token is text.
+  virtual StatusOr<std::vector<TokenId>> EncodePlain(
+      std::string_view text) const = 0;
+  // Returns the token of that name in the tokenizer's files ("<fim_prefix>").
+  virtual std::optional<TokenId> FindToken(std::string_view name) const = 0;
   // Returns the ids of the rendered chat; `tools` null: no tools. Text of
   // messages never becomes a special token. INVALID_ARGUMENT with the
   // template's own words, or for a model without a template.
   virtual StatusOr<std::vector<TokenId>> EncodeChat(
       const Json& messages, const Json& tools, RenderOptions options) const = 0;
+  // Returns the rendered chat as text, which no longer tells the template's
+  // special tokens from what messages spell. Errors as EncodeChat's.
+  virtual StatusOr<std::string> RenderChat(const Json& messages,
+                                           const Json& tools,
+                                           RenderOptions options) const = 0;
   // Returns whether the chat template reads the variable `name` from outside.
   virtual bool ReadsVariable(std::string_view name) const = 0;
   // Returns the text. INVALID_ARGUMENT for an id out of range.

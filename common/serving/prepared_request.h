@@ -17,6 +17,7 @@
 
 namespace sluice::serving {
 
+class AnswerTimings;
 struct StreamRequest;
 
 // A prepared request: what to generate and how to answer.
@@ -40,6 +41,7 @@ struct PreparedRequest {
   http::HttpHeaders headers;     // of the answer, beside those of every answer
   http::EventStreamTimes times;  // of a stream
   std::shared_ptr<trace::RequestTrace> trace;  // null: not traced
+  std::shared_ptr<AnswerTimings> timings;      // null: nothing tells them
 };
 
 }  // namespace sluice::serving

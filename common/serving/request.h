@@ -88,6 +88,7 @@ struct GenerationFields {
   // Seconds of silence after which a stream sends a comment; zero and less:
   // never.
   std::optional<int64_t> ping_interval;
+  bool timings = false;  // the answer tells how long its parts took
   bool return_token_ids = false;
   bool tokens_as_token_ids = false;
   std::string cache_salt;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/exception_counts.h"
+#include "common/serving/answer_timings.h"
 #include "common/serving/served_model.h"
 #include "common/serving/stream_journal.h"
 
@@ -14,7 +15,7 @@ class RequestRunner::Sink : public TokenSink {
   Sink(std::shared_ptr<RequestRunner> runner, size_t choice)
       : runner_(std::move(runner)), choice_(choice) {}
 
-  void OnStart() override { runner_->OnStart(); }
+  void OnStart() override { runner_->OnStart(choice_); }
   void OnSuspend() override { runner_->OnSuspend(); }
   void OnTokens(TokenEvent event) override {
     runner_->Deliver({choice_, Clock::now(), std::move(event), steps_});
@@ -103,7 +104,10 @@ void RequestRunner::Submit() {
   prepared_.kept = nullptr;
 }
 
-void RequestRunner::OnStart() {
+void RequestRunner::OnStart(size_t choice) {
+  if (prepared_.timings != nullptr) {
+    prepared_.timings->OnStart(choice, Clock::now());
+  }
   if (!answer_.is_stream()) return;
   exchange_->Post([self = shared_from_this()] { self->answer_.Open(); });
 }
@@ -257,6 +261,11 @@ void RequestRunner::OnTokens(Choice& choice, size_t index,
                              const std::vector<PromptResults>& prompt,
                              TimePoint when) {
   if (event.cached_tokens) CountCached(choice.prompt, *event.cached_tokens);
+  if (prepared_.timings != nullptr) {
+    prepared_.timings->OnTokens(index,
+                                static_cast<int64_t>(event.tokens.size()),
+                                event.cached_tokens, when);
+  }
   if (!event.tokens.empty()) {
     const int count = static_cast<int>(event.tokens.size());
     if (choice.last_token) {
@@ -283,6 +292,10 @@ void RequestRunner::OnEnd(Choice& choice, size_t index, const FinalEvent& event,
   // A second OnEnd follows one that threw.
   if (std::exchange(choice.ended, true)) return;
   CountCached(choice.prompt, event.stats.cached_tokens);
+  if (prepared_.timings != nullptr) {
+    prepared_.timings->OnTokens(index, event.stop_token ? 1 : 0,
+                                event.stats.cached_tokens, when);
+  }
   Observe(choice, event, when);
   if (answer_.is_done()) return;
   if (choice.answered) {

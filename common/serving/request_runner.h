@@ -66,9 +66,9 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
   };
 
   void Submit();
-  void OnStart();           // any thread
-  void OnSuspend();         // any thread
-  void Deliver(Mail mail);  // any thread
+  void OnStart(size_t choice);  // any thread
+  void OnSuspend();             // any thread
+  void Deliver(Mail mail);      // any thread
   void Drain();
   void Receive(Mail mail);
   void Handle(const Mail& mail);

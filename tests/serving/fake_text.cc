@@ -1,6 +1,7 @@
 #include "tests/serving/fake_text.h"
 
 #include <memory>
+#include <utility>
 
 #include "common/text/text_source.h"
 #include "common/text/tokenizer.h"
@@ -61,6 +62,15 @@ StatusOr<std::vector<TokenId>> FakeText::EncodeChat(
   }
   if (options.add_generation_prompt) tokens.push_back(kFakeTurn);
   return tokens;
+}
+
+StatusOr<std::string> FakeText::RenderChat(const Json& messages,
+                                           const Json& tools,
+                                           RenderOptions options) const {
+  SLUICE_ASSIGN_OR_RETURN(
+      const std::vector<TokenId> tokens,
+      EncodeChat(messages, tools, std::move(options)));
+  return Decode(tokens, /*skip_special=*/false);
 }
 
 StatusOr<std::string> FakeText::Decode(std::span<const TokenId> tokens,

@@ -2,7 +2,9 @@
 #define SLUICE_TESTS_SERVING_FAKE_TEXT_H_
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +30,17 @@ class FakeText : public ModelText {
  public:
   StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                         bool special) const override;
+  StatusOr<std::vector<TokenId>> EncodePlain(
+      std::string_view text) const override {
+    return Bytes(text);
+  }
+  std::optional<TokenId> FindToken(std::string_view name) const override {
+    const auto found = names.find(std::string(name));
+    if (found == names.end()) return std::nullopt;
+    return found->second;
+  }
+  StatusOr<std::string> RenderChat(const Json& messages, const Json& tools,
+                                   RenderOptions options) const override;
   StatusOr<std::vector<TokenId>> EncodeChat(
       const Json& messages, const Json& tools,
       RenderOptions options) const override;
@@ -53,6 +66,7 @@ class FakeText : public ModelText {
   TokenizerInfo info() const override;
 
   bool quick = true;
+  std::map<std::string, TokenId> names;  // for FindToken
   OutputFormat format;  // of the output; with one, new_parser is needed
   std::function<std::unique_ptr<OutputParser>(const OutputRequest&)> new_parser;
 };
