@@ -37,6 +37,13 @@ std::vector<TokenId> EosIds(const weights::ModelFile& file,
   return ids;
 }
 
+void CountTensors(const weights::ModelFile& file, ServedModel& model) {
+  for (const weights::TensorInfo& tensor : file.tensors()) {
+    model.num_params += tensor.elements();
+    model.tensor_bytes += tensor.stored_bytes();
+  }
+}
+
 }  // namespace
 
 StatusOr<ServedModel> LoadServedModel(
@@ -54,6 +61,7 @@ StatusOr<ServedModel> LoadServedModel(
   model.max_positions = config.max_position_embeddings;
   model.hidden_size = static_cast<int>(config.hidden_size);
   model.embeddings = ReadEmbeddingRule(*file);
+  CountTensors(*file, model);
   SLUICE_ASSIGN_OR_RETURN(model.defaults,
                           ParseSamplingDefaults(file->generation_config()));
   SLUICE_ASSIGN_OR_RETURN(

@@ -44,7 +44,9 @@ struct ServedModel {
   std::vector<TokenId> eos_ids;
   int vocab_size = 0;
   int max_positions = 0;  // by config.json
-  int hidden_size = 0;    // H
+  int hidden_size = 0;        // H; 0: unknown, as the next two
+  int64_t num_params = 0;     // of the stored tensors, and their bytes
+  int64_t tensor_bytes = 0;
   EmbeddingRule embeddings;
   std::string digest;     // of the stages' model; empty: any
   std::string config;     // that the digest covers; empty: unknown

@@ -1,5 +1,6 @@
 #include "services/gateway/dialects.h"
 
+#include "common/dialects/llamacpp/handlers.h"
 #include "common/dialects/messages/handlers.h"
 #include "common/dialects/openai/handlers.h"
 #include "common/serving/dialect.h"
@@ -9,7 +10,9 @@ namespace sluice::gateway {
 namespace {
 
 // The last is the default.
-constexpr serving::Dialect kDialects[] = {messages::kDialect, openai::kDialect};
+constexpr serving::Dialect kDialects[] = {llamacpp::kDialect,
+                                           messages::kDialect,
+                                           openai::kDialect};
 
 }  // namespace
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/json.h"
+#include "common/serving/answer_timings.h"
 
 namespace sluice::openai {
 
@@ -50,6 +51,11 @@ Json StopReasonJson(const serving::Delta& delta) {
   if (!delta.stop_reason) return nullptr;
   return std::visit([](const auto& reason) { return Json(reason); },
                     *delta.stop_reason);
+}
+
+void AddTimings(const serving::AnswerInfo& info, size_t choice, Json& json) {
+  if (info.timings == nullptr) return;
+  json["timings"] = serving::TimingsJson(info.timings->Of(choice));
 }
 
 double LogprobNumber(float logprob) {

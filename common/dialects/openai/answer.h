@@ -44,6 +44,9 @@ Json UsageJson(const serving::Usage& usage);
 // Returns FinishName as JSON; null before the finish.
 Json FinishJson(const serving::Delta& delta);
 
+// Adds llama.cpp's `timings` of a choice to `json`, if they are told.
+void AddTimings(const serving::AnswerInfo& info, size_t choice, Json& json);
+
 // Returns vLLM's stop_reason: a stop string, the id of a stop token, or null.
 Json StopReasonJson(const serving::Delta& delta);
 

@@ -42,6 +42,7 @@ class ChatFormat : public ChunkFormat {
       if (first && i == 0 && index == 0 && info_.return_token_ids) {
         chunk["prompt_token_ids"] = info_.prompts.at(0);
       }
+      AddTimings(info_, static_cast<size_t>(index), chunk);
       serving::ChoiceProgress& shown = parts[i].shown;
       if (i == 0) shown.entries = EntriesOf(delta);
       events.push_back(
@@ -52,9 +53,10 @@ class ChatFormat : public ChunkFormat {
       last["stop_reason"] = StopReasonJson(delta);
       serving::ChoiceProgress end;
       end.ended = true;
+      Json chunk = Head("chat.completion.chunk", std::move(last));
+      AddTimings(info_, static_cast<size_t>(index), chunk);
       events.push_back(
-          {IdAfter(index, end),
-           WithUsage(Head("chat.completion.chunk", std::move(last)), usage)});
+          {IdAfter(index, end), WithUsage(std::move(chunk), usage)});
     }
     return events;
   }
@@ -72,9 +74,11 @@ class ChatFormat : public ChunkFormat {
                       {"finish_reason", Finish(delta)},
                       {"stop_reason", StopReasonJson(delta)}};
           if (info_.return_token_ids) choice["token_ids"] = delta.token_ids;
+          if (choices.size() > 1) AddTimings(info_, i, choice);
           return choice;
         });
     answer["usage"] = UsageJson(usage);
+    if (choices.size() == 1) AddTimings(info_, 0, answer);
     if (info_.prompt_logprobs) {
       answer["prompt_logprobs"] =
           PromptLogprobsJson(text_, choices.front(), pieces);
@@ -91,7 +95,7 @@ class ChatFormat : public ChunkFormat {
   }
   bool ShowsTextAlone(int index) const override {
     return !is_first(index) && !info_.logprobs && !info_.return_token_ids &&
-           !info_.continuous_usage;
+           !info_.continuous_usage && info_.timings == nullptr;
   }
 
  private:

@@ -210,6 +210,7 @@ serving::GenerationFields ReadCommonFields(serving::FieldReader& in,
   }
   out.skip_special = in.Bool("skip_special_tokens").value_or(true);
   in.Bool("spaces_between_special_tokens");  // our decoders never add spaces
+  out.timings = in.Bool("timings_per_token").value_or(false);
   out.return_token_ids = in.Bool("return_token_ids").value_or(false);
   out.tokens_as_token_ids =
       in.Bool("return_tokens_as_token_ids").value_or(false);

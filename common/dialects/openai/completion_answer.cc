@@ -49,6 +49,7 @@ class CompletionFormat : public ChunkFormat {
     if (!tells) return {};
     Json chunk = Head();
     chunk["choices"].push_back(Choice(index, delta, pieces));
+    AddTimings(info_, static_cast<size_t>(index), chunk);
     if (info_.include_usage) {
       chunk["usage"] =
           info_.continuous_usage ? UsageJson(usage) : Json(nullptr);
@@ -68,9 +69,12 @@ class CompletionFormat : public ChunkFormat {
     Json answer = Head();
     answer["choices"] =
         pieces.List(choices.size(), [this, &choices, &pieces](size_t i) {
-          return Choice(static_cast<int>(i), choices[i], pieces);
+          Json choice = Choice(static_cast<int>(i), choices[i], pieces);
+          if (choices.size() > 1) AddTimings(info_, i, choice);
+          return choice;
         });
     answer["usage"] = UsageJson(usage);
+    if (choices.size() == 1) AddTimings(info_, 0, answer);
     return answer;
   }
 
@@ -78,7 +82,8 @@ class CompletionFormat : public ChunkFormat {
   Json EmptyChunk() const override { return Head(); }
   bool ShowsTextAlone(int index) const override {
     return !is_first(index) && !info_.logprobs && !info_.prompt_logprobs &&
-           !info_.return_token_ids && !info_.continuous_usage;
+           !info_.return_token_ids && !info_.continuous_usage &&
+           info_.timings == nullptr;
   }
 
  private:

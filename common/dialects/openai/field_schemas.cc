@@ -115,6 +115,7 @@ void AddShown(const FieldSchemaOptions& options, Schemas& out) {
   out["logprobs"] = options.chat ? Flag(false) : top;
   out["top_logprobs"] = WithDefault(top, 0);
   out["prompt_logprobs"] = top;
+  out["timings_per_token"] = Flag(false);
   out["return_token_ids"] = Flag(false);
   out["return_tokens_as_token_ids"] = Flag(false);
   out["stream"] = Flag(false);

@@ -19,7 +19,7 @@ void RunChat(const serving::ServingContext& context,
 void RunCompletion(const serving::ServingContext& context,
                    std::shared_ptr<http::Exchange> exchange);
 
-// Adds /tokenize, /detokenize and /tokenizer_info.
+// Adds /tokenize, /detokenize, /tokenizer_info and /apply-template.
 void AddTokenizeHandlers(http::Router& router,
                          const serving::ServingContext& context);
 
@@ -28,7 +28,9 @@ void AddEmbeddingsHandler(http::Router& router,
                           const serving::ServingContext& context);
 
 inline constexpr serving::Endpoint kEndpoints[] = {
-    {kChatPath, RunChat}, {kCompletionsPath, RunCompletion}};
+    {kChatPath, RunChat},
+    {kCompletionsPath, RunCompletion},
+    {"/chat/completions", RunChat}};  // as llama.cpp; its answers are the same
 
 // What clients speak that show no other dialect: the errors are those of a
 // server without dialects.

@@ -77,6 +77,7 @@ constexpr KnownField kBuiltFields[] = {
     {"stream"},
     {"stream_options"},
     {"sse_ping_interval"},
+    {"timings_per_token"},
     {"return_token_ids"},
     {"return_tokens_as_token_ids"},
     {"add_special_tokens"},

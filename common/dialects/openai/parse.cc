@@ -145,11 +145,25 @@ StatusOr<TokenizeRequest> ParseTokenizeRequest(std::string_view body) {
     out.argument_names = ReadArgumentNames(in);
     out.tools = ReadToolFields(in).tools;
   }
-  out.add_special_tokens =
-      in.Bool("add_special_tokens").value_or(messages == nullptr);
-  out.return_token_strs = in.Bool("return_token_strs").value_or(false);
   auto prompt = in.String("prompt");
+  auto content = in.String("content");
+  if (prompt && content) in.Refuse("content", "cannot go with prompt");
+  // Each server's default stays with its name of the text.
+  const bool adds = messages == nullptr && !content;
+  const auto adds_too = in.Bool("add_special");
+  out.add_special_tokens =
+      in.Bool("add_special_tokens").value_or(adds_too.value_or(adds));
+  out.return_token_strs = in.Bool("return_token_strs").value_or(false);
+  out.parses_special = in.Bool("parse_special").value_or(true);
+  out.with_pieces = in.Bool("with_pieces").value_or(false);
+  if (!out.parses_special && out.add_special_tokens) {
+    in.Refuse("parse_special", "must be true beside add_special: true");
+  }
   SLUICE_RETURN_IF_ERROR(in.status());
+  if (content) {
+    prompt = std::move(content);
+    out.prompt_field = "content";
+  }
   if (prompt.has_value() == (messages != nullptr)) {
     return serving::FieldError("prompt", "give either prompt or messages");
   }

@@ -58,6 +58,7 @@ constexpr std::string_view kPlainNames[] = {
     "stream",
     "stream_options",
     "temperature",
+    "timings_per_token",
     "top_k",
     "top_logprobs",
     "top_p",

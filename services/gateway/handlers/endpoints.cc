@@ -10,6 +10,7 @@ void AddEndpoints(http::Router& router, const serving::ServingContext& context,
                   bool debug, std::function<ClusterReading()> cluster) {
   AddDialects(router, context);
   AddModelHandlers(router, context);
+  AddServerStateHandlers(router, context);
   AddUnbuiltHandlers(router);
   AddHealthHandlers(router, context);
   AddPageHandlers(router);

@@ -25,6 +25,9 @@ Audience AudienceOf(bool keys_asked, const http::HttpRequest& request);
 // says so.
 void AddUnbuiltHandlers(http::Router& router);
 void AddModelHandlers(http::Router& router, const ServingContext& context);
+// llama.cpp's GET /props and GET /slots.
+void AddServerStateHandlers(http::Router& router,
+                            const ServingContext& context);
 void AddHealthHandlers(http::Router& router, const ServingContext& context);
 // A trace by its request's id.
 void AddTraceHandler(http::Router& router, const ServingContext& context);

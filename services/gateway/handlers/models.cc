@@ -1,6 +1,7 @@
 #include <ctime>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/build_info.h"
 #include "common/base/json.h"
@@ -12,7 +13,32 @@
 namespace sluice::gateway {
 namespace {
 
+Json Modalities() {
+  return {{"input_modalities", {"text"}}, {"output_modalities", {"text"}}};
+}
+
+// Returns what llama.cpp tells of a model's size.
+Json MetaJson(const serving::ServedModel& model) {
+  Json meta{{"n_ctx_train", model.max_positions},
+            {"n_vocab", model.vocab_size}};
+  if (model.hidden_size > 0) meta["n_embd"] = model.hidden_size;
+  if (model.num_params > 0) meta["n_params"] = model.num_params;
+  if (model.tensor_bytes > 0) meta["size"] = model.tensor_bytes;
+  return meta;
+}
+
+// Returns a model's entry of `models`, which clients of Ollama's API read.
+Json TagJson(const serving::ServedModel& model, std::string_view name) {
+  return {{"name", std::string(name)},
+          {"model", std::string(name)},
+          {"type", "model"},
+          {"size", model.tensor_bytes},
+          {"digest", model.digest},
+          {"capabilities", {"completion"}}};
+}
+
 // Returns a model's object. Key holders see `root`, a path with a user's name.
+// The context's length has the name of each kind of server.
 Json ModelJson(const serving::ServingContext& context,
                const http::HttpRequest& request, std::string_view name) {
   const serving::ServedModel& model = context.model;
@@ -22,6 +48,9 @@ Json ModelJson(const serving::ServingContext& context,
             {"owned_by", "sluice"},
             {"parent", nullptr},
             {"max_model_len", serving::MaxContext(context)},
+            {"context_length", serving::MaxContext(context)},
+            {"architecture", Modalities()},
+            {"meta", MetaJson(model)},
             {"permission", Json::array()}};
   if (!request.tenant.empty()) json["root"] = model.root;
   return json;
@@ -67,19 +96,24 @@ http::HttpResponse JsonResponse(const Json& body) {
 
 void AddModelHandlers(http::Router& router,
                       const serving::ServingContext& context) {
-  router.Add(
-      "GET", "/v1/models", [context](std::shared_ptr<http::Exchange> on) {
-        Json body{{"object", "list"}, {"data", Json::array()}};
-        const http::HttpRequest& request = on->request();
-        if (!request.Header(kAnthropicHeader).empty()) {
-          return on->Send(JsonResponse(AnthropicModels(context.model)));
-        }
-        body["data"].push_back(ModelJson(context, request, context.model.name));
-        for (const std::string& alias : context.model.aliases) {
-          body["data"].push_back(ModelJson(context, request, alias));
-        }
-        on->Send(JsonResponse(body));
-      });
+  const auto list = [context](std::shared_ptr<http::Exchange> on) {
+    const serving::ServedModel& model = context.model;
+    if (!on->request().Header(kAnthropicHeader).empty()) {
+      return on->Send(JsonResponse(AnthropicModels(model)));
+    }
+    std::vector<std::string> names = {model.name};
+    names.insert(names.end(), model.aliases.begin(), model.aliases.end());
+    Json body{{"object", "list"},
+              {"data", Json::array()},
+              {"models", Json::array()}};
+    for (const std::string& name : names) {
+      body["data"].push_back(ModelJson(context, on->request(), name));
+      body["models"].push_back(TagJson(model, name));
+    }
+    on->Send(JsonResponse(body));
+  };
+  router.Add("GET", "/v1/models", list);
+  router.Add("GET", "/models", list);  // as llama.cpp
   router.AddVerbatim(
       "GET", "/v1/models/*", [context](std::shared_ptr<http::Exchange> on) {
         // Names may have slashes: "org/model".

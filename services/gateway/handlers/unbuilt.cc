@@ -22,7 +22,6 @@ constexpr std::string_view kUnbuilt[] = {
     "/v1/rerank",
     "/v1/score",
     "/rerank",
-    "/infill",
     "/api/*",
 };
 

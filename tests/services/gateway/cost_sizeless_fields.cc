@@ -20,6 +20,7 @@ const std::vector<std::string>& FieldsWithoutSize() {
       "repeat_penalty",
       "repeat_last_n",
       "sse_ping_interval",
+      "timings_per_token",
       "best_of",
       "ignore_eos",
       "min_tokens",
