@@ -43,13 +43,13 @@ struct ServedModel {
   SamplingDefaults defaults;
   std::vector<TokenId> eos_ids;
   int vocab_size = 0;
-  int max_positions = 0;  // by config.json
-  int hidden_size = 0;        // H; 0: unknown, as the next two
-  int64_t num_params = 0;     // of the stored tensors, and their bytes
+  int max_positions = 0;   // by config.json
+  int hidden_size = 0;     // H; 0: unknown, as the next two
+  int64_t num_params = 0;  // of the stored tensors, and their bytes
   int64_t tensor_bytes = 0;
   EmbeddingRule embeddings;
-  std::string digest;     // of the stages' model; empty: any
-  std::string config;     // that the digest covers; empty: unknown
+  std::string digest;  // of the stages' model; empty: any
+  std::string config;  // that the digest covers; empty: unknown
   // Null: requests with a grammar are refused. With `vocabulary`, the
   // tokenizer's in `text`.
   std::unique_ptr<GrammarCompiler> grammars;

@@ -36,7 +36,8 @@ constexpr const char* kTemplate =
 
 constexpr const char* kPaths[] = {
     "/v1/chat/completions", "/v1/completions", "/tokenize",
-    "/detokenize",          "/v1/messages",    "/v1/messages/count_tokens"};
+    "/detokenize",          "/v1/messages",    "/v1/messages/count_tokens",
+    "/completion",          "/infill",         "/apply-template"};
 
 // Everything behind the socket, made once.
 struct TextGateway {
@@ -46,8 +47,9 @@ struct TextGateway {
   http::Router router;
 
   TextGateway() {
-    model.text = serving::MakeToyText(
-        kTemplate, {{"<|end|>", "<|start|>", "<|eot|>"}, {"<think>"}});
+    model.text = serving::MakeToyText(kTemplate,
+                                      {{"<|end|>", "<|start|>", "<|eot|>"},
+                                       {"<think>", "<PRE>", "<SUF>", "<MID>"}});
     model.eos_ids = {256};
     const serving::ServingContext context{
         model, engine.loop(), metrics, nullptr,

@@ -67,9 +67,8 @@ StatusOr<std::vector<TokenId>> FakeText::EncodeChat(
 StatusOr<std::string> FakeText::RenderChat(const Json& messages,
                                            const Json& tools,
                                            RenderOptions options) const {
-  SLUICE_ASSIGN_OR_RETURN(
-      const std::vector<TokenId> tokens,
-      EncodeChat(messages, tools, std::move(options)));
+  SLUICE_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                          EncodeChat(messages, tools, std::move(options)));
   return Decode(tokens, /*skip_special=*/false);
 }
 

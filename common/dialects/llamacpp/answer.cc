@@ -45,8 +45,7 @@ Json Selected(const Json& answer, const std::vector<std::string>& fields) {
     while (value != nullptr) {
       const size_t slash = rest.find('/');
       name = rest.substr(0, slash);
-      const auto found =
-          value->is_object() ? value->find(name) : value->end();
+      const auto found = value->is_object() ? value->find(name) : value->end();
       value = value->is_object() && found != value->end() ? &*found : nullptr;
       if (slash == rest.npos) break;
       rest.remove_prefix(slash + 1);
@@ -91,8 +90,8 @@ class CompletionFormat : public serving::AnswerFormat {
     shown.ended = true;
     Json end = Head(index, "", {});
     AddEnd(index, delta, end);
-    events.push_back({IdAfter(index, shown),
-                      Selected(end, shape_.response_fields)});
+    events.push_back(
+        {IdAfter(index, shown), Selected(end, shape_.response_fields)});
     return events;
   }
 
@@ -108,9 +107,9 @@ class CompletionFormat : public serving::AnswerFormat {
       const int index = static_cast<int>(i);
       const serving::Delta& delta = choices[i];
       NoteNewLine(index, delta);
-      Json answer = Head(index, delta.text,
-                         shape_.return_tokens ? delta.token_ids
-                                              : std::vector<TokenId>());
+      Json answer =
+          Head(index, delta.text,
+               shape_.return_tokens ? delta.token_ids : std::vector<TokenId>());
       AddEnd(index, delta, answer);
       AddProbabilities(delta, pieces, answer);
       return Selected(answer, shape_.response_fields);
@@ -166,8 +165,8 @@ class CompletionFormat : public serving::AnswerFormat {
     out["prompt"] = shape_.prompts.at(prompt);
     out["has_new_line"] = has_new_line_.at(static_cast<size_t>(index)) != 0;
     out["truncated"] =
-        at_limit && timings.prompt_tokens + timings.completion_tokens >=
-                        shape_.n_ctx;
+        at_limit &&
+        timings.prompt_tokens + timings.completion_tokens >= shape_.n_ctx;
     out["stop_type"] = at_limit ? "limit" : word != nullptr ? "word" : "eos";
     out["stopping_word"] = word != nullptr ? *word : "";
     out["tokens_cached"] = timings.cached_tokens;

@@ -97,17 +97,16 @@ StatusOr<serving::PreparedRequest> Prepare(
   for (std::vector<TokenId>& tokens : prompts) {
     serving::PreparedRequest::Choice choice;
     choice.text = serving::MakeTextOptions(fields);
-    SLUICE_ASSIGN_OR_RETURN(
-        std::string text,
-        model.text->Decode(tokens, /*skip_special=*/false));
+    SLUICE_ASSIGN_OR_RETURN(std::string text,
+                            model.text->Decode(tokens, /*skip_special=*/false));
     SLUICE_ASSIGN_OR_RETURN(
         choice.generate,
         serving::MakeGenerateRequest(context, fields, std::move(tokens),
                                      kFillsContext));
     // The prompt's text is in the answer.
-    const serving::AnswerShape cost{
-        /*chat=*/true, /*echo=*/true, choice.generate.prompt_tokens.size(),
-        text.size(), choice.generate.max_tokens};
+    const serving::AnswerShape cost{/*chat=*/true, /*echo=*/true,
+                                    choice.generate.prompt_tokens.size(),
+                                    text.size(), choice.generate.max_tokens};
     answer_bytes += serving::AnswerBytes(fields, cost);
     SLUICE_RETURN_IF_ERROR(
         serving::CheckAnswer(fields, cost, answer_bytes, context.limits));

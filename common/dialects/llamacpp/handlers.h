@@ -28,7 +28,10 @@ inline constexpr serving::Endpoint kEndpoints[] = {
 
 // Clients speak it on its own paths alone.
 inline constexpr serving::Dialect kDialect = {
-    kEndpoints, nullptr, IsSpoken, IsPlainBody,
+    kEndpoints,
+    nullptr,
+    IsSpoken,
+    IsPlainBody,
     {ErrorAnswer, StreamError, AddHeaders}};
 
 }  // namespace sluice::llamacpp

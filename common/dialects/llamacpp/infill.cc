@@ -18,17 +18,16 @@ namespace {
 // Qwen; StarCoder and Granite; SantaCoder; DeepSeek; CodeLlama; GLM; CodeGemma
 // is as Qwen.
 constexpr std::string_view kPrefixes[] = {
-    "<|fim_prefix|>", "<fim_prefix>", "<fim-prefix>", "<｜fim▁begin｜>",
+    "<|fim_prefix|>", "<fim_prefix>", "<fim-prefix>",   "<｜fim▁begin｜>",
     "▁<PRE>",         "<PRE>",        "<|code_prefix|>"};
 constexpr std::string_view kSuffixes[] = {
-    "<|fim_suffix|>", "<fim_suffix>", "<fim-suffix>", "<｜fim▁hole｜>",
+    "<|fim_suffix|>", "<fim_suffix>", "<fim-suffix>",   "<｜fim▁hole｜>",
     "▁<SUF>",         "<SUF>",        "<|code_suffix|>"};
 constexpr std::string_view kMiddles[] = {
-    "<|fim_middle|>", "<fim_middle>", "<fim-middle>", "<｜fim▁end｜>",
+    "<|fim_middle|>", "<fim_middle>", "<fim-middle>",   "<｜fim▁end｜>",
     "▁<MID>",         "<MID>",        "<|code_middle|>"};
-constexpr std::string_view kRepositories[] = {"<|repo_name|>", "<|fim_repo|>",
-                                              "<fim-repo>", "<reponame>",
-                                              "<REPO>"};
+constexpr std::string_view kRepositories[] = {
+    "<|repo_name|>", "<|fim_repo|>", "<fim-repo>", "<reponame>", "<REPO>"};
 constexpr std::string_view kFiles[] = {"<|file_sep|>", "<|file_separator|>",
                                        "<file_sep>"};
 constexpr std::string_view kEnds[] = {
@@ -75,13 +74,13 @@ StatusOr<serving::PreparedRequest> PrepareInfill(
     const serving::ServingContext& context, const http::HttpRequest& http) {
   const serving::ServedModel& model = context.model;
   const serving::ModelText& text = *model.text;
-  SLUICE_ASSIGN_OR_RETURN(CompletionBody body,
-                          ParseInfill(http.body, text, model.vocab_size,
-                                      context.strict_fields));
+  SLUICE_ASSIGN_OR_RETURN(
+      CompletionBody body,
+      ParseInfill(http.body, text, model.vocab_size, context.strict_fields));
   SLUICE_ASSIGN_OR_RETURN(const InfillTokens tokens, FindInfillTokens(text));
   const InfillParts& parts = body.infill;
-  size_t bytes = parts.prefix.size() + parts.suffix.size() +
-                 parts.prompt.size();
+  size_t bytes =
+      parts.prefix.size() + parts.suffix.size() + parts.prompt.size();
   for (const ExtraFile& file : parts.extra) {
     bytes += file.name.size() + file.text.size();
   }
@@ -102,16 +101,17 @@ StatusOr<InfillTokens> FindInfillTokens(const serving::ModelText& text) {
   const auto middle = Find(text, kMiddles);
   if (!prefix || !suffix || !middle) {
     return serving::WithCode(
-        serving::FieldError(
-            "input_prefix", "this model cannot fill in: its vocabulary has no ",
-            "token for the ",
-            !prefix ? "prefix (such as <|fim_prefix|>)"
-            : !suffix ? "suffix (such as <|fim_suffix|>)"
-                      : "middle (such as <|fim_middle|>)"),
+        serving::FieldError("input_prefix",
+                            "this model cannot fill in: its vocabulary has no ",
+                            "token for the ",
+                            !prefix   ? "prefix (such as <|fim_prefix|>)"
+                            : !suffix ? "suffix (such as <|fim_suffix|>)"
+                                      : "middle (such as <|fim_middle|>)"),
         "unsupported_parameter");
   }
-  InfillTokens tokens{*prefix, *suffix, *middle, Find(text, kRepositories),
-                      Find(text, kFiles), {}};
+  InfillTokens tokens{
+      *prefix, *suffix, *middle, Find(text, kRepositories), Find(text, kFiles),
+      {}};
   for (const std::string_view name : kEnds) {
     if (const auto token = text.FindToken(name)) tokens.ends.push_back(*token);
   }

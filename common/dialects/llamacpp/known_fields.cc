@@ -90,8 +90,8 @@ Status RefuseUnbuiltFields(const Json& body) {
     const auto found = body.find(std::string(field.name));
     if (found == body.end() || found->is_null()) continue;
     const Json neutral = *ParseJson(field.neutral);
-    const bool is_neutral = std::find(neutral.begin(), neutral.end(), *found) !=
-                            neutral.end();
+    const bool is_neutral =
+        std::find(neutral.begin(), neutral.end(), *found) != neutral.end();
     if (is_neutral) continue;
     return serving::WithCode(
         serving::FieldError(field.name,

@@ -22,8 +22,8 @@ struct KnownField {
 // Returns every known field; LLAMACPP.md has a row of each.
 std::vector<KnownField> KnownFields();
 
-// INVALID_ARGUMENT (unsupported_parameter) for a field that is not built, unless
-// its value changes nothing.
+// INVALID_ARGUMENT (unsupported_parameter) for a field that is not built,
+// unless its value changes nothing.
 Status RefuseUnbuiltFields(const Json& body);
 // INVALID_ARGUMENT (unknown_parameter) for a field that is not known.
 Status RefuseUnknownFields(const Json& body, bool infill);

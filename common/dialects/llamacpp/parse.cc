@@ -125,8 +125,8 @@ class BiasReader {
                     Describe(value));
     }
     if (token.is_string()) return AddText(entry, token, bias);
-    const auto ids = serving::ParseTokenIds(Json::array({token}), "logit_bias",
-                                            vocab_size_);
+    const auto ids =
+        serving::ParseTokenIds(Json::array({token}), "logit_bias", vocab_size_);
     if (!ids.ok()) {
       return Refuse("entry ", entry, " must have a text or a token id from 0 ",
                     "to ", vocab_size_ - 1, ", got ", Describe(token));
@@ -170,8 +170,8 @@ void ReadSampling(FieldReader& in, const serving::ModelText& text,
   if (seed && *seed != -1 && *seed != kRandomSeed) {
     out.seed = static_cast<uint64_t>(*seed);
   }
-  out.repetition_penalty = in.Number("repeat_penalty", kMinRepetitionPenalty,
-                                     kMaxRepetitionPenalty);
+  out.repetition_penalty =
+      in.Number("repeat_penalty", kMinRepetitionPenalty, kMaxRepetitionPenalty);
   out.presence_penalty =
       in.Number("presence_penalty", -kMaxPenalty, kMaxPenalty);
   out.frequency_penalty =
@@ -308,8 +308,8 @@ StatusOr<PromptParts> ParsePrompt(const Json& prompt, const std::string& where,
       }
       continue;
     }
-    const auto id = serving::ParseTokenIds(Json::array({prompt[i]}), "prompt",
-                                           vocab_size);
+    const auto id =
+        serving::ParseTokenIds(Json::array({prompt[i]}), "prompt", vocab_size);
     if (!id.ok()) {
       return serving::FieldError("prompt", where, "entry ", i,
                                  " must be a string or a token id from 0 to ",
@@ -383,8 +383,7 @@ void ReadExtra(FieldReader& in, InfillParts& out) {
     auto name = part.String("filename");
     in.Keep(part.status());
     if (!part.status().ok()) return;
-    out.extra.push_back(
-        {std::move(name).value_or("tmp"), *std::move(text)});
+    out.extra.push_back({std::move(name).value_or("tmp"), *std::move(text)});
   }
 }
 

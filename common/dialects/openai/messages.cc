@@ -22,8 +22,8 @@ bool IsAmong(const std::string_view (&names)[N], std::string_view name) {
 }
 
 // Where a message is, in errors, and what becomes of its pictures: a client
-// repeats its history for ever, so there a picture is a note, and it is an error
-// in the user's last turn.
+// repeats its history for ever, so there a picture is a note, and it is an
+// error in the user's last turn.
 struct Place {
   std::string name;  // "messages[1]"
   bool notes_pictures = false;
@@ -100,7 +100,8 @@ StatusOr<std::string> ParseContent(const Json& message, std::string_view role,
   if (content->is_string()) return content->get<std::string>();
   if (content->is_array()) return JoinParts(*content, place);
   return serving::FieldError(
-      "messages", place.name, ".content must be a string or an array of parts, got ",
+      "messages", place.name,
+      ".content must be a string or an array of parts, got ",
       serving::Describe(*content));
 }
 
@@ -253,8 +254,8 @@ Status CopyToolFields(const Json& in, std::string_view role,
 Status AddImageNotes(const Json& message, const Place& place,
                      std::string& content) {
   const auto images = message.find("images");
-  const bool has_some = place.notes_pictures && images != message.end() &&
-                        images->is_array();
+  const bool has_some =
+      place.notes_pictures && images != message.end() && images->is_array();
   if (!has_some) return OkStatus();
   if (images->size() > serving::kMaxContentParts) {
     return serving::FieldError("messages", place.name, ".images has ",

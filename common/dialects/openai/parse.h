@@ -12,12 +12,12 @@ namespace sluice::openai {
 
 struct TokenizeRequest {
   std::string model;
-  std::variant<std::string, Json> input;    // a prompt, or chat messages
+  std::variant<std::string, Json> input;     // a prompt, or chat messages
   std::string_view prompt_field = "prompt";  // or llama.cpp's "content"
-  bool add_special_tokens = true;           // of a prompt
-  RenderOptions chat_template;              // of messages
-  std::vector<std::string> argument_names;  // as in ChatRequest
-  Json tools;                               // as in ToolFields
+  bool add_special_tokens = true;            // of a prompt
+  RenderOptions chat_template;               // of messages
+  std::vector<std::string> argument_names;   // as in ChatRequest
+  Json tools;                                // as in ToolFields
   bool return_token_strs = false;
   // llama.cpp's: special tokens that a prompt spells are tokens; the answer has
   // each token's text beside its id.

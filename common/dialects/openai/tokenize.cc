@@ -96,8 +96,8 @@ StatusOr<http::HttpResponse> ApplyTemplate(
       serving::CheckTemplateArguments(context, kChatNames.template_arguments,
                                       request.chat_template.kwargs,
                                       request.argument_names));
-  SLUICE_RETURN_IF_ERROR(serving::CheckHistory(
-      kChatNames, *messages, request.tools, context.limits));
+  SLUICE_RETURN_IF_ERROR(serving::CheckHistory(kChatNames, *messages,
+                                               request.tools, context.limits));
   const serving::ModelText& text = *context.model.text;
   RenderOptions options = request.chat_template;
   options.max_bytes = serving::MaxTokenizeBytes(context);

@@ -29,12 +29,9 @@ Json MetaJson(const serving::ServedModel& model) {
 
 // Returns a model's entry of `models`, which clients of Ollama's API read.
 Json TagJson(const serving::ServedModel& model, std::string_view name) {
-  return {{"name", std::string(name)},
-          {"model", std::string(name)},
-          {"type", "model"},
-          {"size", model.tensor_bytes},
-          {"digest", model.digest},
-          {"capabilities", {"completion"}}};
+  return {{"name", std::string(name)}, {"model", std::string(name)},
+          {"type", "model"},           {"size", model.tensor_bytes},
+          {"digest", model.digest},    {"capabilities", {"completion"}}};
 }
 
 // Returns a model's object. Key holders see `root`, a path with a user's name.
@@ -103,9 +100,8 @@ void AddModelHandlers(http::Router& router,
     }
     std::vector<std::string> names = {model.name};
     names.insert(names.end(), model.aliases.begin(), model.aliases.end());
-    Json body{{"object", "list"},
-              {"data", Json::array()},
-              {"models", Json::array()}};
+    Json body{
+        {"object", "list"}, {"data", Json::array()}, {"models", Json::array()}};
     for (const std::string& name : names) {
       body["data"].push_back(ModelJson(context, on->request(), name));
       body["models"].push_back(TagJson(model, name));

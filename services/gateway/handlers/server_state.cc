@@ -38,8 +38,8 @@ Json DefaultSettings(const serving::ServingContext& context) {
   sampling.top_k = defaults.top_k;
   sampling.min_p = defaults.min_p;
   sampling.repetition_penalty = defaults.repetition_penalty;
-  Json params = llamacpp::SettingsJson(
-      sampling, llamacpp::CompletionBody(), serving::MaxContext(context));
+  Json params = llamacpp::SettingsJson(sampling, llamacpp::CompletionBody(),
+                                       serving::MaxContext(context));
   params["seed"] = 0xffffffffu;  // drawn
   return params;
 }
@@ -53,23 +53,23 @@ http::HttpResponse Props(const serving::ServingContext& context,
   // A path has a user's name: key holders alone see it.
   const bool known = !request.tenant.empty();
   http::HttpResponse response;
-  response.body = DumpJson(
-      {{"default_generation_settings",
-        {{"id", 0},
-         {"id_task", -1},
-         {"n_ctx", n_ctx},
-         {"speculative", false},
-         {"is_processing", slots.busy > 0},
-         {"params", DefaultSettings(context)}}},
-       {"total_slots", slots.total},
-       {"model_alias", model.name},
-       {"model_path", known ? model.root : model.name},
-       {"modalities", {{"vision", false}, {"audio", false}}},
-       {"chat_template", info.chat_template},
-       {"bos_token", info.bos_token},
-       {"eos_token", info.eos_token},
-       {"build_info", Cat("sluice ", BuildVersion())},
-       {"is_sleeping", false}});
+  response.body =
+      DumpJson({{"default_generation_settings",
+                 {{"id", 0},
+                  {"id_task", -1},
+                  {"n_ctx", n_ctx},
+                  {"speculative", false},
+                  {"is_processing", slots.busy > 0},
+                  {"params", DefaultSettings(context)}}},
+                {"total_slots", slots.total},
+                {"model_alias", model.name},
+                {"model_path", known ? model.root : model.name},
+                {"modalities", {{"vision", false}, {"audio", false}}},
+                {"chat_template", info.chat_template},
+                {"bos_token", info.bos_token},
+                {"eos_token", info.eos_token},
+                {"build_info", Cat("sluice ", BuildVersion())},
+                {"is_sleeping", false}});
   return response;
 }
 

@@ -70,8 +70,8 @@ TEST(GatewayMessagesTest, PartsOfOpenAisAnswersAreText) {
 TEST(GatewayMessagesTest, MembersThatChangeAMessageAreRefused) {
   for (const char* member : {"images", "audio", "prefix", "partial"}) {
     const auto with = [&](const char* value) {
-      return Messages(Cat("[{\"role\":\"user\",\"content\":\"a\",\"",
-                          member, "\":", value, "}]"));
+      return Messages(Cat("[{\"role\":\"user\",\"content\":\"a\",\"", member,
+                          "\":", value, "}]"));
     };
     for (const char* nothing : {"null", "false", "[]"}) {
       EXPECT_TRUE(with(nothing).ok()) << member << nothing;
@@ -201,9 +201,9 @@ TEST(GatewayMessagesTest, APictureBeforeTheLastTurnOfTheUserIsANote) {
   ASSERT_TRUE(messages.ok()) << messages.status();
   EXPECT_EQ((*messages)[0]["content"], "See\n" + note);
   EXPECT_EQ((*messages)[3]["content"], note + "\n" + note);
-  const auto images = Messages(
-      R"([{"role":"user","content":"See","images":["a","b"]},)"
-      R"({"role":"user","content":"More"}])");
+  const auto images =
+      Messages(R"([{"role":"user","content":"See","images":["a","b"]},)"
+               R"({"role":"user","content":"More"}])");
   ASSERT_TRUE(images.ok()) << images.status();
   EXPECT_EQ((*images)[0]["content"], "See\n" + note + "\n" + note);
 }
@@ -223,9 +223,10 @@ TEST(GatewayMessagesTest, APictureInTheLastTurnOfTheUserIsRefusedByName) {
   EXPECT_THAT(Message(refused.status()),
               HasSubstr("messages[0].images is not supported"));
   // Sound is no picture.
-  EXPECT_FALSE(Messages(R"([{"role":"tool","content":[{"type":"input_audio"}]},)"
-                        R"({"role":"user","content":"hi"}])")
-                   .ok());
+  EXPECT_FALSE(
+      Messages(R"([{"role":"tool","content":[{"type":"input_audio"}]},)"
+               R"({"role":"user","content":"hi"}])")
+          .ok());
 }
 
 }  // namespace
