@@ -38,6 +38,8 @@ struct GenerateRequest {
   // The client, whose share of places, blocks and queue the request uses: the
   // tenant, or the peer's address on a server without keys. Clients take turns.
   std::string client;
+  // Among the requests of one client a lower one starts first.
+  int32_t priority = 0;
   int32_t max_tokens = 0;  // 0: only the prompt is computed (echo)
   // The model's own end tokens, in addition to sampling.stop_token_ids; empty
   // with ignore_eos.

@@ -1,6 +1,7 @@
 #include "common/engine/fair_queue.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -19,7 +20,13 @@ void FairQueue::Push(Sequence& sequence) {
   ClientShare* client = nullptr;
   if (found != clients_.end()) {
     client = found->get();
-    client->waiting.push_back(&sequence);
+    auto& waiting = client->waiting;
+    auto place = waiting.end();
+    while (place != waiting.begin() &&
+           (*std::prev(place))->request.priority > sequence.request.priority) {
+      --place;
+    }
+    waiting.insert(place, &sequence);
   } else {
     auto fresh = std::make_unique<ClientShare>();
     fresh->name = name;

@@ -29,8 +29,9 @@ inline bool IsOwed(const Sequence& sequence) {
 }
 
 // The queued sequences, and which of them starts next: clients take turns by
-// deficit round robin, measured in tokens; within a client the order is first
-// come, first served. Not thread safe: SequenceStore's.
+// deficit round robin, measured in tokens; within a client lower priorities go
+// first, and of one priority the first come is served first. A priority passes
+// no other client's sequences. Not thread safe: SequenceStore's.
 //
 // A client in turn starts sequences while it has credit. Credit pays for their
 // prompts and, while others wait, for the tokens that its running sequences
@@ -41,7 +42,8 @@ class FairQueue {
  public:
   using MayStart = std::function<bool(const Sequence&)>;
 
-  // Queues a new sequence behind those of its client; sets Sequence::client.
+  // Queues a new sequence behind those of its client that have its priority or
+  // a lower one; sets Sequence::client.
   // Changes nothing if it throws.
   void Push(Sequence& sequence);
   // Queues a sequence that was pushed before, ahead of those of its client.

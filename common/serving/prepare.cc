@@ -9,6 +9,7 @@
 #include "common/serving/error.h"
 #include "common/serving/served_model.h"
 #include "common/serving/text_work.h"
+#include "common/serving/token_rules.h"
 #include "common/trace/trace_store.h"
 
 namespace sluice::serving {
@@ -103,6 +104,12 @@ void RunOrRefuse(const ServingContext& context,
     context.metrics.OnRejection(RejectionOf(prepared.status()));
     on->SendError(ToApiError(prepared.status()));
     return;
+  }
+  for (PreparedRequest::Choice& choice : prepared->choices) {
+    if (choice.rules == nullptr) continue;
+    auto& constraint = choice.generate.constraint;
+    constraint = std::make_shared<RuledConstraint>(
+        choice.rules, std::move(constraint), context.model.vocab_size);
   }
   RequestRunner::Start(context, *std::move(prepared), on);
 }
@@ -279,6 +286,7 @@ StatusOr<GenerateRequest> MakeGenerateRequest(const ServingContext& context,
   request.prompt_tokens = std::move(prompt);
   request.sampling = MakeSampling(context.model, fields);
   request.cache_salt = fields.cache_salt;
+  request.priority = fields.priority;
   request.max_tokens = static_cast<int32_t>(most);
   if (fields.min_tokens > most) {
     return FieldError(names.min_tokens, "must not exceed ", names.max_tokens,

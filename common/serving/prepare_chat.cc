@@ -7,6 +7,7 @@
 #include "common/serving/error.h"
 #include "common/serving/prepare.h"
 #include "common/serving/served_model.h"
+#include "common/serving/token_rules.h"
 #include "common/text/output/markup_tags.h"
 
 namespace sluice::serving {
@@ -163,6 +164,9 @@ StatusOr<PreparedRequest> PrepareChat(const ServingContext& context,
       MakeBoundedRequest(context, request, choice.text.echo_text.size(),
                          std::move(prompt)));
   choice.generate.sampling.seed = start.SeedOf(fields, 0);
+  SLUICE_ASSIGN_OR_RETURN(
+      choice.rules,
+      MakeTokenRules(context, fields, choice.generate.prompt_tokens));
   SLUICE_ASSIGN_OR_RETURN(
       prepared.grammar,
       ChatGrammar(model, request, choice.generate.prompt_tokens));

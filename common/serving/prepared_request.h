@@ -19,13 +19,15 @@ namespace sluice::serving {
 
 class AnswerTimings;
 struct StreamRequest;
+struct TokenRules;
 
 // A prepared request: what to generate and how to answer.
 struct PreparedRequest {
   struct Choice {
     GenerateRequest generate;
     ChoiceTextOptions text;
-    size_t prompt = 0;  // index of its prompt
+    std::shared_ptr<const TokenRules> rules;  // null: none
+    size_t prompt = 0;                        // index of its prompt
     // Copies the prompt's logprobs of the prompt's first choice, which alone
     // requests them.
     bool follows = false;

@@ -75,6 +75,13 @@ struct GenerationFields {
   std::vector<TokenId> stop_token_ids;
   bool ignore_eos = false;
   int64_t min_tokens = 0;
+  // Tokens that alone may come; none: all may.
+  std::vector<TokenId> allowed_token_ids;
+  std::vector<std::string> bad_words;  // none of them comes
+  // The most tokens of reasoning, at least 1, as the client named them.
+  std::optional<int64_t> thinking_budget;
+  std::string_view thinking_budget_field;
+  int32_t priority = 0;       // among the client's requests; lower: first
   bool include_stop = false;  // with the stop string or token
   bool skip_special = true;   // hides special tokens
   // Top logprobs per token; 0: the token's own; nullopt: none.

@@ -24,6 +24,8 @@ inline constexpr size_t kMaxChoices = 128;        // over all prompts
 inline constexpr size_t kMaxCacheSaltBytes = 256;
 // Without the model's own end tokens.
 inline constexpr size_t kMaxClientStopTokenIds = 128;
+inline constexpr size_t kMaxAllowedTokenIds = size_t{1} << 16;
+inline constexpr size_t kMaxBadWords = 128;
 inline constexpr int64_t kMaxPingSeconds = 3600;
 // Of a word such as an effort.
 inline constexpr size_t kMaxWordBytes = 32;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tests/engine/scheduler_harness.h"
 
@@ -59,6 +61,45 @@ TEST(SchedulerTenantTest, WithinATenantTheOrderIsThatOfArrival) {
     ran[harness.request(id).tenant].push_back(id);
   }
   EXPECT_EQ(ran, added);
+}
+
+TEST(SchedulerTenantTest, WithinATenantALowerPriorityStartsFirst) {
+  SchedulerHarness harness(OneAtATime(), TestLimits(100));
+  std::vector<std::pair<int32_t, SequenceId>> added;
+  for (uint64_t i = 0; i < 30; ++i) {
+    GenerateRequest request = Of("a", 20, 3, i);
+    request.priority = static_cast<int32_t>(i * 7 % 5) - 2;
+    const int32_t priority = request.priority;
+    added.emplace_back(priority, harness.Add(std::move(request)));
+  }
+  std::ranges::stable_sort(added, {},
+                           [](const auto& one) { return one.first; });
+  std::vector<SequenceId> expected;
+  for (const auto& [priority, id] : added) expected.push_back(id);
+  EXPECT_EQ(RunAndListStarts(harness), expected);
+}
+
+// The law of priorities: which tenant starts when does not depend on them.
+TEST(SchedulerTenantTest, APriorityPassesNoOtherTenant) {
+  const auto tenants_in_order = [](bool prioritised) {
+    SchedulerHarness harness(OneAtATime(), TestLimits(100));
+    for (uint64_t i = 0; i < 60; ++i) {
+      // Tenants differ in sizes; the requests of each are alike.
+      const std::string tenant(1, static_cast<char>('a' + i * i % 3));
+      GenerateRequest request = Of(tenant, tenant == "a" ? 200 : 20, 3, i);
+      const bool urges = prioritised && tenant != "b";
+      if (urges) request.priority = -static_cast<int32_t>(i * 5 % 11);
+      harness.Add(std::move(request));
+    }
+    std::string order;
+    for (const SequenceId id : RunAndListStarts(harness)) {
+      order += harness.request(id).tenant;
+    }
+    return order;
+  };
+  const std::string order = tenants_in_order(false);
+  EXPECT_EQ(order.size(), 60u);
+  EXPECT_EQ(tenants_in_order(true), order);
 }
 
 TEST(SchedulerTenantTest, SharesAreEqualInTokensNotInRequests) {

@@ -103,7 +103,7 @@ class BadInputTest(unittest.TestCase):
 
     def test_fields_that_are_not_built_are_refused_unless_neutral(self):
         for param, value in (("best_of", 3), ("suffix", "x"), ("n", 129),
-                             ("presence_penalty", 2.5), ("priority", 1),
+                             ("presence_penalty", 2.5), ("length_penalty", 2),
                              ("logit_bias", {"512": 1})):
             with self.subTest(param=param):
                 self.refused({"prompt": "a", param: value}, param=param)

@@ -12,6 +12,7 @@
 #include "common/serving/error.h"
 #include "common/serving/prepare.h"
 #include "common/serving/served_model.h"
+#include "common/serving/token_rules.h"
 
 namespace sluice::llamacpp {
 namespace {
@@ -103,6 +104,9 @@ StatusOr<serving::PreparedRequest> Prepare(
         choice.generate,
         serving::MakeGenerateRequest(context, fields, std::move(tokens),
                                      kFillsContext));
+    SLUICE_ASSIGN_OR_RETURN(
+        choice.rules, serving::MakeTokenRules(context, fields,
+                                              choice.generate.prompt_tokens));
     // The prompt's text is in the answer.
     const serving::AnswerShape cost{/*chat=*/true, /*echo=*/true,
                                     choice.generate.prompt_tokens.size(),

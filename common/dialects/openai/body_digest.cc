@@ -15,7 +15,7 @@ namespace {
 
 // Built fields that change no answer's tokens or form.
 constexpr std::string_view kSilentFields[] = {"model", "sse_ping_interval",
-                                              "cache_salt"};
+                                              "cache_salt", "priority"};
 
 // Fields in whose objects the order of members changes nothing, or the prompt's
 // tokens alone. An answer has the members of its schema in the schema's order.

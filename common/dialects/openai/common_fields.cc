@@ -172,6 +172,12 @@ void ReadStops(serving::FieldReader& in, int vocab_size,
           .value_or(out.stop_token_ids);
   out.ignore_eos = in.Bool("ignore_eos").value_or(false);
   out.min_tokens = in.Int("min_tokens", 0, serving::kMaxInt32).value_or(0);
+  out.allowed_token_ids =
+      in.TokenIds("allowed_token_ids", vocab_size, serving::kMaxAllowedTokenIds)
+          .value_or(out.allowed_token_ids);
+  out.bad_words =
+      in.Strings("bad_words", serving::kMaxBadWords, serving::kMaxStopBytes)
+          .value_or(out.bad_words);
   out.include_stop = in.Bool("include_stop_str_in_output").value_or(false);
 }
 
@@ -214,6 +220,8 @@ serving::GenerationFields ReadCommonFields(serving::FieldReader& in,
   out.return_token_ids = in.Bool("return_token_ids").value_or(false);
   out.tokens_as_token_ids =
       in.Bool("return_tokens_as_token_ids").value_or(false);
+  out.priority = static_cast<int32_t>(
+      in.Int("priority", -serving::kMaxInt32, serving::kMaxInt32).value_or(0));
   out.cache_salt = in.String("cache_salt").value_or("");
   if (out.cache_salt.size() > serving::kMaxCacheSaltBytes) {
     in.Refuse("cache_salt", "has ", out.cache_salt.size(), " bytes, limit ",

@@ -14,6 +14,7 @@
 #include "common/serving/prepare.h"
 #include "common/serving/served_model.h"
 #include "common/serving/text_offsets.h"
+#include "common/serving/token_rules.h"
 
 namespace sluice::openai {
 namespace {
@@ -83,6 +84,9 @@ StatusOr<serving::PreparedRequest::Choice> PrepareChoice(
       serving::MakeGenerateRequest(
           context, fields, std::move(tokens),
           fields.fills_context ? kFillsContext : kDefaultMaxTokens));
+  SLUICE_ASSIGN_OR_RETURN(
+      choice.rules,
+      serving::MakeTokenRules(context, fields, choice.generate.prompt_tokens));
   if (request.echo && fields.logprobs) {
     int32_t& wanted = choice.generate.sampling.prompt_logprobs;
     wanted = std::max(wanted, *fields.logprobs);

@@ -94,6 +94,8 @@ void AddGenerated(const FieldSchemaOptions& options, Schemas& out) {
   out["add_special_tokens"] = Flag(!options.chat);
   out["echo"] = Flag(false);
   out["ignore_eos"] = Flag(false);
+  out["priority"] =
+      WithDefault(Integers(-serving::kMaxInt32, serving::kMaxInt32), 0);
   out["cache_salt"] = WithDefault(Text(0, serving::kMaxCacheSaltBytes), "");
   out["request_id"] = {{"type", "string"},
                        {"pattern", "^[A-Za-z0-9._:-]{0,128}$"}};
@@ -108,6 +110,14 @@ void AddShown(const FieldSchemaOptions& options, Schemas& out) {
       {"default", Json::array()}};
   out["stop_token_ids"] =
       WithDefault(Ids(serving::kMaxClientStopTokenIds), Json::array());
+  out["allowed_token_ids"] =
+      WithDefault(Ids(serving::kMaxAllowedTokenIds), Json::array());
+  out["bad_words"] = {{"anyOf",
+                       {stop,
+                        {{"type", "array"},
+                         {"items", stop},
+                         {"maxItems", serving::kMaxBadWords}}}},
+                      {"default", Json::array()}};
   out["include_stop_str_in_output"] = Flag(false);
   out["skip_special_tokens"] = Flag(true);
   out["spaces_between_special_tokens"] = Flag(false);

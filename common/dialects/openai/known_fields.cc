@@ -110,6 +110,9 @@ constexpr KnownField kBuiltFields[] = {
     {"regex"},
     {"ebnf"},
     {"structural_tag"},
+    {"allowed_token_ids"},
+    {"bad_words"},
+    {"priority"},
     {"cache_salt"},
     {"request_id"},
 };
@@ -129,10 +132,7 @@ constexpr KnownField kIgnoredFields[] = {
 
 constexpr UnbuiltField kUnbuiltFields[] = {
     {"length_penalty", kOne},
-    {"allowed_token_ids", kEmpty},
-    {"bad_words", kEmpty},
     {"use_beam_search", kFalse},
-    {"priority", kZero},
     // Other servers obey these.
     {"guided_whitespace_pattern", kNever},
     {"grammar_lazy", kFalse},

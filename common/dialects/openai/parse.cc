@@ -89,6 +89,7 @@ StatusOr<serving::ChatRequest> ParseChatRequest(std::string_view body,
   out.chat_template = ReadTemplateFields(in);
   out.argument_names = ReadArgumentNames(in);
   out.hides_reasoning = ReadHidesReasoning(in);
+  ReadThinkingBudget(in, out.fields);
   out.tools = ReadToolFields(in);
   serving::HoldRounded(body, in, rounded, out.fields, &out.tools);
   out.echo = in.Bool("echo").value_or(false);

@@ -12,6 +12,8 @@ namespace {
 constexpr std::string_view kPlainNames[] = {
     "add_generation_prompt",
     "add_special_tokens",
+    "allowed_token_ids",
+    "bad_words",
     "best_of",
     "cache_salt",
     "chat_template_kwargs",
@@ -36,6 +38,7 @@ constexpr std::string_view kPlainNames[] = {
     "n_predict",
     "parallel_tool_calls",
     "presence_penalty",
+    "priority",
     "prompt",
     "prompt_cache_key",
     "prompt_cache_retention",

@@ -151,12 +151,7 @@ void ReadBudgets(serving::FieldReader& in, Thinking& out) {
   for (const char* name : kBudgets) {
     const auto tokens = in.Int(name, -1, serving::kMaxInt32);
     if (!tokens || *tokens == -1) continue;
-    if (*tokens > 0) {
-      in.Refuse(name,
-                "must be -1, no limit, or 0, no thinking: other limits of ",
-                "reasoning are not built, got ", *tokens);
-      return;
-    }
+    if (*tokens > 0) continue;  // see ReadThinkingBudget
     out.thinks.Take(in, name, name, false);
   }
 }
@@ -208,6 +203,18 @@ void ReadThinking(serving::FieldReader& in, Json& arguments) {
     return;
   }
   serving::SetThinking(thinks, effort, arguments);
+}
+
+void ReadThinkingBudget(serving::FieldReader& in,
+                        serving::GenerationFields& out) {
+  Setting<int64_t> budget("how many tokens the model thinks for");
+  for (const char* name : kBudgets) {
+    const auto tokens = in.Int(name, -1, serving::kMaxInt32);
+    if (!tokens || *tokens == -1) continue;
+    budget.Take(in, name, name, *tokens);
+    if (out.thinking_budget_field.empty()) out.thinking_budget_field = name;
+  }
+  if (budget.value().value_or(0) > 0) out.thinking_budget = budget.value();
 }
 
 bool ReadHidesReasoning(serving::FieldReader& in) {

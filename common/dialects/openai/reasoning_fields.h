@@ -3,6 +3,7 @@
 
 #include "common/base/json_fwd.h"
 #include "common/serving/fields.h"
+#include "common/serving/request.h"
 
 namespace sluice::openai {
 
@@ -13,6 +14,11 @@ namespace sluice::openai {
 void ReadThinking(serving::FieldReader& in, Json& arguments);
 
 // Returns whether the answer leaves the reasoning out. Errors stay in `in`.
+// Reads the most tokens of reasoning, by all its names. -1 is no limit; 0 is
+// ReadThinking's.
+void ReadThinkingBudget(serving::FieldReader& in,
+                        serving::GenerationFields& out);
+
 bool ReadHidesReasoning(serving::FieldReader& in);
 
 // Refuses a limit of reasoning in a request without a chat template, which no

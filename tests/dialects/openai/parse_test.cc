@@ -68,6 +68,19 @@ TEST(GatewayParseTest, NullIsAbsentAndUnknownFieldsAreIgnored) {
   EXPECT_TRUE(got->fields.stop.empty());
 }
 
+TEST(GatewayParseTest, ReadsWhatTokensMayComeAndWhen) {
+  const auto got = Completion(
+      R"("allowed_token_ids":[5,3,5],"bad_words":["x","a b"],"priority":-7)");
+  ASSERT_TRUE(got.ok()) << got.status();
+  EXPECT_THAT(got->fields.allowed_token_ids, ElementsAre(5, 3, 5));
+  EXPECT_THAT(got->fields.bad_words, ElementsAre("x", "a b"));
+  EXPECT_EQ(got->fields.priority, -7);
+  EXPECT_TRUE(Completion(R"("allowed_token_ids":[],"bad_words":[])").ok());
+  ExpectParam(Completion(R"("allowed_token_ids":[-1])"), "allowed_token_ids");
+  ExpectParam(Completion(R"("bad_words":[""])"), "bad_words");
+  ExpectParam(Chat(R"("priority":0.5)"), "priority");
+}
+
 TEST(GatewayParseTest, TopKIsOffAtMinusOneAndZero) {
   EXPECT_EQ(Chat("\"top_k\":-1")->fields.top_k, 0);
   EXPECT_EQ(Chat("\"top_k\":0")->fields.top_k, 0);
@@ -158,8 +171,6 @@ TEST(GatewayParseTest, UnbuiltFieldsAreRefusedUnlessNeutral) {
       {"dry_multiplier", "0", "0.8"},
       {"xtc_probability", "0", "0.5"},
       {"dynatemp_range", "0", "0.5"},
-      {"thinking_token_budget", "-1", "100"},
-      {"reasoning_budget", "-1", "7"},
       {"separate_reasoning", "true", "false"},
       {"reasoning_format", "\"auto\"", "\"none\""},
   };

@@ -120,8 +120,14 @@ TEST(ReasoningFieldsTest, NamesThatDifferAreRefusedByBoth) {
 }
 
 TEST(ReasoningFieldsTest, WhatCannotBeHeldIsRefusedByName) {
-  EXPECT_THAT(Refusal(R"("reasoning_budget":500)", "reasoning_budget"),
-              HasSubstr("got 500"));
+  EXPECT_THAT(
+      Refusal(R"("reasoning_budget":5,"thinking_budget":6)", "thinking_budget"),
+      HasSubstr("contradicts reasoning_budget"));
+  EXPECT_THAT(
+      Refusal(R"("reasoning_budget":5,"thinking_budget":0)", "thinking_budget"),
+      HasSubstr("contradicts reasoning_budget"));
+  EXPECT_THAT(Refusal(R"("reasoning_budget":-2)", "reasoning_budget"),
+              HasSubstr("the number -2"));
   EXPECT_THAT(Refusal(R"("reasoning":{"max_tokens":500})", "reasoning"),
               HasSubstr("max_tokens"));
   EXPECT_THAT(
@@ -140,6 +146,18 @@ TEST(ReasoningFieldsTest, WhatCannotBeHeldIsRefusedByName) {
       ParseCompletionRequest(R"({"prompt":"a","reasoning_budget":0})", 100);
   EXPECT_EQ(serving::ToApiError(completion.status()).param.value_or("none"),
             "reasoning_budget");
+}
+
+TEST(ReasoningFieldsTest, ABudgetHasThreeNames) {
+  for (const char* name :
+       {"reasoning_budget", "thinking_token_budget", "thinking_budget"}) {
+    const auto got = Thinking(Cat("\"", name, "\":500,\"think\":true"));
+    ASSERT_TRUE(got.ok()) << got.status();
+    EXPECT_EQ(got->fields.thinking_budget, 500);
+    EXPECT_EQ(got->fields.thinking_budget_field, name);
+    const auto none = Thinking(Cat("\"", name, "\":-1"));
+    EXPECT_FALSE(none->fields.thinking_budget);
+  }
 }
 
 TEST(ReasoningFieldsTest, AnAnswerLeavesReasoningOutByEitherName) {

@@ -352,6 +352,16 @@ void AddAnswers(Elements& all, const char* path, const char* name) {
                           Tool("{}"), "]"));
     });
   }
+  add("allowed token ids", "allowed_token_ids",
+      serving::kMaxAllowedTokenIds / 16, [=](size_t n) {
+        return echoed(200, "\"allowed_token_ids\":" +
+                               List(n, [](size_t i) { return Cat(i % 256); }));
+      });
+  add("bad words", "bad_words", serving::kMaxBadWords / 8, [=](size_t n) {
+    return echoed(200, "\"bad_words\":" + List(n, [](size_t i) {
+                         return Cat("\"", std::string(1000, 'b'), i, "\"");
+                       }));
+  });
   // They have 4096 bytes together.
   add("stop strings", "stop", serving::kMaxStopStrings / 4, [=](size_t n) {
     return echoed(kText / 4, "\"stop\":" + List(n, [](size_t i) {

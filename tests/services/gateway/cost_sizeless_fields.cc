@@ -47,6 +47,7 @@ const std::vector<std::string>& FieldsWithoutSize() {
       "guided_json_object",
       "cache_salt",
       "request_id",
+      "priority",
   };
   return all;
 }
