@@ -424,6 +424,9 @@ void PrepareAndRun(const ServingContext& context,
                  StatusOr<PreparedRequest> prepared, const TraceSpan& span) {
     context.metrics.OnTokenized(1e-9 * static_cast<double>(span.duration_ns()));
     if (trace != nullptr) trace->OnPrepared(span);
+    if (prepared.ok() && prepared->answer) {
+      return on->Send(*std::move(prepared->answer));
+    }
     if (trace != nullptr && prepared.ok()) {
       trace->OnAccepted(TracedRequest(context.model, *prepared));
       prepared->trace = trace;

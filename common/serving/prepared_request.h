@@ -44,6 +44,8 @@ struct PreparedRequest {
   http::EventStreamTimes times;  // of a stream
   std::shared_ptr<trace::RequestTrace> trace;  // null: not traced
   std::shared_ptr<AnswerTimings> timings;      // null: nothing tells them
+  // The answer to a request that generates nothing; the rest has no meaning.
+  std::optional<http::HttpResponse> answer;
 };
 
 }  // namespace sluice::serving
