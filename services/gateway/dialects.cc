@@ -2,6 +2,7 @@
 
 #include "common/dialects/llamacpp/handlers.h"
 #include "common/dialects/messages/handlers.h"
+#include "common/dialects/ollama/handlers.h"
 #include "common/dialects/openai/handlers.h"
 #include "common/serving/dialect.h"
 #include "common/serving/resumed_streams.h"
@@ -10,9 +11,8 @@ namespace sluice::gateway {
 namespace {
 
 // The last is the default.
-constexpr serving::Dialect kDialects[] = {llamacpp::kDialect,
-                                           messages::kDialect,
-                                           openai::kDialect};
+constexpr serving::Dialect kDialects[] = {
+    llamacpp::kDialect, messages::kDialect, ollama::kDialect, openai::kDialect};
 
 }  // namespace
 

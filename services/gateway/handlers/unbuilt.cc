@@ -6,7 +6,7 @@
 namespace sluice::gateway {
 namespace {
 
-// Paths for POST; some of Ollama's ("/api/*") are for GET.
+// Paths for POST.
 constexpr std::string_view kUnbuilt[] = {
     "/v1/responses",
     "/v1/moderations",
@@ -22,7 +22,6 @@ constexpr std::string_view kUnbuilt[] = {
     "/v1/rerank",
     "/v1/score",
     "/rerank",
-    "/api/*",
 };
 
 }  // namespace
@@ -38,7 +37,6 @@ void AddUnbuiltHandlers(http::Router& router) {
           "unsupported_endpoint"))));
     };
     router.Add("POST", path, refuse);
-    if (path.ends_with("*")) router.Add("GET", path, refuse);
   }
 }
 

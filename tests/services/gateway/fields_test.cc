@@ -361,16 +361,6 @@ TEST_F(GatewayFieldsTest, TokenizerInfoTellsWhatHarnessesAskFor) {
   EXPECT_EQ(info["chat_template"], "{{ messages }}");
 }
 
-TEST_F(GatewayFieldsTest, PathsOfOllamaAreRefusedWhateverTheMethod) {
-  for (const char* method : {"GET", "HEAD", "POST"}) {
-    auto exchange = http::Post("/api/tags", "");
-    exchange->request().method = method;
-    router_.Route(exchange);
-    EXPECT_EQ(exchange->responses[0].status, 404);
-    EXPECT_EQ(exchange->Body()["error"]["code"], "unsupported_endpoint");
-  }
-}
-
 TEST_F(GatewayFieldsTest, OtherEndpointsOfOpenAiAreRefusedByName) {
   for (const char* path :
        {"/v1/moderations", "/v1/responses", "/v1/audio/speech",

@@ -1,0 +1,51 @@
+#ifndef SLUICE_COMMON_DIALECTS_OLLAMA_FIELDS_H_
+#define SLUICE_COMMON_DIALECTS_OLLAMA_FIELDS_H_
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "common/base/json_fwd.h"
+#include "common/base/status.h"
+#include "common/serving/fields.h"
+#include "common/serving/request.h"
+
+namespace sluice::ollama {
+
+enum class FieldUse {
+  kBuilt,    // read, checked and obeyed
+  kIgnored,  // accepted with any value, without effect
+  kUnbuilt,  // accepted with the value that changes nothing, else refused
+};
+
+// A field of /api/chat, /api/generate, or both; or a member of `options`.
+struct KnownField {
+  std::string_view name;
+  FieldUse use = FieldUse::kBuilt;
+  bool chat = true;
+  bool generate = true;
+  // Of kUnbuilt: a JSON array of the values, besides null, that change nothing.
+  std::string_view neutral = {};
+};
+
+// Return what the reader knows. services/gateway/OLLAMA.md has a row for each.
+std::vector<KnownField> KnownFields();
+std::vector<KnownField> KnownOptions();
+
+// INVALID_ARGUMENT names the first field, or option, of `body` that is known,
+// not built and has a value that would change the answer; with `strict` also
+// the first that is not known.
+Status CheckFields(const Json& body, bool chat, bool strict);
+
+// Read what chat and generate share; errors stay in `in`.
+serving::GenerationFields ReadFields(serving::FieldReader& in,
+                                     const serving::FieldNames& names);
+// Sets the template's variables as `think` asks for.
+void ReadThink(serving::FieldReader& in, Json& arguments);
+// Returns whether keep_alive tells to unload the model at once.
+bool ReadUnloads(serving::FieldReader& in);
+serving::ToolFields ReadTools(serving::FieldReader& in);
+
+}  // namespace sluice::ollama
+
+#endif  // SLUICE_COMMON_DIALECTS_OLLAMA_FIELDS_H_

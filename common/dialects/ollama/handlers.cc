@@ -1,0 +1,147 @@
+#include "common/dialects/ollama/handlers.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "common/base/build_info.h"
+#include "common/base/json.h"
+#include "common/dialects/ollama/models.h"
+#include "common/http/event_framing.h"
+#include "common/serving/error.h"
+#include "common/serving/fields.h"
+#include "common/serving/plain_body.h"
+#include "common/serving/prepare.h"
+#include "common/serving/request_body.h"
+#include "common/serving/served_model.h"
+
+namespace sluice::ollama {
+namespace {
+
+// Members that bring no grammar, whatever their value is.
+constexpr std::string_view kPlainNames[] = {
+    "context",  "height",       "images",   "keep_alive", "logprobs",
+    "messages", "model",        "options",  "prompt",     "raw",
+    "shift",    "steps",        "stream",   "suffix",     "system",
+    "template", "think",        "top_logprobs", "truncate", "width",
+};
+static_assert(std::ranges::is_sorted(kPlainNames));
+constexpr serving::PlainValue kPlainValues[] = {{"tools", "[]"},
+                                                {"format", R"("")"}};
+
+// The Ollama whose API this is: clients ask for one of at least some version.
+constexpr std::string_view kApiVersion = "0.40.12";
+
+struct RefusedPath {
+  std::string_view method;
+  std::string_view path;
+  std::string_view why;
+};
+constexpr std::string_view kOneModel =
+    "this server serves one model that its operator chose, and changes none";
+constexpr std::string_view kNoEmbeddings = "embeddings are not built";
+constexpr RefusedPath kRefused[] = {
+    {"POST", "/api/push", kOneModel},
+    {"POST", "/api/create", kOneModel},
+    {"POST", "/api/copy", kOneModel},
+    {"DELETE", "/api/delete", kOneModel},
+    {"POST", "/api/blobs/*", kOneModel},
+    {"GET", "/api/blobs/*", kOneModel},
+    {"POST", "/api/embed", kNoEmbeddings},
+    {"POST", "/api/embeddings", kNoEmbeddings},
+};
+
+http::HttpResponse JsonAnswer(const Json& body) {
+  http::HttpResponse response;
+  response.body = DumpJson(body);
+  return response;
+}
+
+// A body that names a model.
+struct NamingBody {
+  std::string model;
+  bool stream = true;
+};
+
+// Reads `model`, or `name`, its older name, which is served.
+StatusOr<NamingBody> ReadName(const serving::ServingContext& context,
+                              std::string_view body) {
+  JsonBudget budget;
+  SLUICE_ASSIGN_OR_RETURN(const Json json, serving::ParseBody(body, budget));
+  serving::FieldReader in(json);
+  NamingBody out;
+  out.model = in.String("model").value_or("");
+  const std::string name = in.String("name").value_or("");
+  if (out.model.empty()) out.model = name;
+  out.stream = in.Bool("stream").value_or(true);
+  if (out.model.empty()) in.Refuse("model", "is missing");
+  SLUICE_RETURN_IF_ERROR(in.status());
+  SLUICE_RETURN_IF_ERROR(CheckName(context.model, out.model));
+  return out;
+}
+
+StatusOr<http::HttpResponse> Show(const serving::ServingContext& context,
+                                  const http::HttpRequest& http) {
+  SLUICE_RETURN_IF_ERROR(ReadName(context, http.body).status());
+  return JsonAnswer(ShownJson(context));
+}
+
+// The served model is there already; no other is fetched.
+StatusOr<http::HttpResponse> Pull(const serving::ServingContext& context,
+                                  const http::HttpRequest& http) {
+  const StatusOr<NamingBody> body = ReadName(context, http.body);
+  if (body.status().code() == StatusCode::kNotFound) {
+    return serving::WithCode(
+        NotFound(Message(body.status()), ": this server downloads no model; ",
+                 "it serves '", context.model.name, "'"),
+        "model_not_found");
+  }
+  if (!body.ok()) return body.status();
+  http::HttpResponse response = JsonAnswer({{"status", "success"}});
+  if (body->stream) {
+    const std::string line = std::move(response.body) + "\n";
+    response = http::JsonLinesHead();
+    response.body = line;
+  }
+  return response;
+}
+
+}  // namespace
+
+void AddOthers(http::Router& router, const serving::ServingContext& context) {
+  using OnExchange = std::shared_ptr<http::Exchange>;
+  router.Add("GET", "/api/version", [](OnExchange on) {
+    on->Send(JsonAnswer({{"version", std::string(kApiVersion)},
+                         {"server", Cat("sluice ", BuildVersion())}}));
+  });
+  router.Add("GET", "/api/tags", [context](OnExchange on) {
+    on->Send(JsonAnswer(TagsJson(context.model)));
+  });
+  router.Add("GET", "/api/ps", [context](OnExchange on) {
+    on->Send(JsonAnswer(RunningJson(context)));
+  });
+  router.Add("POST", "/api/show", [context](OnExchange on) {
+    serving::AnswerOffLoop(context, Show, std::move(on));
+  });
+  router.Add("POST", "/api/pull", [context](OnExchange on) {
+    serving::AnswerOffLoop(context, Pull, std::move(on));
+  });
+  for (const RefusedPath& refused : kRefused) {
+    // 404, not 501: clients retry 5xx.
+    router.Add(refused.method, refused.path, [refused](OnExchange on) {
+      on->SendError(serving::ToApiError(serving::WithCode(
+          NotFound(refused.path, " is not served: ", refused.why),
+          "unsupported_endpoint")));
+    });
+  }
+}
+
+bool IsSpoken(const http::HttpRequest& request) {
+  return request.path == "/api" || request.path.starts_with("/api/");
+}
+
+bool IsPlainBody(std::string_view body) {
+  return serving::IsPlainBody(body, kPlainNames, kPlainValues);
+}
+
+}  // namespace sluice::ollama
