@@ -32,25 +32,6 @@ constexpr serving::PlainValue kPlainValues[] = {{"tools", "[]"},
 // The Ollama whose API this is: clients ask for one of at least some version.
 constexpr std::string_view kApiVersion = "0.40.12";
 
-struct RefusedPath {
-  std::string_view method;
-  std::string_view path;
-  std::string_view why;
-};
-constexpr std::string_view kOneModel =
-    "this server serves one model that its operator chose, and changes none";
-constexpr std::string_view kNoEmbeddings = "embeddings are not built";
-constexpr RefusedPath kRefused[] = {
-    {"POST", "/api/push", kOneModel},
-    {"POST", "/api/create", kOneModel},
-    {"POST", "/api/copy", kOneModel},
-    {"DELETE", "/api/delete", kOneModel},
-    {"POST", "/api/blobs/*", kOneModel},
-    {"GET", "/api/blobs/*", kOneModel},
-    {"POST", "/api/embed", kNoEmbeddings},
-    {"POST", "/api/embeddings", kNoEmbeddings},
-};
-
 http::HttpResponse JsonAnswer(const Json& body) {
   http::HttpResponse response;
   response.body = DumpJson(body);
@@ -126,14 +107,6 @@ void AddOthers(http::Router& router, const serving::ServingContext& context) {
   router.Add("POST", "/api/pull", [context](OnExchange on) {
     serving::AnswerOffLoop(context, Pull, std::move(on));
   });
-  for (const RefusedPath& refused : kRefused) {
-    // 404, not 501: clients retry 5xx.
-    router.Add(refused.method, refused.path, [refused](OnExchange on) {
-      on->SendError(serving::ToApiError(serving::WithCode(
-          NotFound(refused.path, " is not served: ", refused.why),
-          "unsupported_endpoint")));
-    });
-  }
 }
 
 bool IsSpoken(const http::HttpRequest& request) {

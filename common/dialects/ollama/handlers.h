@@ -19,7 +19,7 @@ void RunChat(const serving::ServingContext& context,
 void RunGenerate(const serving::ServingContext& context,
                  std::shared_ptr<http::Exchange> exchange);
 
-// Adds the paths that tell of the model, and those that are refused by name.
+// Adds the paths that tell of the model.
 void AddOthers(http::Router& router, const serving::ServingContext& context);
 
 // Below /api.

@@ -24,19 +24,45 @@ constexpr std::string_view kUnbuilt[] = {
     "/rerank",
 };
 
+// Ollama's paths for what its own server does.
+struct OllamaPath {
+  std::string_view method;
+  std::string_view path;
+  std::string_view why;
+};
+constexpr std::string_view kOneModel =
+    "is not served: this server has the one model that its operator chose";
+constexpr std::string_view kNoEmbeddings =
+    "is not built; there are /api/chat and /api/generate";
+constexpr OllamaPath kOllamaPaths[] = {
+    {"POST", "/api/push", kOneModel},
+    {"POST", "/api/create", kOneModel},
+    {"POST", "/api/copy", kOneModel},
+    {"DELETE", "/api/delete", kOneModel},
+    {"GET", "/api/blobs/*", kOneModel},
+    {"POST", "/api/blobs/*", kOneModel},
+    {"POST", "/api/embed", kNoEmbeddings},
+    {"POST", "/api/embeddings", kNoEmbeddings},
+};
+
+void Refuse(http::Router& router, std::string_view method,
+            std::string_view path, std::string_view why) {
+  // 404, not 501: clients retry 5xx.
+  router.Add(method, path, [path, why](std::shared_ptr<http::Exchange> on) {
+    on->SendError(serving::ToApiError(
+        serving::WithCode(NotFound(path, " ", why), "unsupported_endpoint")));
+  });
+}
+
 }  // namespace
 
 void AddUnbuiltHandlers(http::Router& router) {
   for (const std::string_view path : kUnbuilt) {
-    // 404, not 501: clients retry 5xx.
-    const auto refuse = [path](std::shared_ptr<http::Exchange> on) {
-      on->Send(http::ErrorResponse(serving::ToApiError(serving::WithCode(
-          NotFound(path,
-                   " is not built; there are /v1/chat/completions and "
-                   "/v1/completions"),
-          "unsupported_endpoint"))));
-    };
-    router.Add("POST", path, refuse);
+    Refuse(router, "POST", path,
+           "is not built; there are /v1/chat/completions and /v1/completions");
+  }
+  for (const OllamaPath& path : kOllamaPaths) {
+    Refuse(router, path.method, path.path, path.why);
   }
 }
 

@@ -1,0 +1,318 @@
+// Bodies of /api/chat and /api/generate, field by field.
+#include "common/dialects/ollama/parse.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "common/base/json.h"
+#include "common/dialects/ollama/fields.h"
+#include "common/serving/chat_parts.h"
+#include "common/serving/error.h"
+
+namespace sluice::ollama {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::string Chat(std::string_view more) {
+  return Cat(R"({"model":"m","messages":[{"role":"user","content":"hi"}])",
+             more.empty() ? "" : ",", more, "}");
+}
+std::string Generate(std::string_view more) {
+  return Cat(R"({"model":"m","prompt":"hi")", more.empty() ? "" : ",", more,
+             "}");
+}
+
+OllamaRequest Parsed(const std::string& body, bool chat = true) {
+  auto request = chat ? ParseChat(body, false) : ParseGenerate(body, false);
+  EXPECT_TRUE(request.ok()) << request.status() << " " << body;
+  return *std::move(request);
+}
+serving::GenerationFields Options(std::string_view options) {
+  return Parsed(Chat(Cat(R"("options":{)", options, "}"))).chat.fields;
+}
+std::string Refusal(const std::string& body, bool chat = true,
+                    bool strict = false) {
+  const Status status = chat ? ParseChat(body, strict).status()
+                             : ParseGenerate(body, strict).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << body;
+  return std::string(Message(status));
+}
+// Messages by their one text, as normalised.
+std::string Messages(std::string_view messages) {
+  return DumpJson(
+      Parsed(Cat(R"({"model":"m","messages":)", messages, "}")).chat.messages);
+}
+
+TEST(OllamaParseTest, AStreamIsTheDefault) {
+  EXPECT_TRUE(Parsed(Chat("")).chat.fields.stream);
+  EXPECT_TRUE(Parsed(Chat(R"("stream":null)")).chat.fields.stream);
+  EXPECT_FALSE(Parsed(Chat(R"("stream":false)")).chat.fields.stream);
+  EXPECT_THAT(Refusal(Chat(R"("stream":"no")")), StartsWith("stream: "));
+}
+
+TEST(OllamaParseTest, TheModelIsNamed) {
+  EXPECT_EQ(Parsed(Chat("")).chat.fields.model, "m");
+  EXPECT_EQ(Refusal(R"({"messages":[]})"), "model: is missing");
+  EXPECT_EQ(Refusal(R"({"prompt":"x","model":""})", false),
+            "model: is missing");
+}
+
+TEST(OllamaParseTest, OptionsBecomeSampling) {
+  const auto fields = Options(
+      R"("seed":7,"temperature":0.5,"top_k":40,"top_p":0.9,"min_p":0.1,)"
+      R"("repeat_penalty":1.1,"repeat_last_n":-1,"presence_penalty":0.5,)"
+      R"("frequency_penalty":-0.5,"stop":["a","b"],"num_predict":12)");
+  EXPECT_EQ(fields.seed, 7u);
+  EXPECT_EQ(fields.temperature, 0.5);
+  EXPECT_EQ(fields.top_k, 40);
+  EXPECT_EQ(fields.top_p, 0.9);
+  EXPECT_EQ(fields.min_p, 0.1);
+  EXPECT_EQ(fields.repetition_penalty, 1.1);
+  EXPECT_EQ(fields.presence_penalty, 0.5);
+  EXPECT_EQ(fields.frequency_penalty, -0.5);
+  EXPECT_EQ(fields.stop, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(fields.max_tokens, 12);
+  EXPECT_TRUE(fields.cuts_max_tokens);
+  EXPECT_EQ(Options(R"("stop":"a")").stop.size(), 1u);
+}
+
+TEST(OllamaParseTest, ValuesWithAMeaningOfTheirOwn) {
+  for (const char* none : {"-1", "-2", "0"}) {
+    EXPECT_FALSE(Options(Cat(R"("num_predict":)", none)).max_tokens);
+  }
+  EXPECT_FALSE(Options(R"("seed":-1)").seed) << "a random one";
+  EXPECT_EQ(Options(R"("seed":-2)").seed, static_cast<uint64_t>(-2));
+  EXPECT_EQ(Options(R"("seed":0)").seed, 0u);
+  EXPECT_EQ(Options(R"("top_k":-1)").top_k, 0);
+  EXPECT_EQ(Options(R"("top_p":0)").temperature, 0);
+  // No token counts: there is no penalty.
+  const auto off = Options(R"("repeat_penalty":1.5,"repeat_last_n":0)");
+  EXPECT_EQ(off.repetition_penalty, 1);
+  EXPECT_EQ(Options(R"("repeat_last_n":64)").repetition_penalty, std::nullopt);
+}
+
+TEST(OllamaParseTest, OptionsAreRefusedByName) {
+  const auto refusal = [](std::string_view option) {
+    return Refusal(Chat(Cat(R"("options":{)", option, "}")));
+  };
+  EXPECT_THAT(refusal(R"("temperature":3)"),
+              StartsWith("options.temperature: must be "));
+  EXPECT_THAT(refusal(R"("num_predict":-3)"),
+              StartsWith("options.num_predict: "));
+  EXPECT_THAT(refusal(R"("num_predict":"5")"),
+              StartsWith("options.num_predict: "));
+  EXPECT_THAT(refusal(R"("num_ctx":-1)"), StartsWith("options.num_ctx: "));
+  EXPECT_THAT(refusal(R"("repeat_penalty":0)"),
+              StartsWith("options.repeat_penalty: "));
+  EXPECT_THAT(refusal(R"("stop":[1])"), StartsWith("options.stop"));
+  EXPECT_EQ(refusal(R"("repeat_penalty":1.1,"repeat_last_n":64)"),
+            "options.repeat_last_n: must be -1 or 0 beside a penalty: "
+            "penalties look at the whole prompt and completion, got 64");
+  EXPECT_EQ(refusal(R"("mirostat":2)"),
+            "options.mirostat: not supported; leave it out, or give 0; got "
+            "the number 2");
+  EXPECT_THAT(Refusal(Chat(R"("options":[])")), StartsWith("options: "));
+}
+
+// Each known field and option, with the values that change nothing and others.
+TEST(OllamaParseTest, KnownFieldsAreWhatTheReaderTakes) {
+  constexpr char kWrong[] = R"([{"?":true}])";
+  for (const bool options : {false, true}) {
+    for (const KnownField& field : options ? KnownOptions() : KnownFields()) {
+      SCOPED_TRACE(field.name);
+      for (const bool chat : {true, false}) {
+        if (chat ? !field.chat : !field.generate) continue;
+        const auto body = [&](std::string_view value) {
+          const std::string member = Cat("\"", field.name, "\":", value);
+          const std::string more =
+              options ? Cat(R"("options":{)", member, "}") : member;
+          return chat ? Chat(more) : Generate(more);
+        };
+        if (field.use == FieldUse::kIgnored) {
+          Parsed(body(kWrong), chat);
+          continue;
+        }
+        EXPECT_THAT(Refusal(body(kWrong), chat), HasSubstr(field.name));
+        if (field.use != FieldUse::kUnbuilt) continue;
+        Parsed(body("null"), chat);
+        for (const Json& neutral : *ParseJson(field.neutral)) {
+          Parsed(body(DumpJson(neutral)), chat);
+        }
+      }
+    }
+  }
+}
+
+TEST(OllamaParseTest, AStrictServerRefusesWhatItDoesNotKnow) {
+  EXPECT_EQ(Refusal(Chat(R"("later":1)"), true, true),
+            "later: member 3 is not known here");
+  EXPECT_EQ(Refusal(Chat(R"("options":{"later":1})"), true, true),
+            "options.later: member 1 is not known here");
+  EXPECT_EQ(Refusal(Chat(R"("suffix":"x")"), true, true),
+            "suffix: member 3 is not known here");
+  Parsed(Chat(R"("later":1,"options":{"later":1})"));
+}
+
+TEST(OllamaParseTest, AFormatIsAGrammar) {
+  const auto grammar = [](std::string_view format) {
+    return Parsed(Chat(Cat(R"("format":)", format))).chat.fields.grammar;
+  };
+  EXPECT_FALSE(grammar("\"\""));
+  EXPECT_FALSE(grammar("null"));
+  EXPECT_EQ(grammar("\"json\"")->spec.kind, GrammarSpec::Kind::kJsonObject);
+  const auto schema = grammar(R"({"type":"object"})");
+  EXPECT_EQ(schema->spec.kind, GrammarSpec::Kind::kJsonSchema);
+  EXPECT_EQ(schema->spec.text, R"({"type":"object"})");
+  EXPECT_EQ(schema->name, "format");
+  EXPECT_THAT(Refusal(Chat(R"("format":"xml")")), StartsWith("format: "));
+  EXPECT_THAT(Refusal(Chat(R"("format":true)")), StartsWith("format: "));
+  // To the digit.
+  EXPECT_EQ(grammar(R"({"const":0.1000000000000000055511151231257827})")
+                ->spec.text,
+            R"({"const":0.1000000000000000055511151231257827})");
+}
+
+TEST(OllamaParseTest, ThinkSetsTheTemplatesVariables) {
+  const auto kwargs = [](std::string_view think) {
+    return DumpJson(Parsed(Chat(Cat(R"("think":)", think)))
+                        .chat.chat_template.kwargs);
+  };
+  EXPECT_EQ(kwargs("null"), "{}");
+  EXPECT_EQ(kwargs("true"), R"({"enable_thinking":true,"thinking":true})");
+  EXPECT_EQ(kwargs("false"), R"({"reasoning_effort":"none",)"
+                             R"("enable_thinking":false,"thinking":false})");
+  EXPECT_EQ(kwargs("\"low\""), R"({"reasoning_effort":"low",)"
+                               R"("enable_thinking":true,"thinking":true})");
+  EXPECT_EQ(kwargs("\"none\""), kwargs("false"));
+  EXPECT_THAT(Refusal(Chat(R"("think":1)")), StartsWith("think: "));
+  EXPECT_THAT(Refusal(Chat(R"("think":"<|x|>")")), StartsWith("think: "));
+}
+
+TEST(OllamaParseTest, LogProbabilities) {
+  EXPECT_FALSE(Parsed(Chat("")).chat.fields.logprobs);
+  EXPECT_EQ(Parsed(Chat(R"("logprobs":true)")).chat.fields.logprobs, 0);
+  EXPECT_EQ(Parsed(Chat(R"("logprobs":true,"top_logprobs":20)"))
+                .chat.fields.logprobs,
+            20);
+  EXPECT_THAT(Refusal(Chat(R"("logprobs":true,"top_logprobs":21)")),
+              StartsWith("top_logprobs: "));
+  EXPECT_EQ(Refusal(Chat(R"("top_logprobs":2)")),
+            R"(top_logprobs: needs "logprobs": true)");
+}
+
+TEST(OllamaParseTest, MessagesAreNormalised) {
+  EXPECT_EQ(Messages(R"([{"role":"System","content":"s"},)"
+                     R"({"role":"user","content":"u","images":[]},)"
+                     R"({"role":"assistant","thinking":"t","tool_calls":[)"
+                     R"({"id":"c","function":{"index":0,"name":"f",)"
+                     R"("arguments":{"a":1}}}]},)"
+                     R"({"role":"tool","tool_name":"f","content":"r"},)"
+                     R"({"role":"user"}])"),
+            R"([{"role":"system","content":"s"},)"
+            R"({"role":"user","content":"u"},)"
+            R"({"role":"assistant","content":"","reasoning_content":"t",)"
+            R"("tool_calls":[{"type":"function","function":{"name":"f",)"
+            R"("arguments":{"a":1}},"id":"c"}]},)"
+            R"({"role":"tool","content":"r","name":"f"},)"
+            R"({"role":"user","content":""}])");
+}
+
+TEST(OllamaParseTest, MessagesAreRefusedByName) {
+  const auto refusal = [](std::string_view message) {
+    return Refusal(Cat(R"({"model":"m","messages":[)", message, "]}"));
+  };
+  EXPECT_THAT(Refusal(R"({"model":"m","messages":{}})"),
+              StartsWith("messages: must be an array"));
+  EXPECT_EQ(refusal("7"), "messages[0]: must be an object, got the number 7");
+  EXPECT_EQ(refusal(R"({"role":"king"})"),
+            "messages[0].role: must be system, user, assistant or tool");
+  EXPECT_THAT(refusal(R"({"role":"user","content":[]})"),
+              StartsWith("messages[0].content: "));
+  EXPECT_THAT(refusal(R"({"role":"user","images":"x"})"),
+              StartsWith("messages[0].images: must be an array"));
+  EXPECT_THAT(refusal(R"({"role":"assistant","tool_calls":{}})"),
+              StartsWith("messages[0].tool_calls: must be an array"));
+  EXPECT_EQ(refusal(R"({"role":"assistant","tool_calls":[{}]})"),
+            "messages[0].tool_calls: [0].function must be an object");
+  EXPECT_THAT(
+      refusal(R"({"role":"assistant","tool_calls":[{"function":{"name":"f",)"
+              R"("arguments":[]}}]})"),
+      HasSubstr("[0].function.arguments must be an object"));
+  EXPECT_THAT(refusal(Cat(R"({"role":"tool","tool_name":")",
+                          std::string(129, 'n'), "\"}")),
+              StartsWith("messages[0].tool_name: has 129 bytes"));
+}
+
+TEST(OllamaParseTest, APictureOfTheHistoryIsANote) {
+  const std::string note(serving::kImageNote);
+  EXPECT_EQ(Messages(R"([{"role":"user","content":"a","images":["x","y"]},)"
+                     R"({"role":"tool","images":["x"]},)"
+                     R"({"role":"user","content":"b"}])"),
+            Cat(R"([{"role":"user","content":"a\n)", note, "\\n", note,
+                R"("},{"role":"tool","content":")", note,
+                R"("},{"role":"user","content":"b"}])"));
+  EXPECT_EQ(Refusal(R"({"model":"m","messages":[)"
+                    R"({"role":"user","images":["x"]},)"
+                    R"({"role":"assistant","content":"a"}]})"),
+            "messages[0].images: no model here reads pictures, got 1");
+  EXPECT_THAT(Refusal(Generate(R"("images":["x"])"), false),
+              StartsWith("images: no model here reads pictures"));
+}
+
+TEST(OllamaParseTest, ToolsAreFunctions) {
+  const auto tools = Parsed(
+      Chat(R"("tools":[{"type":"web_search"},{"function":{"name":"f",)"
+           R"("description":"d","parameters":{"type":"object"},"x":1}}])"));
+  EXPECT_EQ(DumpJson(tools.chat.tools.tools),
+            R"([{"type":"function","function":{"name":"f",)"
+            R"("description":"d","parameters":{"type":"object"}}}])");
+  EXPECT_EQ(tools.chat.tools.strict.size(), 1u);
+  EXPECT_TRUE(Parsed(Chat(R"("tools":[])")).chat.tools.tools.is_null());
+  EXPECT_TRUE(Parsed(Chat(R"("tools":[{"type":"x"}])"))
+                  .chat.tools.tools.is_null());
+  EXPECT_THAT(Refusal(Chat(R"("tools":[{"type":"function"}])")),
+              StartsWith("tools: tools[0].function must be"));
+  EXPECT_THAT(Refusal(Chat(R"("tools":[{"function":{"name":"<"}}])")),
+              StartsWith("tools[0].function.name: "));
+  EXPECT_THAT(
+      Refusal(Chat(R"("tools":[{"function":{"name":"f","parameters":1}}])")),
+      StartsWith("tools[0].function.parameters: "));
+}
+
+TEST(OllamaParseTest, APromptIsAChatUnlessItIsRaw) {
+  const OllamaRequest chat = Parsed(Generate(R"("system":"s")"), false);
+  EXPECT_EQ(DumpJson(chat.chat.messages),
+            R"([{"role":"system","content":"s"},)"
+            R"({"role":"user","content":"hi"}])");
+  const OllamaRequest raw = Parsed(Generate(R"("raw":true)"), false);
+  EXPECT_TRUE(raw.is_raw);
+  EXPECT_EQ(raw.prompt, "hi");
+  EXPECT_TRUE(raw.chat.messages.is_null());
+  EXPECT_THAT(Refusal(Generate(R"("raw":true,"system":"s")"), false),
+              StartsWith("system: cannot go with raw"));
+  EXPECT_THAT(Refusal(Generate(R"("raw":true,"suffix":"s")"), false),
+              StartsWith("suffix: cannot go with"));
+  EXPECT_THAT(Refusal(Generate(R"("suffix":"x","system":"s")"), false),
+              StartsWith("system: cannot go with suffix"));
+  EXPECT_THAT(Refusal(Generate(R"("template":"t")"), false),
+              StartsWith("template: not supported"));
+  EXPECT_THAT(Refusal(Generate(R"("context":[1])"), false),
+              StartsWith("context: not supported"));
+}
+
+TEST(OllamaParseTest, TheDigestIsOfWhatIsAskedFor) {
+  const auto digest = [](std::string_view more) {
+    return Parsed(Chat(more)).chat.fields.digest;
+  };
+  EXPECT_EQ(digest(""), digest(R"("keep_alive":"5m")"));
+  EXPECT_EQ(digest(R"("options":{"seed":1,"top_k":2})"),
+            digest(R"("options":{"top_k":2,"seed":1})"));
+  EXPECT_NE(digest(""), digest(R"("options":{"seed":1})"));
+}
+
+}  // namespace
+}  // namespace sluice::ollama
