@@ -86,12 +86,25 @@ void CheckEvents(std::string_view text) {
   }
 }
 
+// `text` holds whole lines alone, each with one JSON value.
+void CheckLines(std::string_view text) {
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    SLUICE_CHECK(end != std::string_view::npos);
+    CheckJson(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+}
+
 // A large answer comes in pieces that end anywhere, as events or whole.
 void CheckPieces(const http::FakeExchange& exchange) {
   std::string text;
   for (const std::string& chunk : exchange.chunks) text += chunk;
-  if (exchange.responses[0].content_type == "application/json") {
+  const std::string& type = exchange.responses[0].content_type;
+  if (type == "application/json") {
     CheckJson(text);
+  } else if (type == "application/x-ndjson") {
+    CheckLines(text);
   } else {
     CheckEvents(text);
   }

@@ -37,7 +37,8 @@ constexpr const char* kTemplate =
 constexpr const char* kPaths[] = {
     "/v1/chat/completions", "/v1/completions", "/tokenize",
     "/detokenize",          "/v1/messages",    "/v1/messages/count_tokens",
-    "/completion",          "/infill",         "/apply-template"};
+    "/completion",          "/infill",         "/apply-template",
+    "/api/chat",            "/api/generate"};
 
 // Everything behind the socket, made once.
 struct TextGateway {

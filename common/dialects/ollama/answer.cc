@@ -234,8 +234,7 @@ http::HttpResponse ErrorAnswer(const http::ApiError& error,
   return response;
 }
 
-std::string StreamError(const http::ApiError& error,
-                        const http::HttpRequest&) {
+std::string StreamError(const http::ApiError& error, const http::HttpRequest&) {
   return DumpJson({{"error", error.message}}) + "\n";
 }
 

@@ -134,10 +134,9 @@ Status CheckMembers(const Json& object, const Known& known, bool chat,
     }
     const std::string_view list = found->neutral;
     return serving::WithCode(
-        serving::FieldError(Cat(prefix, found->name),
-                            "not supported; leave it out, or give ",
-                            list.substr(1, list.size() - 2), "; got ",
-                            Describe(value)),
+        serving::FieldError(
+            Cat(prefix, found->name), "not supported; leave it out, or give ",
+            list.substr(1, list.size() - 2), "; got ", Describe(value)),
         "unsupported_parameter");
   }
   return OkStatus();
@@ -286,8 +285,7 @@ bool ReadUnloads(FieldReader& in) {
     return false;
   }
   const size_t digit = text->find_first_of("0123456789");
-  return digit != text->npos &&
-         text->find_first_of("123456789") == text->npos;
+  return digit != text->npos && text->find_first_of("123456789") == text->npos;
 }
 
 serving::ToolFields ReadTools(FieldReader& in) {

@@ -17,9 +17,8 @@
 namespace sluice::ollama {
 namespace {
 
-using MakeAnswerFormat =
-    std::function<std::unique_ptr<serving::AnswerFormat>(
-        const serving::ModelText& text, serving::AnswerInfo info)>;
+using MakeAnswerFormat = std::function<std::unique_ptr<serving::AnswerFormat>(
+    const serving::ModelText& text, serving::AnswerInfo info)>;
 
 // Returns the tokens of a prompt that goes to the model without a template.
 StatusOr<std::vector<TokenId>> EncodePrompt(
@@ -28,8 +27,8 @@ StatusOr<std::vector<TokenId>> EncodePrompt(
   if (bytes > serving::MaxTextBytes(context, request.chat.fields)) {
     return serving::TextTooLong(context, request.chat.fields, bytes);
   }
-  SLUICE_RETURN_IF_ERROR(serving::CheckText(
-      "prompt", bytes, serving::MaxTokenizeBytes(context)));
+  SLUICE_RETURN_IF_ERROR(
+      serving::CheckText("prompt", bytes, serving::MaxTokenizeBytes(context)));
   const serving::ModelText& text = *context.model.text;
   auto tokens = request.is_raw ? text.Encode(request.prompt, /*special=*/true)
                                : EncodeInfill(text, request);
@@ -87,12 +86,12 @@ StatusOr<serving::PreparedRequest> Prepare(
         DumpJson(EmptyAnswer(form, model, loads ? "load" : "unload"));
     return prepared;
   }
-  const MakeAnswerFormat make_format =
-      [form, model, arrival = http.arrival](const serving::ModelText& text,
-                                            serving::AnswerInfo info) {
-        info.model = model;
-        return MakeFormat(text, std::move(info), form, arrival);
-      };
+  const MakeAnswerFormat make_format = [form, model, arrival = http.arrival](
+                                           const serving::ModelText& text,
+                                           serving::AnswerInfo info) {
+    info.model = model;
+    return MakeFormat(text, std::move(info), form, arrival);
+  };
   if (request.chat.messages.is_null()) {
     return PrepareText(context, http, request, make_format);
   }

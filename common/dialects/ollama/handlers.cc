@@ -20,10 +20,10 @@ namespace {
 
 // Members that bring no grammar, whatever their value is.
 constexpr std::string_view kPlainNames[] = {
-    "context",  "height",       "images",   "keep_alive", "logprobs",
-    "messages", "model",        "options",  "prompt",     "raw",
-    "shift",    "steps",        "stream",   "suffix",     "system",
-    "template", "think",        "top_logprobs", "truncate", "width",
+    "context",  "height", "images",       "keep_alive", "logprobs",
+    "messages", "model",  "options",      "prompt",     "raw",
+    "shift",    "steps",  "stream",       "suffix",     "system",
+    "template", "think",  "top_logprobs", "truncate",   "width",
 };
 static_assert(std::ranges::is_sorted(kPlainNames));
 constexpr serving::PlainValue kPlainValues[] = {{"tools", "[]"},

@@ -28,9 +28,8 @@ size_t CountImages(FieldReader& in) {
       std::all_of(images->begin(), images->end(),
                   [](const Json& image) { return image.is_string(); });
   if (fits) return images->size();
-  in.Refuse("images", "must be an array of at most ",
-            serving::kMaxContentParts, " strings of base64, got ",
-            Describe(*images));
+  in.Refuse("images", "must be an array of at most ", serving::kMaxContentParts,
+            " strings of base64, got ", Describe(*images));
   return 0;
 }
 
@@ -162,8 +161,8 @@ StatusOr<Json> ParseMessages(const Json& messages, JsonBudget& budget) {
   }
   Json out = Json::array();
   for (size_t i = 0; i < messages.size(); ++i) {
-    SLUICE_ASSIGN_OR_RETURN(
-        Json message, ParseMessage(messages[i], i, i == last, budget));
+    SLUICE_ASSIGN_OR_RETURN(Json message,
+                            ParseMessage(messages[i], i, i == last, budget));
     out.push_back(std::move(message));
   }
   return out;

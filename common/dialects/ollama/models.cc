@@ -146,9 +146,8 @@ Status CheckName(const serving::ServedModel& model, std::string_view name) {
 }
 
 Json TagsJson(const serving::ServedModel& model) {
-  return Entries(model, [&model](Json& entry) {
-    entry["modified_at"] = LoadTime(model);
-  });
+  return Entries(
+      model, [&model](Json& entry) { entry["modified_at"] = LoadTime(model); });
 }
 
 Json RunningJson(const serving::ServingContext& context) {
@@ -171,19 +170,19 @@ Json ShownJson(const serving::ServingContext& context) {
   if (CanInfill(*model.text)) capabilities.push_back("insert");
   // Clients look for "ARCHITECTURE.context_length".
   const std::string architecture = family.empty() ? "unknown" : family;
-  return {{"license", ""},
-          {"modelfile", ""},
-          {"parameters", Parameters(model)},
-          {"template", model.text->info().chat_template},
-          {"details", Details(model)},
-          {"model_info",
-           {{"general.architecture", architecture},
-            {"general.basename", model.name},
-            {Cat(architecture, ".context_length"),
-             serving::MaxContext(context)},
-            {Cat(architecture, ".vocab_size"), model.vocab_size}}},
-          {"capabilities", std::move(capabilities)},
-          {"modified_at", LoadTime(model)}};
+  return {
+      {"license", ""},
+      {"modelfile", ""},
+      {"parameters", Parameters(model)},
+      {"template", model.text->info().chat_template},
+      {"details", Details(model)},
+      {"model_info",
+       {{"general.architecture", architecture},
+        {"general.basename", model.name},
+        {Cat(architecture, ".context_length"), serving::MaxContext(context)},
+        {Cat(architecture, ".vocab_size"), model.vocab_size}}},
+      {"capabilities", std::move(capabilities)},
+      {"modified_at", LoadTime(model)}};
 }
 
 bool CanInfill(const serving::ModelText& text) {

@@ -45,9 +45,8 @@ StatusOr<OllamaRequest> ReadBoth(std::string_view body, const Json& json,
                                  bool is_chat, bool strict,
                                  serving::FieldReader& in) {
   SLUICE_RETURN_IF_ERROR(CheckFields(json, is_chat, strict));
-  OllamaRequest out{
-      serving::ChatRequest{ReadFields(in, is_chat ? kChatNames
-                                                  : kGenerateNames)}};
+  OllamaRequest out{serving::ChatRequest{
+      ReadFields(in, is_chat ? kChatNames : kGenerateNames)}};
   serving::GenerationFields& fields = out.chat.fields;
   ReadThink(in, out.chat.chat_template.kwargs);
   if (ReadUnloads(in)) out.act = OllamaRequest::Act::kUnload;

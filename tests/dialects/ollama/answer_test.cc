@@ -56,10 +56,9 @@ TEST_F(OllamaTest, StreamsACompletionAsLines) {
   engine_.End(0, FinishReason::kStop);
   EXPECT_THAT(
       Lines(*on),
-      ElementsAre(
-          R"({"model":"fake:latest","response":"abc","done":false})",
-          Cat(R"({"model":"fake:latest","response":"","done":true,)",
-              R"("done_reason":"stop",)", kFigures)));
+      ElementsAre(R"({"model":"fake:latest","response":"abc","done":false})",
+                  Cat(R"({"model":"fake:latest","response":"","done":true,)",
+                      R"("done_reason":"stop",)", kFigures)));
 }
 
 TEST_F(OllamaTest, TimesAreMeasured) {
@@ -182,7 +181,8 @@ TEST_F(OllamaTest, ACallThatTheLimitCutsIsNoCall) {
 TEST_F(OllamaTest, LogProbabilitiesAreBesideTheirText) {
   TokenEvent event;
   event.tokens.push_back(
-      {'a', TokenLogprob{'a', -0.5f, 0},
+      {'a',
+       TokenLogprob{'a', -0.5f, 0},
        {TokenLogprob{'a', -0.5f, 0}, TokenLogprob{'b', -1.5f, 1}}});
   constexpr char kEntry[] =
       R"([{"token":"a","logprob":-0.5,"bytes":[97],"top_logprobs":[)"
@@ -197,8 +197,7 @@ TEST_F(OllamaTest, LogProbabilitiesAreBesideTheirText) {
   const Json line = *ParseJson(Lines(*stream).at(0));
   EXPECT_EQ(DumpJson(line["logprobs"]), kEntry);
   const auto whole = Ask(
-      "/api/chat",
-      Chat(R"("logprobs":true,"top_logprobs":2,"stream":false)"));
+      "/api/chat", Chat(R"("logprobs":true,"top_logprobs":2,"stream":false)"));
   engine_.Start(1);
   engine_.Tokens(1, event);
   engine_.End(1, FinishReason::kStop);
@@ -241,9 +240,9 @@ TEST_F(OllamaTest, ABodyWithoutAPromptAsksForTheModel) {
 
 TEST_F(OllamaTest, ARawPromptGoesToTheModelAsItIs) {
   SetParsed();
-  const auto on = Ask("/api/generate",
-                      R"({"model":"fake","raw":true,"prompt":"hi",)"
-                      R"("stream":false})");
+  const auto on =
+      Ask("/api/generate", R"({"model":"fake","raw":true,"prompt":"hi",)"
+                           R"("stream":false})");
   std::vector<TokenId> expected{serving::kFakeBos, 'h', 'i'};
   EXPECT_EQ(engine_.request(0).prompt_tokens, expected);
   engine_.Start(0);
@@ -261,12 +260,12 @@ TEST_F(OllamaTest, ASuffixMakesATextWithAHole) {
             "suffix: the model's vocabulary has no tokens for a text with a "
             "hole");
   auto text = std::make_unique<serving::FakeText>();
-  text->specials = {{"<|fim_prefix|>", 1}, {"<|fim_suffix|>", 2},
-                    {"<|fim_middle|>", 3}};
+  text->specials = {
+      {"<|fim_prefix|>", 1}, {"<|fim_suffix|>", 2}, {"<|fim_middle|>", 3}};
   model_.text = std::move(text);
   Ask("/api/generate", body);
-  const std::vector<TokenId> expected{serving::kFakeBos, 1, 'a', 'b', 2,
-                                      'c',               'd', 3};
+  const std::vector<TokenId> expected{
+      serving::kFakeBos, 1, 'a', 'b', 2, 'c', 'd', 3};
   EXPECT_EQ(engine_.request(0).prompt_tokens, expected);
 }
 
@@ -281,8 +280,7 @@ TEST_F(OllamaTest, TheAnswerGoesOnWithALastMessageOfTheModel) {
 TEST_F(OllamaTest, ALimitAboveTheContextIsCut) {
   Ask("/api/chat", Chat(R"("options":{"num_predict":1000000})"));
   EXPECT_EQ(engine_.request(0).max_tokens, 4096 - 5);
-  Ask("/api/generate",
-      R"({"model":"fake","raw":true,"prompt":"hi"})");
+  Ask("/api/generate", R"({"model":"fake","raw":true,"prompt":"hi"})");
   EXPECT_EQ(engine_.request(1).max_tokens, 4096 - 3);
   Ask("/api/chat", Chat(R"("options":{"num_predict":7,"num_ctx":99999})"));
   EXPECT_EQ(engine_.request(2).max_tokens, 7);

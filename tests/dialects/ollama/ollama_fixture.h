@@ -71,7 +71,8 @@ class OllamaTest : public ::testing::Test {
   static std::string WithoutTimes(Json line) {
     if (line.contains("created_at")) {
       const std::string time = line["created_at"];
-      EXPECT_EQ(time.size(), std::string("2026-12-01T01:15:46.123456789Z").size());
+      EXPECT_EQ(time.size(),
+                std::string("2026-12-01T01:15:46.123456789Z").size());
       EXPECT_EQ(time.back(), 'Z');
       line.erase("created_at");
     }

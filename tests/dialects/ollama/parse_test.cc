@@ -4,7 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "common/base/json.h"
 #include "common/dialects/ollama/fields.h"
@@ -147,6 +152,41 @@ TEST(OllamaParseTest, KnownFieldsAreWhatTheReaderTakes) {
   }
 }
 
+// Rows of the page: "| `name` | both | text |", of options "| `name` | text |".
+TEST(OllamaParseTest, ThePageHasARowForEach) {
+  std::ifstream file("services/gateway/OLLAMA.md");
+  ASSERT_TRUE(file.is_open()) << "run in the root of the checkout";
+  std::map<std::string, std::string> rows;
+  const std::regex row(R"(\| `([a-z_0-9]+)` \| (.*) \|)");
+  std::smatch match;
+  for (std::string line; std::getline(file, line);) {
+    if (std::regex_match(line, match, row)) {
+      EXPECT_TRUE(rows.emplace(match[1], match[2]).second) << match[1];
+    }
+  }
+  std::set<std::string> known;
+  const auto check = [&](const KnownField& field, std::string_view place) {
+    const std::string name(field.name);
+    known.insert(name);
+    EXPECT_THAT(rows[name], StartsWith(place)) << name;
+    if (field.use == FieldUse::kIgnored) {
+      EXPECT_THAT(rows[name], HasSubstr("no effect")) << name;
+    } else if (field.use == FieldUse::kUnbuilt) {
+      EXPECT_THAT(rows[name], HasSubstr("else refused")) << name;
+    }
+  };
+  for (const KnownField& field : KnownFields()) {
+    check(field, field.chat && field.generate ? "both | "
+                 : field.chat                 ? "chat | "
+                                              : "generate | ");
+  }
+  for (const KnownField& option : KnownOptions()) check(option, "");
+  for (const auto& [name, text] : rows) {
+    EXPECT_TRUE(known.contains(name) || name.ends_with("_duration"))
+        << name << " is on the page alone";
+  }
+}
+
 TEST(OllamaParseTest, AStrictServerRefusesWhatItDoesNotKnow) {
   EXPECT_EQ(Refusal(Chat(R"("later":1)"), true, true),
             "later: member 3 is not known here");
@@ -171,15 +211,15 @@ TEST(OllamaParseTest, AFormatIsAGrammar) {
   EXPECT_THAT(Refusal(Chat(R"("format":"xml")")), StartsWith("format: "));
   EXPECT_THAT(Refusal(Chat(R"("format":true)")), StartsWith("format: "));
   // To the digit.
-  EXPECT_EQ(grammar(R"({"const":0.1000000000000000055511151231257827})")
-                ->spec.text,
-            R"({"const":0.1000000000000000055511151231257827})");
+  EXPECT_EQ(
+      grammar(R"({"const":0.1000000000000000055511151231257827})")->spec.text,
+      R"({"const":0.1000000000000000055511151231257827})");
 }
 
 TEST(OllamaParseTest, ThinkSetsTheTemplatesVariables) {
   const auto kwargs = [](std::string_view think) {
-    return DumpJson(Parsed(Chat(Cat(R"("think":)", think)))
-                        .chat.chat_template.kwargs);
+    return DumpJson(
+        Parsed(Chat(Cat(R"("think":)", think))).chat.chat_template.kwargs);
   };
   EXPECT_EQ(kwargs("null"), "{}");
   EXPECT_EQ(kwargs("true"), R"({"enable_thinking":true,"thinking":true})");
@@ -195,9 +235,9 @@ TEST(OllamaParseTest, ThinkSetsTheTemplatesVariables) {
 TEST(OllamaParseTest, LogProbabilities) {
   EXPECT_FALSE(Parsed(Chat("")).chat.fields.logprobs);
   EXPECT_EQ(Parsed(Chat(R"("logprobs":true)")).chat.fields.logprobs, 0);
-  EXPECT_EQ(Parsed(Chat(R"("logprobs":true,"top_logprobs":20)"))
-                .chat.fields.logprobs,
-            20);
+  EXPECT_EQ(
+      Parsed(Chat(R"("logprobs":true,"top_logprobs":20)")).chat.fields.logprobs,
+      20);
   EXPECT_THAT(Refusal(Chat(R"("logprobs":true,"top_logprobs":21)")),
               StartsWith("top_logprobs: "));
   EXPECT_EQ(Refusal(Chat(R"("top_logprobs":2)")),
@@ -272,8 +312,8 @@ TEST(OllamaParseTest, ToolsAreFunctions) {
             R"("description":"d","parameters":{"type":"object"}}}])");
   EXPECT_EQ(tools.chat.tools.strict.size(), 1u);
   EXPECT_TRUE(Parsed(Chat(R"("tools":[])")).chat.tools.tools.is_null());
-  EXPECT_TRUE(Parsed(Chat(R"("tools":[{"type":"x"}])"))
-                  .chat.tools.tools.is_null());
+  EXPECT_TRUE(
+      Parsed(Chat(R"("tools":[{"type":"x"}])")).chat.tools.tools.is_null());
   EXPECT_THAT(Refusal(Chat(R"("tools":[{"type":"function"}])")),
               StartsWith("tools: tools[0].function must be"));
   EXPECT_THAT(Refusal(Chat(R"("tools":[{"function":{"name":"<"}}])")),
@@ -285,9 +325,8 @@ TEST(OllamaParseTest, ToolsAreFunctions) {
 
 TEST(OllamaParseTest, APromptIsAChatUnlessItIsRaw) {
   const OllamaRequest chat = Parsed(Generate(R"("system":"s")"), false);
-  EXPECT_EQ(DumpJson(chat.chat.messages),
-            R"([{"role":"system","content":"s"},)"
-            R"({"role":"user","content":"hi"}])");
+  EXPECT_EQ(DumpJson(chat.chat.messages), R"([{"role":"system","content":"s"},)"
+                                          R"({"role":"user","content":"hi"}])");
   const OllamaRequest raw = Parsed(Generate(R"("raw":true)"), false);
   EXPECT_TRUE(raw.is_raw);
   EXPECT_EQ(raw.prompt, "hi");

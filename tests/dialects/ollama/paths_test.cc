@@ -69,8 +69,8 @@ TEST_F(OllamaTest, ANameMayHaveNoTag) {
                            "plain", "plain:latest"}) {
     EXPECT_EQ(status(name), 200) << name;
   }
-  for (const char* name : {"org/fake:4b", "fake", "plain:8b", "org/fake:",
-                           "plai", "org:latest"}) {
+  for (const char* name :
+       {"org/fake:4b", "fake", "plain:8b", "org/fake:", "plai", "org:latest"}) {
     EXPECT_EQ(status(name), 404) << name;
   }
   model_.any_name = true;
@@ -152,9 +152,8 @@ TEST_F(OllamaTest, OnlyABodyThatAsksForNoFormMayBePlain) {
         R"({"prompt":"x","format":"","tools":[]})", R"({"format":null})"}) {
     EXPECT_TRUE(IsPlainBody(body)) << body;
   }
-  for (const char* body :
-       {R"({"format":"json"})", R"({"format":{}})", R"({"tools":[{}]})",
-        R"({"later":1})", "["}) {
+  for (const char* body : {R"({"format":"json"})", R"({"format":{}})",
+                           R"({"tools":[{}]})", R"({"later":1})", "["}) {
     EXPECT_FALSE(IsPlainBody(body)) << body;
   }
 }

@@ -678,6 +678,87 @@ void AddAnthropics(Elements& all) {
   }
 }
 
+void AddOllama(Elements& all) {
+  const auto add = [&all](const char* name, bool chat, size_t small,
+                          Make members, int status = 200) {
+    all.push_back({Cat("ollama: ", name), "",
+                   chat ? "/api/chat" : "/api/generate",
+                   [members = std::move(members)](size_t n) {
+                     return Cat("{\"model\":\"toy\",", members(n), "}");
+                   },
+                   small, status});
+  };
+  const std::string user = "\"messages\":[" + User("\"hi\"") + "],";
+  add("messages, count", true, 128, [](size_t n) {
+    return "\"messages\":" + List(n, [](size_t) { return User("\"hello\""); });
+  });
+  add("a message's words", true, kText / 4, [](size_t n) {
+    return Cat("\"messages\":[", User(Quoted(Repeat("a b ", n))), "]");
+  });
+  add("pictures of the history", true, serving::kMaxContentParts / 2,
+      [](size_t n) {
+        return Cat("\"messages\":[{\"role\":\"user\",\"images\":",
+                   List(n, [](size_t) { return "\"eA==\""; }), "},",
+                   User("\"hi\""), "]");
+      });
+  add("thinking of the history", true, kText, [](size_t n) {
+    return Cat("\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",",
+               "\"thinking\":\"", Repeat("r", n), "\"},", User("\"hi\""), "]");
+  });
+  add("arguments of a call, keys", true, 256, [](size_t n) {
+    return Cat("\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[",
+               "{\"function\":{\"name\":\"f\",\"arguments\":", Members(n, "1"),
+               "}}]},", User("\"hi\""), "]");
+  });
+  add("tools, count", true, serving::kMaxTools / 16, [user](size_t n) {
+    return Cat(user, "\"tools\":", List(n, [](size_t i) {
+                 return Tool("{\"type\":\"object\"}", i);
+               }));
+  });
+  add("tools that are left out", true, serving::kMaxTools / 2,
+      [user](size_t n) {
+        return Cat(user, "\"tools\":", List(n, [](size_t) {
+                     return "{\"type\":\"x\"}";
+                   }));
+      });
+  add("properties of a format", true, 64, [user](size_t n) {
+    return Cat(user, "\"format\":{\"type\":\"object\",\"properties\":",
+               Members(n, "true"), "}");
+  });
+  add("members that are not known", true, 1024, [user](size_t n) {
+    return Cat(user, "\"later\":0,\"options\":", Members(n, "[]"));
+  });
+  add("stop strings", true, serving::kMaxStopStrings / 4, [user](size_t n) {
+    return Cat(user, "\"options\":{\"stop\":",
+               List(n, [](size_t i) { return Cat("\"ee", i, "\""); }), "}");
+  });
+  const auto raw = [](size_t n, std::string_view more) {
+    return Cat("\"raw\":true,\"options\":{\"num_predict\":", n,
+               "},\"prompt\":\"", std::string(n, 'e'), "\"", more);
+  };
+  add("a stream's answer", false, 512, [raw](size_t n) { return raw(n, ""); });
+  add("an answer", false, 2048,
+      [raw](size_t n) { return raw(n, ",\"stream\":false"); });
+  add("a stream with log probabilities", false, 128, [raw](size_t n) {
+    return raw(n, ",\"logprobs\":true,\"top_logprobs\":20");
+  });
+  add("an answer with log probabilities", false, 128, [raw](size_t n) {
+    return raw(n, ",\"logprobs\":true,\"top_logprobs\":20,\"stream\":false");
+  });
+  add("a prompt's words", false, kText / 4,
+      [](size_t n) { return Cat("\"prompt\":\"", Repeat("abc ", n), "\""); });
+  add(
+      "a suffix", false, kText,
+      [](size_t n) { return Cat("\"suffix\":\"", Repeat("s", n), "\""); }, 400);
+  add(
+      "anything as think", true, 64,
+      [user](size_t n) {
+        return Cat(user, "\"think\":", Nested(28, "1"),
+                   ",\"x\":", Members(n, "{}"));
+      },
+      400);
+}
+
 // Whatever may be put in the place of any field: a text, keys, a list, depth.
 void AddGeneric(Elements& all) {
   for (const openai::KnownField& field : openai::KnownFields()) {
@@ -714,6 +795,7 @@ std::vector<CostElement> CostElements() {
   AddPrompts(all);
   AddOthers(all);
   AddAnthropics(all);
+  AddOllama(all);
   AddGeneric(all);
   return all;
 }
