@@ -127,6 +127,7 @@ class EmbeddingsRunner : public std::enable_shared_from_this<EmbeddingsRunner> {
     result_.prompt_tokens = figures.prompt_tokens;
     exchange_->OnGone(
         [self = shared_from_this()](http::Gone) { self->Stop(); });
+    if (running_.empty()) return Finish();
     SubmitMore();
   }
 

@@ -35,7 +35,7 @@ struct Embeddings {
 struct EmbeddingsRequest {
   std::string model;           // empty: not given
   std::string_view input;      // the field of the inputs, for errors
-  std::vector<Prompt> inputs;  // at least one
+  std::vector<Prompt> inputs;  // may be none
   size_t dimensions = 0;       // values of an embedding; 0: all
   bool truncates = false;      // an input that is too long is cut
   bool adds_special_tokens = true;

@@ -107,6 +107,7 @@ void AddOthers(http::Router& router, const serving::ServingContext& context) {
   router.Add("POST", "/api/pull", [context](OnExchange on) {
     serving::AnswerOffLoop(context, Pull, std::move(on));
   });
+  AddEmbedHandlers(router, context);
 }
 
 bool IsSpoken(const http::HttpRequest& request) {

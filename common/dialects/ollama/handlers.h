@@ -22,6 +22,10 @@ void RunGenerate(const serving::ServingContext& context,
 // Adds the paths that tell of the model.
 void AddOthers(http::Router& router, const serving::ServingContext& context);
 
+// Adds /api/embed and /api/embeddings.
+void AddEmbedHandlers(http::Router& router,
+                      const serving::ServingContext& context);
+
 // Below /api.
 bool IsSpoken(const http::HttpRequest& request);
 // See common/serving/plain_body.h.

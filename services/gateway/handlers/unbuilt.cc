@@ -32,8 +32,6 @@ struct OllamaPath {
 };
 constexpr std::string_view kOneModel =
     "is not served: this server has the one model that its operator chose";
-constexpr std::string_view kNoEmbeddings =
-    "is not built; there are /api/chat and /api/generate";
 constexpr OllamaPath kOllamaPaths[] = {
     {"POST", "/api/push", kOneModel},
     {"POST", "/api/create", kOneModel},
@@ -41,8 +39,6 @@ constexpr OllamaPath kOllamaPaths[] = {
     {"DELETE", "/api/delete", kOneModel},
     {"GET", "/api/blobs/*", kOneModel},
     {"POST", "/api/blobs/*", kOneModel},
-    {"POST", "/api/embed", kNoEmbeddings},
-    {"POST", "/api/embeddings", kNoEmbeddings},
 };
 
 void Refuse(http::Router& router, std::string_view method,

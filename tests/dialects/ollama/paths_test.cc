@@ -110,14 +110,25 @@ TEST_F(OllamaTest, WhatIsNotServedIsRefusedByName) {
            {"POST", "/api/copy"},
            {"DELETE", "/api/delete"},
            {"POST", "/api/blobs/sha256:00"},
-           {"HEAD", "/api/blobs/sha256:00"},
-           {"POST", "/api/embed"},
-           {"POST", "/api/embeddings"}}) {
+           {"HEAD", "/api/blobs/sha256:00"}}) {
     const auto on = Ask(path, R"({"model":"fake"})", method);
     EXPECT_EQ(on->responses.at(0).status, 404) << path;
     EXPECT_THAT(on->Body()["error"].get<std::string>(),
                 HasSubstr(path.substr(0, 10)));
   }
+}
+
+TEST_F(OllamaTest, AModelWithoutPoolingHasNoEmbeddings) {
+  for (const char* path : {"/api/embed", "/api/embeddings"}) {
+    const auto on = Ask(path, R"({"model":"fake","input":"a","prompt":"a"})");
+    EXPECT_EQ(on->responses.at(0).status, 400) << path;
+    EXPECT_THAT(on->Body()["error"].get<std::string>(),
+                HasSubstr("has no embeddings"));
+  }
+  EXPECT_THAT(Ask("/api/embed", R"({"model":"fake","input":[1]})")
+                  ->Body()["error"]
+                  .get<std::string>(),
+              HasSubstr("input: must have strings alone"));
 }
 
 // What the server itself refuses has the dialect's shape, by the path alone.
