@@ -446,6 +446,88 @@ TEST_F(GatewayAnswerTest, TokenizeAndDetokenizeAreInverse) {
             "hi");
 }
 
+TEST_F(GatewayAnswerTest, TokenizeTakesLlamaCppsNames) {
+  const auto tokens = [this](std::string_view fields) {
+    return DumpJson(
+        Route("/tokenize", Cat("{\"content\":\"h\xc3\xa1\"", fields, "}"))
+            ->Body()["tokens"]);
+  };
+  EXPECT_EQ(tokens(""), "[104,195,161]");
+  EXPECT_EQ(tokens(",\"add_special\":true"), "[256,104,195,161]");
+  EXPECT_EQ(tokens(",\"parse_special\":false"), "[104,195,161]");
+  EXPECT_EQ(tokens(",\"with_pieces\":true"),
+            R"([{"id":104,"piece":"h"},{"id":195,"piece":[195]},)"
+            R"({"id":161,"piece":[161]}])");
+  EXPECT_EQ(Route("/detokenize", "{\"tokens\":[104,105]}")->Body()["content"],
+            "hi");
+  EXPECT_EQ(Route("/tokenize", R"({"content":"a","prompt":"b"})")
+                ->Body()["error"]["param"],
+            "content");
+}
+
+TEST_F(GatewayAnswerTest, ApplyTemplateGivesAChatsPromptWithoutBos) {
+  const auto on = Route("/apply-template",
+                        R"({"messages":[{"role":"user","content":"hi"}]})");
+  EXPECT_EQ(on->Body(), Json({{"prompt", "<turn>uhi<turn>"}}));
+  EXPECT_EQ(Route("/apply-template", R"({"prompt":"hi"})")->responses[0].status,
+            400);
+}
+
+TEST_F(GatewayAnswerTest, TimingsAreTheChoices) {
+  for (const bool chat : {true, false}) {
+    const size_t sequence = engine_.submitted();
+    const auto on =
+        chat ? Route("/chat/completions",
+                     R"({"timings_per_token":true,"messages":
+                                 [{"role":"user","content":"hi"}]})")
+             : Complete("\"prompt\":\"x\",\"timings_per_token\":true");
+    engine_.Start(sequence);
+    engine_.Text(sequence, "abc");
+    engine_.End(sequence, FinishReason::kLength);
+    const Json timings = on->Body()["timings"];
+    EXPECT_EQ(timings["predicted_n"], 3);
+    EXPECT_EQ(timings["cache_n"], 0);
+    EXPECT_GE(timings["prompt_ms"], 0.0);
+  }
+  const auto plain =
+      Complete("\"prompt\":\"x\",\"n\":2,\"timings_per_token\":true");
+  for (const size_t sequence : {2u, 3u}) {
+    engine_.Text(sequence, "abc");
+    engine_.End(sequence, FinishReason::kLength);
+  }
+  EXPECT_FALSE(plain->Body().contains("timings"));
+  EXPECT_EQ(plain->Body()["choices"][1]["timings"]["predicted_n"], 3);
+}
+
+TEST_F(GatewayAnswerTest, FieldsOfTokensAreAConstraint) {
+  Complete(
+      "\"prompt\":\"x\",\"n\":2,\"allowed_token_ids\":[98,97],\"bad_words\":["
+      "\"b\"]");
+  const auto one = engine_.request(0).constraint;
+  ASSERT_NE(one, nullptr);
+  EXPECT_NE(one, engine_.request(1).constraint);
+  one->Advance({}, [] {});
+  const TokenMask only{{{97, 98}}, false};
+  EXPECT_EQ(one->Latest()->mask, only);
+  Complete("\"prompt\":\"x\",\"priority\":-3");
+  EXPECT_EQ(engine_.request(2).priority, -3);
+  EXPECT_EQ(engine_.request(2).constraint, nullptr);
+  // A model that does not reason has every budget.
+  Chat("\"thinking_budget\":5");
+  EXPECT_EQ(engine_.request(3).constraint, nullptr);
+}
+
+TEST_F(GatewayAnswerTest, ModelsHaveTheMembersOfOtherServers) {
+  const Json body = Get("/models")->Body();
+  EXPECT_EQ(body, Get("/v1/models")->Body());
+  const Json& model = body["data"][0];
+  EXPECT_EQ(model["context_length"], 4096);
+  EXPECT_EQ(model["architecture"]["input_modalities"], Json::array({"text"}));
+  EXPECT_EQ(model["meta"]["n_ctx_train"], 4096);
+  EXPECT_EQ(model["meta"]["n_vocab"], 259);
+  EXPECT_EQ(body["models"][0]["name"], "fake");
+}
+
 TEST_F(GatewayAnswerTest, ModelsAreListedWithoutTheirPath) {
   const Json model = Get("/v1/models")->Body()["data"][0];
   EXPECT_EQ(model["id"], "fake");
