@@ -10,6 +10,7 @@
 #include "common/http/event_stream.h"
 #include "common/http/message.h"
 #include "common/serving/answer_format.h"
+#include "common/serving/best_choices.h"
 #include "common/serving/choice_text.h"
 #include "common/serving/event_id.h"
 #include "common/serving/request_grammar.h"
@@ -35,6 +36,8 @@ struct PreparedRequest {
   std::vector<Choice> choices;  // at least one; prompts rise by at most one
   std::unique_ptr<AnswerFormat> format;
   bool stream = false;
+  // The choices that the answer shows, of a whole answer; nothing: all.
+  std::optional<BestOf> best_of;
   // What the client has of a stream that it resumes; nothing: it is a new one.
   std::optional<StreamProgress> resumed;
   std::shared_ptr<const StreamRequest> kept;  // for the journal; null: nothing

@@ -71,6 +71,8 @@ struct GenerationFields {
   std::optional<double> repetition_penalty;
   std::vector<LogitBias> logit_bias;  // ids rise
   int n = 1;                          // choices per prompt
+  // Choices that are made per prompt, of which the n likeliest are shown; 0: n.
+  int best_of = 0;
   std::vector<std::string> stop;
   std::vector<TokenId> stop_token_ids;
   bool ignore_eos = false;

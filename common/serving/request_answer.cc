@@ -56,6 +56,7 @@ RequestAnswer::RequestAnswer(const ServingContext& context,
                                     format_->framing())
                               : nullptr),
       headers_(std::move(prepared.headers)),
+      best_of_(prepared.best_of),
       wholes_(prepared.stream ? 0 : prepared.choices.size()) {
   if (!prepared.resumed) return;
   for (const ChoiceProgress& told : prepared.resumed->choices) {
@@ -151,6 +152,7 @@ void RequestAnswer::Finish(const Usage& usage) {
 
 void RequestAnswer::SendWhole(const Usage& usage) {
   std::vector<Delta> wholes = std::exchange(wholes_, {});
+  if (best_of_) wholes = BestChoices(std::move(wholes), *best_of_);
   size_t bytes = 0;
   for (const Delta& whole : wholes) bytes += whole.EstimatedBytes();
   if (bytes > AnswerWriter::kLargeBytes) {

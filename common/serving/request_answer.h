@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "common/http/exchange.h"
 #include "common/serving/answer_format.h"
 #include "common/serving/answer_writer.h"
+#include "common/serving/best_choices.h"
 #include "common/serving/context.h"
 #include "common/serving/delta_cut.h"
 #include "common/serving/prepared_request.h"
@@ -72,6 +74,7 @@ class RequestAnswer {
   const std::unique_ptr<AnswerFormat> format_;
   const std::shared_ptr<http::EventStream> stream_;  // null: answered whole
   http::HttpHeaders headers_;                        // of a whole answer
+  const std::optional<BestOf> best_of_;
   std::weak_ptr<void> owner_;
   std::function<void()> cancel_;
   // By choice, of a resumed stream: what the client has of its deltas.

@@ -102,7 +102,7 @@ class BadInputTest(unittest.TestCase):
         self.refused({"max_tokens": 1}, param="prompt")
 
     def test_fields_that_are_not_built_are_refused_unless_neutral(self):
-        for param, value in (("best_of", 3), ("suffix", "x"), ("n", 129),
+        for param, value in (("best_of", 129), ("suffix", "x"), ("n", 129),
                              ("presence_penalty", 2.5), ("length_penalty", 2),
                              ("logit_bias", {"512": 1})):
             with self.subTest(param=param):

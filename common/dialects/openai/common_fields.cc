@@ -181,15 +181,16 @@ void ReadStops(serving::FieldReader& in, int vocab_size,
   out.include_stop = in.Bool("include_stop_str_in_output").value_or(false);
 }
 
-// Reads n and best_of. A best_of above n, whose answer hides choices, is not
-// built.
+// Reads n and best_of; 1 and n ask for nothing more.
 void ReadChoices(serving::FieldReader& in, serving::GenerationFields& out) {
   out.n = static_cast<int>(in.Int("n", 1, serving::kMaxChoices).value_or(1));
-  const auto best_of = in.Int("best_of", 1, serving::kMaxInt32);
-  if (best_of && *best_of != 1 && *best_of != out.n) {
-    in.Refuse("best_of", "choosing the best of more than n choices is not ",
-              "built: leave it out or give n, ", out.n, "; got ", *best_of);
+  const auto best_of =
+      in.Int("best_of", 1, static_cast<int64_t>(serving::kMaxChoices));
+  if (!best_of || *best_of == 1 || *best_of == out.n) return;
+  if (*best_of < out.n) {
+    in.Refuse("best_of", "must not be below n, ", out.n, ", got ", *best_of);
   }
+  out.best_of = static_cast<int>(*best_of);
 }
 
 }  // namespace
@@ -246,10 +247,17 @@ void CheckTogether(serving::FieldReader& in,
   if (fields.stream && fields.prompt_logprobs) {
     in.Refuse("prompt_logprobs", "not available with \"stream\": true");
   }
-  const size_t choices = num_prompts * static_cast<size_t>(fields.n);
+  if (fields.best_of > 0 && (fields.stream || fields.timings)) {
+    in.Refuse("best_of", "not available with ",
+              fields.stream ? "\"stream\": true" : "timings_per_token");
+  }
+  const bool hides = fields.best_of > 0;
+  const size_t choices =
+      num_prompts * static_cast<size_t>(hides ? fields.best_of : fields.n);
   if (choices > serving::kMaxChoices) {
-    in.Refuse("n", num_prompts, " prompts of ", fields.n, " choices are ",
-              choices, ", limit ", serving::kMaxChoices);
+    in.Refuse(hides ? "best_of" : "n", num_prompts, " prompts of ",
+              hides ? fields.best_of : fields.n, " choices are ", choices,
+              ", limit ", serving::kMaxChoices);
   }
 }
 

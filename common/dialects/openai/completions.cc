@@ -116,16 +116,26 @@ StatusOr<serving::PreparedRequest> PrepareCompletion(
   size_t prompts = 0;
   prepared.stream = fields.stream;
   prepared.times = serving::StreamTimes(context, fields);
-  const serving::ChoiceTextOptions text = serving::MakeTextOptions(fields);
+  // Choosing takes the log probabilities of all choices.
+  serving::GenerationFields made = fields;
+  if (fields.best_of > 0) {
+    made.n = fields.best_of;
+    made.logprobs = fields.logprobs.value_or(0);
+    prepared.best_of = {made.n, fields.n, fields.logprobs.has_value()};
+  }
+  const serving::ChoiceTextOptions text = serving::MakeTextOptions(made);
   for (const serving::Prompt& prompt : request.prompts) {
     SLUICE_ASSIGN_OR_RETURN(serving::PreparedRequest::Choice choice,
                             PrepareChoice(context, request, prompt, text));
+    if (made.logprobs && !fields.logprobs) {
+      choice.generate.sampling.logprobs = *made.logprobs;
+    }
     const serving::AnswerShape shape{
         /*chat=*/false, request.echo, choice.generate.prompt_tokens.size(),
         choice.text.echo_text.size(), choice.generate.max_tokens};
-    answer_bytes += serving::AnswerBytes(fields, shape);
+    answer_bytes += serving::AnswerBytes(made, shape);
     SLUICE_RETURN_IF_ERROR(
-        serving::CheckAnswer(fields, shape, answer_bytes, context.limits));
+        serving::CheckAnswer(made, shape, answer_bytes, context.limits));
     if (info.return_token_ids) {
       info.prompts.push_back(choice.generate.prompt_tokens);
     }
@@ -133,7 +143,7 @@ StatusOr<serving::PreparedRequest> PrepareCompletion(
       info.offsets.push_back(MakeOffsets(context, request, prompt, choice));
     }
     choice.generate.sampling.seed = start.SeedOf(fields, prompts++);
-    serving::AddChoices(prepared, std::move(choice), fields.n, terms);
+    serving::AddChoices(prepared, std::move(choice), made.n, terms);
   }
   // The first choice of a prompt computes its logprobs.
   for (serving::PreparedRequest::Choice& choice : prepared.choices) {
@@ -141,7 +151,7 @@ StatusOr<serving::PreparedRequest> PrepareCompletion(
     choice.follows = sampling.choice > 0 && sampling.prompt_logprobs >= 0;
     if (choice.follows) sampling.prompt_logprobs = -1;
   }
-  info.num_choices = prepared.choices.size();
+  info.num_choices = prompts * static_cast<size_t>(fields.n);
   SLUICE_RETURN_IF_ERROR(
       serving::StartStream(context, http, fields, start, prepared, info));
   prepared.format = MakeCompletionFormat(*model.text, std::move(info));

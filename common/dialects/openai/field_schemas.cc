@@ -81,7 +81,7 @@ void AddSampling(Schemas& out) {
 void AddGenerated(const FieldSchemaOptions& options, Schemas& out) {
   out["model"] = {{"type", "string"}};
   out["n"] = WithDefault(Integers(1, serving::kMaxChoices), 1);
-  out["best_of"] = Integers(1, serving::kMaxInt32);
+  out["best_of"] = Integers(1, serving::kMaxChoices);
   out["max_tokens"] = options.chat ? WithDefault(TokenLimit(1), -1)
                                    : WithDefault(TokenLimit(0), 16);
   for (const char* name :

@@ -78,6 +78,10 @@ StatusOr<serving::ChatRequest> ParseChatRequest(std::string_view body,
   if (out.fields.max_tokens == 0) {
     in.Refuse(out.fields.max_tokens_field, "must be at least 1, got 0");
   }
+  if (out.fields.best_of > 0) {
+    in.Refuse("best_of", "must be 1 or n, ", out.fields.n, ", in a chat; got ",
+              out.fields.best_of);
+  }
   CheckTogether(in, out.fields, 1);
   const bool logprobs = in.Bool("logprobs").value_or(false);
   const auto top = in.Int("top_logprobs", 0, kMaxTopLogprobs);

@@ -76,8 +76,35 @@ TEST_F(GatewayFieldsTest, NCountsChoicesPerPrompt) {
       HasSubstr("limit 128"));
 }
 
-TEST_F(GatewayFieldsTest, BestOfIsRefusedBeyondN) {
-  EXPECT_THAT(ErrorOf(Complete("\"best_of\":3")), HasSubstr("best_of"));
+TEST_F(GatewayFieldsTest, BestOfShowsTheLikeliestChoices) {
+  const auto on = Complete("\"best_of\":3,\"n\":2");
+  ASSERT_EQ(engine_.submitted(), 3u);
+  constexpr float kLogprobs[] = {-3.0f, -1.0f, -2.0f};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(engine_.request(i).sampling.logprobs, 0);
+    EXPECT_EQ(engine_.request(i).sampling.choice, i);
+    TokenEvent event;
+    event.tokens.push_back(
+        serving::WithLogprob(static_cast<TokenId>('a' + i), kLogprobs[i]));
+    engine_.Tokens(i, std::move(event));
+    engine_.End(i, FinishReason::kLength);
+  }
+  const Json answer = on->Body();
+  ASSERT_EQ(answer["choices"].size(), 2u);
+  EXPECT_EQ(answer["choices"][0]["text"], "b");
+  EXPECT_EQ(answer["choices"][1]["text"], "c");
+  EXPECT_EQ(answer["choices"][1]["index"], 1);
+  EXPECT_TRUE(answer["choices"][0]["logprobs"].is_null());
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 3);
+}
+
+TEST_F(GatewayFieldsTest, BestOfIsRefusedByName) {
+  for (const char* fields :
+       {"\"best_of\":2,\"n\":3", "\"best_of\":3,\"stream\":true",
+        "\"best_of\":129", "\"best_of\":3,\"timings_per_token\":true"}) {
+    EXPECT_THAT(ErrorOf(Complete(fields)), HasSubstr("best_of")) << fields;
+  }
+  EXPECT_THAT(ErrorOf(Chat("\"best_of\":3")), HasSubstr("best_of"));
   Complete("\"best_of\":2,\"n\":2");
   Complete("\"best_of\":1,\"n\":2");
   EXPECT_EQ(engine_.submitted(), 4u);
