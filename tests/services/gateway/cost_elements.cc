@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/cat.h"
+#include "common/dialects/llamacpp/parse.h"
 #include "common/dialects/messages/known_fields.h"
 #include "common/dialects/openai/known_fields.h"
 #include "common/dialects/openai/parse.h"
@@ -486,6 +487,82 @@ void AddPrompts(Elements& all) {
       });
 }
 
+void AddLlamacpp(Elements& all) {
+  const auto add = [&all](const char* name, const char* path, size_t small,
+                          Make make) {
+    all.push_back({Cat("llamacpp: ", name), "", path, std::move(make), small});
+  };
+  add("a prompt's words", "/completion", kText / 4, [](size_t n) {
+    return Cat("{\"return_tokens\":true,\"n_predict\":", n, ",\"prompt\":\"",
+               Repeat("abc ", n), "\"}");
+  });
+  add("a stream", "/completion", 512, [](size_t n) {
+    return Cat("{\"stream\":true,\"timings_per_token\":true,\"n_predict\":", n,
+               ",\"prompt\":\"", Repeat("a", n), "\"}");
+  });
+  add("probabilities", "/completion", 128, [](size_t n) {
+    return Cat("{\"n_probs\":20,\"n_predict\":", n, ",\"prompt\":\"",
+               Repeat("a", n), "\"}");
+  });
+  add("texts and tokens of a prompt", "/completion",
+      llamacpp::kMaxPromptParts / 4, [](size_t n) {
+        return "{\"prompt\":" +
+               List(2 * n, [](size_t i) { return i % 2 ? "97" : "\"b\""; }) +
+               "}";
+      });
+  add("prompts", "/completion", llamacpp::kMaxPrompts / 2, [](size_t n) {
+    return "{\"prompt\":" + List(n, [](size_t) { return "\"some text\""; }) +
+           "}";
+  });
+  add("choices of a long prompt", "/completion", serving::kMaxChoices / 16,
+      [](size_t n) {
+        return Cat("{\"n_cmpl\":", n, ",\"prompt\":\"", Repeat("abc ", 500),
+                   "\"}");
+      });
+  add("biases of texts", "/completion", 64, [](size_t n) {
+    return "{\"prompt\":\"a\",\"logit_bias\":" +
+           List(n,
+                [](size_t) {
+                  return Cat("[\"", std::string(1000, 'b'), "\",0.001]");
+                }) +
+           "}";
+  });
+  add("stop strings", "/completion", serving::kMaxStopStrings / 4,
+      [](size_t n) {
+        return Cat("{\"n_cmpl\":8,\"prompt\":\"a\",\"stop\":",
+                   List(n, [](size_t i) { return Cat("\"e", i, "\""); }), "}");
+      });
+  add("members to give", "/completion", llamacpp::kMaxResponseFields / 4,
+      [](size_t n) {
+        return "{\"prompt\":\"a\",\"response_fields\":" +
+               List(n,
+                    [](size_t i) {
+                      return Cat("\"generation_settings/a/b/c/", i, "\"");
+                    }) +
+               "}";
+      });
+  add("other files", "/infill", llamacpp::kMaxExtraFiles / 4, [](size_t n) {
+    return "{\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"input_extra\":" +
+           List(n,
+                [](size_t) {
+                  return "{\"filename\":\"f\",\"text\":\"abc abc\"}";
+                }) +
+           "}";
+  });
+  add("a prefix", "/infill", kText / 4, [](size_t n) {
+    return Cat("{\"input_suffix\":\"b\",\"input_prefix\":\"", Repeat("abc ", n),
+               "\"}");
+  });
+  add("messages", "/apply-template", 512, [](size_t n) {
+    return "{\"messages\":" + List(n, [](size_t) { return User("\"abc\""); }) +
+           "}";
+  });
+  add("pieces", "/tokenize", kText / 4, [](size_t n) {
+    return Cat("{\"with_pieces\":true,\"content\":\"", Repeat("abc ", n),
+               "\"}");
+  });
+}
+
 void AddOthers(Elements& all) {
   const auto add = [&all](const char* name, const char* path, size_t small,
                           Make make, int status = 200) {
@@ -793,6 +870,7 @@ std::vector<CostElement> CostElements() {
   AddGrammars(all, kChat, "chat");
   AddGrammars(all, kCompletions, "completions");
   AddPrompts(all);
+  AddLlamacpp(all);
   AddOthers(all);
   AddAnthropics(all);
   AddOllama(all);

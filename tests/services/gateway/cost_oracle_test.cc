@@ -111,8 +111,8 @@ class Served {
   Served() {
     model_.name = "toy";
     auto text = serving::MakeToyText(
-        kTemplate,
-        {{"<|im_end|>", "<|im_start|>", "<|eot|>"}, {"<think>", "</think>"}});
+        kTemplate, {{"<|im_end|>", "<|im_start|>", "<|eot|>"},
+                    {"<think>", "</think>", "<PRE>", "<SUF>", "<MID>"}});
     engine_.set_max_context(kPositions);
     model_.eos_ids = {256};
     model_.vocab_size = kVocab;
