@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/cat.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/model_config/config_report.h"
@@ -13,6 +14,7 @@
 #include "common/serving/loaded_text.h"
 #include "common/serving/request_grammar.h"
 #include "common/text/tokenizer.h"
+#include "common/weights/gguf_file.h"
 #include "common/weights/model_file.h"
 #include "common/weights/model_name.h"
 
@@ -35,6 +37,26 @@ std::vector<TokenId> EosIds(const weights::ModelFile& file,
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;
+}
+
+// Reads the ids of a GGUF's keys, those of older files, too.
+void ReadInfillIds(const weights::GgufMetadata& metadata, ServedModel& model) {
+  static constexpr std::pair<const char*, const char*> kKeys[] = {
+      {"prefix_token_id", "fim_pre"},  {"suffix_token_id", "fim_suf"},
+      {"middle_token_id", "fim_mid"},  {"fim_pre_token_id", "fim_pre"},
+      {"fim_suf_token_id", "fim_suf"}, {"fim_mid_token_id", "fim_mid"},
+      {"fim_pad_token_id", "fim_pad"}, {"fim_rep_token_id", "fim_rep"},
+      {"fim_sep_token_id", "fim_sep"}};
+  for (const auto& [key, name] : kKeys) {
+    const std::string whole = Cat("tokenizer.ggml.", key);
+    if (!metadata.Has(whole)) continue;
+    const StatusOr<int64_t> id = metadata.Int(whole);
+    if (!id.ok() || *id < 0 || *id >= model.vocab_size) {
+      LogWarning(whole, ": it is taken for none");
+      continue;
+    }
+    model.infill_ids[name] = static_cast<TokenId>(*id);
+  }
 }
 
 void CountTensors(const weights::ModelFile& file, ServedModel& model) {
@@ -62,6 +84,7 @@ StatusOr<ServedModel> LoadServedModel(
   model.hidden_size = static_cast<int>(config.hidden_size);
   model.embeddings = ReadEmbeddingRule(*file);
   CountTensors(*file, model);
+  if (file->gguf() != nullptr) ReadInfillIds(*file->gguf(), model);
   SLUICE_ASSIGN_OR_RETURN(model.defaults,
                           ParseSamplingDefaults(file->generation_config()));
   SLUICE_ASSIGN_OR_RETURN(

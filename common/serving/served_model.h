@@ -2,6 +2,8 @@
 #define SLUICE_COMMON_SERVING_SERVED_MODEL_H_
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,6 +44,9 @@ struct ServedModel {
   std::unique_ptr<const ModelText> text;
   SamplingDefaults defaults;
   std::vector<TokenId> eos_ids;
+  // What a GGUF's keys name by id ("fim_pre", "fim_suf", "fim_mid", "fim_pad",
+  // "fim_rep", "fim_sep"): tokens by which the model fills in a gap.
+  std::map<std::string, TokenId, std::less<>> infill_ids;
   int vocab_size = 0;
   int max_positions = 0;   // by config.json
   int hidden_size = 0;     // H; 0: unknown, as the next two

@@ -35,9 +35,14 @@ constexpr std::string_view kEnds[] = {
     "<fim_pad>",     "<fim-pad>",       "<PAD>",
     "▁<EOT>",        "<EOT>",           "<｜end▁of▁sentence｜>"};
 
+// Returns the token of `key`, else of one of `names`.
 template <size_t N>
-std::optional<TokenId> Find(const serving::ModelText& text,
+std::optional<TokenId> Find(const serving::ServedModel& model,
+                            std::string_view key,
                             const std::string_view (&names)[N]) {
+  const auto known = model.infill_ids.find(key);
+  if (known != model.infill_ids.end()) return known->second;
+  const serving::ModelText& text = *model.text;
   for (const std::string_view name : names) {
     if (const auto token = text.FindToken(name)) return token;
   }
@@ -77,7 +82,7 @@ StatusOr<serving::PreparedRequest> PrepareInfill(
   SLUICE_ASSIGN_OR_RETURN(
       CompletionBody body,
       ParseInfill(http.body, text, model.vocab_size, context.strict_fields));
-  SLUICE_ASSIGN_OR_RETURN(const InfillTokens tokens, FindInfillTokens(text));
+  SLUICE_ASSIGN_OR_RETURN(const InfillTokens tokens, FindInfillTokens(model));
   const InfillParts& parts = body.infill;
   size_t bytes =
       parts.prefix.size() + parts.suffix.size() + parts.prompt.size();
@@ -95,10 +100,10 @@ StatusOr<serving::PreparedRequest> PrepareInfill(
 
 }  // namespace
 
-StatusOr<InfillTokens> FindInfillTokens(const serving::ModelText& text) {
-  const auto prefix = Find(text, kPrefixes);
-  const auto suffix = Find(text, kSuffixes);
-  const auto middle = Find(text, kMiddles);
+StatusOr<InfillTokens> FindInfillTokens(const serving::ServedModel& model) {
+  const auto prefix = Find(model, "fim_pre", kPrefixes);
+  const auto suffix = Find(model, "fim_suf", kSuffixes);
+  const auto middle = Find(model, "fim_mid", kMiddles);
   if (!prefix || !suffix || !middle) {
     return serving::WithCode(
         serving::FieldError("input_prefix",
@@ -109,11 +114,17 @@ StatusOr<InfillTokens> FindInfillTokens(const serving::ModelText& text) {
                                       : "middle (such as <|fim_middle|>)"),
         "unsupported_parameter");
   }
-  InfillTokens tokens{
-      *prefix, *suffix, *middle, Find(text, kRepositories), Find(text, kFiles),
-      {}};
+  InfillTokens tokens{*prefix,
+                      *suffix,
+                      *middle,
+                      Find(model, "fim_rep", kRepositories),
+                      Find(model, "fim_sep", kFiles),
+                      {}};
+  const auto pad = model.infill_ids.find("fim_pad");
+  if (pad != model.infill_ids.end()) tokens.ends.push_back(pad->second);
   for (const std::string_view name : kEnds) {
-    if (const auto token = text.FindToken(name)) tokens.ends.push_back(*token);
+    if (const auto token = model.text->FindToken(name))
+      tokens.ends.push_back(*token);
   }
   for (const auto& token : {tokens.repository, tokens.file}) {
     if (token) tokens.ends.push_back(*token);

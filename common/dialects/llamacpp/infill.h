@@ -8,6 +8,7 @@
 #include "common/core/ids.h"
 #include "common/dialects/llamacpp/parse.h"
 #include "common/serving/model_text.h"
+#include "common/serving/served_model.h"
 
 namespace sluice::llamacpp {
 
@@ -22,9 +23,10 @@ struct InfillTokens {
   std::vector<TokenId> ends;
 };
 
-// Finds the tokens by the names that known models have. INVALID_ARGUMENT for a
-// model without a token for prefix, suffix or middle.
-StatusOr<InfillTokens> FindInfillTokens(const serving::ModelText& text);
+// Finds the tokens by the keys of the model's file, else by the names that
+// known models have. INVALID_ARGUMENT for a model without a token for prefix,
+// suffix or middle.
+StatusOr<InfillTokens> FindInfillTokens(const serving::ServedModel& model);
 
 // Returns the prompt, in the order of llama.cpp: the other files (each behind
 // its name, if the model has tokens for that), the prefix, the suffix, and the

@@ -66,6 +66,15 @@ TEST_F(InfillTest, FilesComeBehindTheirNamesWhereTheModelHasTokensForThat) {
   EXPECT_THAT(engine_.request(0).sampling.stop_token_ids, ElementsAre(4, 5));
 }
 
+TEST_F(InfillTest, TheKeysOfTheModelsFileComeBeforeNames) {
+  Use({{"<PRE>", 1}, {"<SUF>", 2}, {"<MID>", 3}});
+  model_.infill_ids = {{"fim_pre", 11}, {"fim_mid", 13}, {"fim_pad", 14}};
+  Ask(R"({"input_prefix":"p","input_suffix":"s"})", kInfillPath);
+  EXPECT_THAT(engine_.request(0).prompt_tokens,
+              ElementsAre(kFakeBos, 11, 'p', 2, 's', 13));
+  EXPECT_THAT(engine_.request(0).sampling.stop_token_ids, ElementsAre(14));
+}
+
 TEST_F(InfillTest, AModelWithoutTheTokensIsRefusedByName) {
   const std::string body = R"({"input_prefix":"p","input_suffix":"s"})";
   EXPECT_THAT(Refusal(body, kInfillPath)["message"].get<std::string>(),
