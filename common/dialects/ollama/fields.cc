@@ -20,35 +20,11 @@ using serving::kMaxInt32;
 
 constexpr size_t kMaxShownName = 64;
 
-constexpr KnownField Chat(std::string_view name) {
-  return {.name = name, .generate = false};
-}
-constexpr KnownField Generate(std::string_view name) {
-  return {.name = name, .chat = false};
-}
-constexpr KnownField Ignored(std::string_view name) {
-  return {.name = name, .use = FieldUse::kIgnored};
-}
-constexpr KnownField Unbuilt(std::string_view name, std::string_view neutral) {
-  return {.name = name, .use = FieldUse::kUnbuilt, .neutral = neutral};
-}
-constexpr KnownField UnbuiltOfGenerate(std::string_view name,
-                                       std::string_view neutral) {
-  return {.name = name,
-          .use = FieldUse::kUnbuilt,
-          .chat = false,
-          .neutral = neutral};
-}
+constexpr auto kIgnored = FieldUse::kIgnored;
+constexpr auto kUnbuilt = FieldUse::kUnbuilt;
 
 constexpr KnownField kFields[] = {
     {"model"},
-    Chat("messages"),
-    Chat("tools"),
-    Generate("prompt"),
-    Generate("suffix"),
-    Generate("system"),
-    Generate("raw"),
-    Generate("images"),
     {"stream"},
     {"format"},
     {"options"},
@@ -57,52 +33,55 @@ constexpr KnownField kFields[] = {
     {"logprobs"},
     {"top_logprobs"},
     // A prompt that does not fit is refused, and no context shifts.
-    Ignored("truncate"),
-    Ignored("shift"),
-    UnbuiltOfGenerate("template", R"([""])"),
-    UnbuiltOfGenerate("context", "[[]]"),
+    {"truncate", kBoth, kIgnored},
+    {"shift", kBoth, kIgnored},
+    {"messages", kChat},
+    {"tools", kChat},
+    {"prompt", kGenerate},
+    {"suffix", kGenerate},
+    {"system", kGenerate},
+    {"raw", kGenerate},
+    {"images", kGenerate},
+    {"template", kGenerate, kUnbuilt, R"([""])"},
+    {"context", kGenerate, kUnbuilt, "[[]]"},
     // Of models that draw.
-    UnbuiltOfGenerate("width", "[0]"),
-    UnbuiltOfGenerate("height", "[0]"),
-    UnbuiltOfGenerate("steps", "[0]"),
-};
-
-constexpr KnownField kOptions[] = {
-    {"num_ctx"},
-    {"num_predict"},
-    {"seed"},
-    {"temperature"},
-    {"top_k"},
-    {"top_p"},
-    {"min_p"},
-    {"repeat_penalty"},
-    {"repeat_last_n"},
-    {"presence_penalty"},
-    {"frequency_penalty"},
-    {"stop"},
-    Unbuilt("typical_p", "[1]"),
-    Unbuilt("tfs_z", "[1]"),
-    Unbuilt("mirostat", "[0]"),
-    // Without effect but beside mirostat, and where no context shifts; Ollama
+    {"width", kGenerate, kUnbuilt, "[0]"},
+    {"height", kGenerate, kUnbuilt, "[0]"},
+    {"steps", kGenerate, kUnbuilt, "[0]"},
+    {"num_ctx", kOption},
+    {"num_predict", kOption},
+    {"seed", kOption},
+    {"temperature", kOption},
+    {"top_k", kOption},
+    {"top_p", kOption},
+    {"min_p", kOption},
+    {"repeat_penalty", kOption},
+    {"repeat_last_n", kOption},
+    {"presence_penalty", kOption},
+    {"frequency_penalty", kOption},
+    {"stop", kOption},
+    {"typical_p", kOption, kUnbuilt, "[1]"},
+    {"tfs_z", kOption, kUnbuilt, "[1]"},
+    {"mirostat", kOption, kUnbuilt, "[0]"},
+    // Without effect but beside mirostat, and where a context shifts; Ollama
     // itself reads the last no more.
-    Ignored("mirostat_tau"),
-    Ignored("mirostat_eta"),
-    Ignored("num_keep"),
-    Ignored("penalize_newline"),
+    {"mirostat_tau", kOption, kIgnored},
+    {"mirostat_eta", kOption, kIgnored},
+    {"num_keep", kOption, kIgnored},
+    {"penalize_newline", kOption, kIgnored},
     // Of the machine.
-    Ignored("numa"),
-    Ignored("num_batch"),
-    Ignored("num_gpu"),
-    Ignored("main_gpu"),
-    Ignored("num_thread"),
-    Ignored("low_vram"),
-    Ignored("f16_kv"),
-    Ignored("logits_all"),
-    Ignored("vocab_only"),
-    Ignored("use_mmap"),
-    Ignored("use_mlock"),
-    Ignored("embedding_only"),
-};
+    {"numa", kOption, kIgnored},
+    {"num_batch", kOption, kIgnored},
+    {"num_gpu", kOption, kIgnored},
+    {"main_gpu", kOption, kIgnored},
+    {"num_thread", kOption, kIgnored},
+    {"low_vram", kOption, kIgnored},
+    {"f16_kv", kOption, kIgnored},
+    {"logits_all", kOption, kIgnored},
+    {"vocab_only", kOption, kIgnored},
+    {"use_mmap", kOption, kIgnored},
+    {"use_mlock", kOption, kIgnored},
+    {"embedding_only", kOption, kIgnored}};
 
 bool IsNeutral(const Json& value, std::string_view neutral) {
   const Json values = *ParseJson(neutral);
@@ -110,28 +89,26 @@ bool IsNeutral(const Json& value, std::string_view neutral) {
          std::find(values.begin(), values.end(), value) != values.end();
 }
 
-// Checks the members of `object`, which `known` lists. `prefix` stands before
-// names in errors.
-template <typename Known>
-Status CheckMembers(const Json& object, const Known& known, bool chat,
-                    bool strict, std::string_view prefix) {
+// Checks the members of `object`, which are known in `place`. `prefix` stands
+// before names in errors.
+Status CheckMembers(const Json& object, int place, bool strict,
+                    std::string_view prefix) {
   size_t index = 0;
   for (const auto& [key, value] : object.items()) {
     ++index;
-    const auto found =
-        std::find_if(std::begin(known), std::end(known), [&](const auto& one) {
-          return one.name == key && (chat ? one.chat : one.generate);
+    const auto found = std::find_if(
+        std::begin(kFields), std::end(kFields), [&](const KnownField& one) {
+          return one.name == key && (one.place & place) != 0;
         });
-    if (found == std::end(known)) {
-      if (!strict) continue;
+    const bool is_known = found != std::end(kFields);
+    if (!is_known && strict) {
       return serving::WithCode(
           serving::FieldError(Cat(prefix, key.substr(0, kMaxShownName)),
                               "member ", index, " is not known here"),
           "unknown_parameter");
     }
-    if (found->use != FieldUse::kUnbuilt || IsNeutral(value, found->neutral)) {
-      continue;
-    }
+    const bool is_unbuilt = is_known && found->use == kUnbuilt;
+    if (!is_unbuilt || IsNeutral(value, found->neutral)) continue;
     const std::string_view list = found->neutral;
     return serving::WithCode(
         serving::FieldError(
@@ -229,19 +206,13 @@ void ReadLogprobs(FieldReader& in, serving::GenerationFields& out) {
 
 }  // namespace
 
-std::vector<KnownField> KnownFields() {
-  return {std::begin(kFields), std::end(kFields)};
-}
+std::span<const KnownField> KnownFields() { return kFields; }
 
-std::vector<KnownField> KnownOptions() {
-  return {std::begin(kOptions), std::end(kOptions)};
-}
-
-Status CheckFields(const Json& body, bool chat, bool strict) {
-  SLUICE_RETURN_IF_ERROR(CheckMembers(body, kFields, chat, strict, ""));
+Status CheckFields(const Json& body, FieldPlace place, bool strict) {
+  SLUICE_RETURN_IF_ERROR(CheckMembers(body, place, strict, ""));
   const auto options = body.find("options");
   if (options == body.end() || !options->is_object()) return OkStatus();
-  return CheckMembers(*options, kOptions, chat, strict, "options.");
+  return CheckMembers(*options, kOption, strict, "options.");
 }
 
 serving::GenerationFields ReadFields(FieldReader& in,

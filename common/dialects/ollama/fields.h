@@ -2,8 +2,8 @@
 #define SLUICE_COMMON_DIALECTS_OLLAMA_FIELDS_H_
 
 #include <optional>
+#include <span>
 #include <string_view>
-#include <vector>
 
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
@@ -18,24 +18,24 @@ enum class FieldUse {
   kUnbuilt,  // accepted with the value that changes nothing, else refused
 };
 
-// A field of /api/chat, /api/generate, or both; or a member of `options`.
+// Where a field is: bits. An option is a member of `options`.
+enum FieldPlace { kChat = 1, kGenerate = 2, kBoth = 3, kOption = 4 };
+
 struct KnownField {
   std::string_view name;
+  FieldPlace place = kBoth;
   FieldUse use = FieldUse::kBuilt;
-  bool chat = true;
-  bool generate = true;
   // Of kUnbuilt: a JSON array of the values, besides null, that change nothing.
   std::string_view neutral = {};
 };
 
-// Return what the reader knows. services/gateway/OLLAMA.md has a row for each.
-std::vector<KnownField> KnownFields();
-std::vector<KnownField> KnownOptions();
+// Returns what the reader knows. services/gateway/OLLAMA.md has a row for each.
+std::span<const KnownField> KnownFields();
 
-// INVALID_ARGUMENT names the first field, or option, of `body` that is known,
-// not built and has a value that would change the answer; with `strict` also
-// the first that is not known.
-Status CheckFields(const Json& body, bool chat, bool strict);
+// INVALID_ARGUMENT names the first field, or option, of `body` that is known at
+// `place`, not built and has a value that would change the answer; with
+// `strict` also the first that is not known.
+Status CheckFields(const Json& body, FieldPlace place, bool strict);
 
 // Read what chat and generate share; errors stay in `in`.
 serving::GenerationFields ReadFields(serving::FieldReader& in,

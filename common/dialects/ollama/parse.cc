@@ -44,7 +44,8 @@ StatusOr<OllamaRequest> ReadBoth(std::string_view body, const Json& json,
                                  const serving::RoundedNumbers& rounded,
                                  bool is_chat, bool strict,
                                  serving::FieldReader& in) {
-  SLUICE_RETURN_IF_ERROR(CheckFields(json, is_chat, strict));
+  SLUICE_RETURN_IF_ERROR(
+      CheckFields(json, is_chat ? kChat : kGenerate, strict));
   OllamaRequest out{serving::ChatRequest{
       ReadFields(in, is_chat ? kChatNames : kGenerateNames)}};
   serving::GenerationFields& fields = out.chat.fields;

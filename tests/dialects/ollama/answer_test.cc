@@ -10,7 +10,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr char kFigures[] =
-    R"("total_duration":1,"load_duration":1,"prompt_eval_count":5,)"
+    R"("total_duration":1,"load_duration":1,"prompt_eval_count":6,)"
     R"("prompt_eval_duration":1,"eval_count":3,"eval_duration":1})";
 
 std::string Chat(std::string_view more = "") {
@@ -279,7 +279,7 @@ TEST_F(OllamaTest, TheAnswerGoesOnWithALastMessageOfTheModel) {
 
 TEST_F(OllamaTest, ALimitAboveTheContextIsCut) {
   Ask("/api/chat", Chat(R"("options":{"num_predict":1000000})"));
-  EXPECT_EQ(engine_.request(0).max_tokens, 4096 - 5);
+  EXPECT_EQ(engine_.request(0).max_tokens, 4096 - 6);
   Ask("/api/generate", R"({"model":"fake","raw":true,"prompt":"hi"})");
   EXPECT_EQ(engine_.request(1).max_tokens, 4096 - 3);
   Ask("/api/chat", Chat(R"("options":{"num_predict":7,"num_ctx":99999})"));
