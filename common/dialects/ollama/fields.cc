@@ -246,17 +246,21 @@ void ReadThink(FieldReader& in, Json& arguments) {
 }
 
 bool ReadUnloads(FieldReader& in) {
+  constexpr std::string_view kDigits = "0123456789";
+  constexpr std::string_view kDuration = "0123456789.+-hmsun";
   const Json* time = in.Find("keep_alive");
   if (time == nullptr) return false;
   if (time->is_number()) return time->get<double>() == 0;
   const auto* text = time->get_ptr<const std::string*>();
-  if (text == nullptr) {
+  const bool fits = text != nullptr &&
+                    text->find_first_not_of(kDuration) == text->npos &&
+                    text->find_first_of(kDigits) != text->npos;
+  if (!fits) {
     in.Refuse("keep_alive", "must be a number of seconds or a text like \"5m\"",
               ", got ", Describe(*time));
     return false;
   }
-  const size_t digit = text->find_first_of("0123456789");
-  return digit != text->npos && text->find_first_of("123456789") == text->npos;
+  return text->find_first_of(kDigits.substr(1)) == text->npos;
 }
 
 serving::ToolFields ReadTools(FieldReader& in) {

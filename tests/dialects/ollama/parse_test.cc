@@ -231,6 +231,18 @@ TEST(OllamaParseTest, ThinkSetsTheTemplatesVariables) {
   EXPECT_THAT(Refusal(Chat(R"("think":"<|x|>")")), StartsWith("think: "));
 }
 
+TEST(OllamaParseTest, KeepAliveIsATime) {
+  for (const char* time : {"5", "-1", "0.5", "\"5m\"", "\"1h30m\"", "\"-1\""}) {
+    const auto parsed =
+        ParseChat(Cat(R"({"model":"m","keep_alive":)", time, "}"), false);
+    EXPECT_EQ(parsed->act, OllamaRequest::Act::kLoad) << time;
+  }
+  for (const char* time : {"true", "\"\"", "\"soon\"", "\"m\""}) {
+    EXPECT_THAT(Refusal(Chat(Cat(R"("keep_alive":)", time))),
+                StartsWith("keep_alive: "));
+  }
+}
+
 TEST(OllamaParseTest, LogProbabilities) {
   EXPECT_FALSE(Parsed(Chat("")).chat.fields.logprobs);
   EXPECT_EQ(Parsed(Chat(R"("logprobs":true)")).chat.fields.logprobs, 0);
