@@ -163,8 +163,9 @@ StatusOr<std::string> TurnReader::DocumentText(const Json& block,
   if (source != nullptr && source->is_object()) {
     serving::FieldReader of_source(*source, Cat(at, ".source."));
     const std::string type = of_source.String("type").value_or("");
-    content = of_source.Find(type == "text" ? "data" : "content");
-    place = Cat(at, ".source.content");
+    const char* const member = type == "text" ? "data" : "content";
+    content = of_source.Find(member);
+    place = Cat(at, ".source.", member);
     if (type != "text" && type != "content") content = nullptr;
   }
   std::optional<std::string> body;

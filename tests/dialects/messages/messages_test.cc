@@ -220,7 +220,7 @@ TEST_F(MessagesTest, AgentsReadThatAPromptIsTooLong) {
   EXPECT_EQ(on->responses.at(0).status, 400);
   EXPECT_EQ(DumpJson(ErrorOf(*on)),
             R"({"type":"invalid_request_error","message":)"
-            R"("prompt is too long: 20 tokens > 8 maximum"})");
+            R"("prompt is too long: 21 tokens > 8 maximum"})");
   EXPECT_THAT(
       ErrorOf(*Say(Cat(R"("max_tokens":1,"system":")", std::string(1000, 'a'),
                        "\"")))["message"]

@@ -231,7 +231,7 @@ TEST(MessagesParseTest, BlocksThatAreNoText) {
   EXPECT_EQ(Read(R"({"type":"text","text":1})"),
             "messages[0].content[0].text: must be a string, got the number 1");
   EXPECT_EQ(Read(R"({"type":"document","source":{"type":"text","data":[1]}})"),
-            "messages[0].content[0].source.content[0]: must be an object, got "
+            "messages[0].content[0].source.data[0]: must be an object, got "
             "the number 1");
   EXPECT_EQ(Read(R"({})"), "messages[0].content[0].type: Field required");
 }
