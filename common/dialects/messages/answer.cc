@@ -75,18 +75,17 @@ std::string MessageFormat::Signature(const serving::AnswerBlock& block) const {
 
 void MessageFormat::AddStop(const serving::AnswerEnd& end, Json& out) const {
   const auto* stop = end.stop ? std::get_if<std::string>(&*end.stop) : nullptr;
-  out["stop_sequence"] = nullptr;
+  Json& reason = out["stop_reason"] = "end_turn";
+  Json sequence;
   if (end.reason == FinishReason::kLength) {
-    out["stop_reason"] =
-        limit_is_context_ ? "model_context_window_exceeded" : "max_tokens";
+    reason = limit_is_context_ ? "model_context_window_exceeded" : "max_tokens";
   } else if (end.called) {
-    out["stop_reason"] = "tool_use";
+    reason = "tool_use";
   } else if (stop != nullptr) {
-    out["stop_reason"] = "stop_sequence";
-    out["stop_sequence"] = *stop;
-  } else {
-    out["stop_reason"] = "end_turn";
+    reason = "stop_sequence";
+    sequence = *stop;
   }
+  out["stop_sequence"] = std::move(sequence);
 }
 
 MessageFormat::Steps MessageFormat::Opening(const serving::Usage& usage) {

@@ -271,7 +271,7 @@ TEST(MessagesAnswerTest, StreamsAreWholeAnswersFromAnyEventOn) {
     MessageFormat format = Format({}, omits);
     const auto events = Stream(format, script);
     EXPECT_EQ(Assembled(events), message);
-    for (size_t told = 1; told <= events.size(); ++told) {
+    for (size_t told = 1; told < events.size(); ++told) {
       const auto id = serving::ParseEventId(events[told - 1].id);
       ASSERT_TRUE(id.ok()) << id.status();
       MessageFormat again = Format(id->progress, omits);

@@ -231,6 +231,7 @@ TEST_F(MessagesTest, AgentsReadThatAPromptIsTooLong) {
 TEST_F(MessagesTest, AStopSequenceIsTold) {
   const auto on = Say(R"("max_tokens":9,"stop_sequences":["END"])");
   engine_.Text(0, "so END");
+  ASSERT_TRUE(engine_.AwaitCancelled(1));
   const Json body = on->Body();
   EXPECT_EQ(body["content"][0]["text"], "so ");
   EXPECT_EQ(body["stop_reason"], "stop_sequence");
