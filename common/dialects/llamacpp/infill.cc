@@ -1,79 +1,17 @@
-#include "common/dialects/llamacpp/infill.h"
+#include "common/serving/infill.h"
 
-#include <algorithm>
 #include <memory>
-#include <string>
-#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/dialects/llamacpp/completion.h"
 #include "common/dialects/llamacpp/handlers.h"
-#include "common/serving/error.h"
+#include "common/dialects/llamacpp/parse.h"
 #include "common/serving/prepare.h"
 #include "common/serving/served_model.h"
 
 namespace sluice::llamacpp {
 namespace {
-
-// Qwen; StarCoder and Granite; SantaCoder; DeepSeek; CodeLlama; GLM; CodeGemma
-// is as Qwen.
-constexpr std::string_view kPrefixes[] = {
-    "<|fim_prefix|>", "<fim_prefix>", "<fim-prefix>",   "<｜fim▁begin｜>",
-    "▁<PRE>",         "<PRE>",        "<|code_prefix|>"};
-constexpr std::string_view kSuffixes[] = {
-    "<|fim_suffix|>", "<fim_suffix>", "<fim-suffix>",   "<｜fim▁hole｜>",
-    "▁<SUF>",         "<SUF>",        "<|code_suffix|>"};
-constexpr std::string_view kMiddles[] = {
-    "<|fim_middle|>", "<fim_middle>", "<fim-middle>",   "<｜fim▁end｜>",
-    "▁<MID>",         "<MID>",        "<|code_middle|>"};
-constexpr std::string_view kRepositories[] = {
-    "<|repo_name|>", "<|fim_repo|>", "<fim-repo>", "<reponame>", "<REPO>"};
-constexpr std::string_view kFiles[] = {"<|file_sep|>", "<|file_separator|>",
-                                       "<file_sep>"};
-constexpr std::string_view kEnds[] = {
-    "<|endoftext|>", "<|end_of_text|>", "<|fim_pad|>",
-    "<fim_pad>",     "<fim-pad>",       "<PAD>",
-    "▁<EOT>",        "<EOT>",           "<｜end▁of▁sentence｜>"};
-
-// Returns the token of `key`, else of one of `names`.
-template <size_t N>
-std::optional<TokenId> Find(const serving::ServedModel& model,
-                            std::string_view key,
-                            const std::string_view (&names)[N]) {
-  const auto known = model.infill_ids.find(key);
-  if (known != model.infill_ids.end()) return known->second;
-  const serving::ModelText& text = *model.text;
-  for (const std::string_view name : names) {
-    if (const auto token = text.FindToken(name)) return token;
-  }
-  return std::nullopt;
-}
-
-// Appends texts and tokens to a prompt; keeps the first error.
-class InfillWriter {
- public:
-  explicit InfillWriter(const serving::ModelText& text) : text_(text) {}
-
-  void Add(TokenId token) { tokens_.push_back(token); }
-  void Add(std::string_view field, std::string_view words) {
-    if (!status_.ok() || words.empty()) return;
-    const auto ids = text_.EncodePlain(words);
-    if (!ids.ok()) {
-      status_ = serving::WithParam(ids.status(), field);
-      return;
-    }
-    tokens_.insert(tokens_.end(), ids->begin(), ids->end());
-  }
-  StatusOr<std::vector<TokenId>> Take() && {
-    if (!status_.ok()) return status_;
-    return std::move(tokens_);
-  }
-
- private:
-  const serving::ModelText& text_;
-  std::vector<TokenId> tokens_;
-  Status status_;
-};
 
 StatusOr<serving::PreparedRequest> PrepareInfill(
     const serving::ServingContext& context, const http::HttpRequest& http) {
@@ -82,16 +20,12 @@ StatusOr<serving::PreparedRequest> PrepareInfill(
   SLUICE_ASSIGN_OR_RETURN(
       CompletionBody body,
       ParseInfill(http.body, text, model.vocab_size, context.strict_fields));
-  SLUICE_ASSIGN_OR_RETURN(const InfillTokens tokens, FindInfillTokens(model));
-  const InfillParts& parts = body.infill;
-  size_t bytes =
-      parts.prefix.size() + parts.suffix.size() + parts.prompt.size();
-  for (const ExtraFile& file : parts.extra) {
-    bytes += file.name.size() + file.text.size();
-  }
-  SLUICE_RETURN_IF_ERROR(CheckTextBytes(context, body.fields, bytes));
+  SLUICE_ASSIGN_OR_RETURN(const serving::InfillTokens tokens,
+                          serving::FindInfillTokens(model, "input_prefix"));
+  SLUICE_RETURN_IF_ERROR(
+      CheckTextBytes(context, body.fields, body.infill.bytes()));
   SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
-                          EncodeInfill(text, tokens, parts));
+                          serving::EncodeInfill(text, tokens, body.infill));
   if (!body.fields.ignore_eos) body.fields.stop_token_ids = tokens.ends;
   std::vector<std::vector<TokenId>> prompts;
   prompts.push_back(std::move(prompt));
@@ -99,74 +33,6 @@ StatusOr<serving::PreparedRequest> PrepareInfill(
 }
 
 }  // namespace
-
-StatusOr<InfillTokens> FindInfillTokens(const serving::ServedModel& model) {
-  const auto prefix = Find(model, "fim_pre", kPrefixes);
-  const auto suffix = Find(model, "fim_suf", kSuffixes);
-  const auto middle = Find(model, "fim_mid", kMiddles);
-  if (!prefix || !suffix || !middle) {
-    return serving::WithCode(
-        serving::FieldError("input_prefix",
-                            "this model cannot fill in: its vocabulary has no ",
-                            "token for the ",
-                            !prefix   ? "prefix (such as <|fim_prefix|>)"
-                            : !suffix ? "suffix (such as <|fim_suffix|>)"
-                                      : "middle (such as <|fim_middle|>)"),
-        "unsupported_parameter");
-  }
-  InfillTokens tokens{*prefix,
-                      *suffix,
-                      *middle,
-                      Find(model, "fim_rep", kRepositories),
-                      Find(model, "fim_sep", kFiles),
-                      {}};
-  const auto pad = model.infill_ids.find("fim_pad");
-  if (pad != model.infill_ids.end()) tokens.ends.push_back(pad->second);
-  for (const std::string_view name : kEnds) {
-    if (const auto token = model.text->FindToken(name))
-      tokens.ends.push_back(*token);
-  }
-  for (const auto& token : {tokens.repository, tokens.file}) {
-    if (token) tokens.ends.push_back(*token);
-  }
-  std::sort(tokens.ends.begin(), tokens.ends.end());
-  tokens.ends.erase(std::unique(tokens.ends.begin(), tokens.ends.end()),
-                    tokens.ends.end());
-  return tokens;
-}
-
-StatusOr<std::vector<TokenId>> EncodeInfill(const serving::ModelText& text,
-                                            const InfillTokens& tokens,
-                                            const InfillParts& parts) {
-  InfillWriter out(text);
-  // BOS, if the model begins a text with it.
-  SLUICE_ASSIGN_OR_RETURN(const std::vector<TokenId> begin,
-                          text.Encode("", /*special=*/true));
-  if (text.info().adds_bos && !begin.empty()) out.Add(begin.front());
-  const bool by_name = tokens.repository && tokens.file;
-  if (by_name) {
-    out.Add(*tokens.repository);
-    out.Add("input_extra", "myproject\n");
-  }
-  for (const ExtraFile& file : parts.extra) {
-    if (by_name) {
-      out.Add(*tokens.file);
-      out.Add("input_extra", file.name + "\n");
-    }
-    out.Add("input_extra", file.text);
-  }
-  if (by_name) {
-    out.Add(*tokens.file);
-    out.Add("input_extra", "filename\n");
-  }
-  out.Add(tokens.prefix);
-  out.Add("input_prefix", parts.prefix);
-  out.Add(tokens.suffix);
-  out.Add("input_suffix", parts.suffix);
-  out.Add(tokens.middle);
-  out.Add("prompt", parts.prompt);
-  return std::move(out).Take();
-}
 
 void RunInfill(const serving::ServingContext& context,
                std::shared_ptr<http::Exchange> exchange) {

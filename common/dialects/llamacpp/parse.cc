@@ -360,7 +360,7 @@ Status ReadPrompts(const Json& body, int vocab_size, CompletionBody& out) {
   return OkStatus();
 }
 
-void ReadExtra(FieldReader& in, InfillParts& out) {
+void ReadExtra(FieldReader& in, serving::InfillParts& out) {
   const Json* extra = in.Find("input_extra");
   if (extra == nullptr) return;
   if (!extra->is_array()) {
@@ -393,9 +393,11 @@ void ReadInfill(FieldReader& in, CompletionBody& out) {
   if (!prefix) in.Refuse("input_prefix", "is missing");
   if (!suffix) in.Refuse("input_suffix", "is missing");
   ReadExtra(in, out.infill);
-  out.infill.prefix = std::move(prefix).value_or("");
-  out.infill.suffix = std::move(suffix).value_or("");
-  out.infill.prompt = in.String("prompt").value_or("");
+  out.infill.prefix = {"input_prefix", std::move(prefix).value_or("")};
+  out.infill.suffix = {"input_suffix", std::move(suffix).value_or("")};
+  out.infill.begin = {"prompt", in.String("prompt").value_or("")};
+  out.infill.extra_field = "input_extra";
+  out.infill.names_files = true;
   out.is_list = out.fields.n > 1;
 }
 

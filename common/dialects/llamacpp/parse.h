@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/serving/infill.h"
 #include "common/serving/model_text.h"
 #include "common/serving/request.h"
 
@@ -40,24 +41,10 @@ inline constexpr serving::FieldNames kNames = {
 // A prompt: texts and tokens, in their order; at least one part.
 using PromptParts = std::vector<serving::Prompt>;
 
-// A file beside the one that is filled in.
-struct ExtraFile {
-  std::string name;
-  std::string text;
-};
-
-// What an infill fills in.
-struct InfillParts {
-  std::string prefix;
-  std::string suffix;
-  std::vector<ExtraFile> extra;
-  std::string prompt;  // the beginning of the answer
-};
-
 struct CompletionBody {
   serving::GenerationFields fields{kNames};
   std::vector<PromptParts> prompts;  // of /completion
-  InfillParts infill;                // of /infill
+  serving::InfillParts infill;                // of /infill
   bool is_list = false;              // so is the answer
   bool return_tokens = false;
   bool timings_per_token = false;

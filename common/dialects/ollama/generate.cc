@@ -8,6 +8,7 @@
 #include "common/dialects/ollama/models.h"
 #include "common/dialects/ollama/parse.h"
 #include "common/serving/error.h"
+#include "common/serving/infill.h"
 #include "common/serving/prepare.h"
 #include "common/serving/prepare_chat.h"
 #include "common/serving/request_cost.h"
@@ -20,9 +21,11 @@ namespace {
 using MakeAnswerFormat = std::function<std::unique_ptr<serving::AnswerFormat>(
     const serving::ModelText& text, serving::AnswerInfo info)>;
 
-// Returns the tokens of a prompt that goes to the model without a template.
+// Returns the tokens of a prompt that goes to the model without a template. A
+// text that fills a hole ends with the tokens for that, too.
 StatusOr<std::vector<TokenId>> EncodePrompt(
-    const serving::ServingContext& context, const OllamaRequest& request) {
+    const serving::ServingContext& context, const OllamaRequest& request,
+    serving::GenerationFields& fields) {
   const size_t bytes = request.prompt.size() + request.suffix.size();
   if (bytes > serving::MaxTextBytes(context, request.chat.fields)) {
     return serving::TextTooLong(context, request.chat.fields, bytes);
@@ -30,8 +33,15 @@ StatusOr<std::vector<TokenId>> EncodePrompt(
   SLUICE_RETURN_IF_ERROR(
       serving::CheckText("prompt", bytes, serving::MaxTokenizeBytes(context)));
   const serving::ModelText& text = *context.model.text;
-  auto tokens = request.is_raw ? text.Encode(request.prompt, /*special=*/true)
-                               : EncodeInfill(text, request);
+  if (!request.is_raw) {
+    SLUICE_ASSIGN_OR_RETURN(const serving::InfillTokens tokens,
+                            serving::FindInfillTokens(context.model, "suffix"));
+    fields.stop_token_ids = tokens.ends;
+    return serving::EncodeInfill(text, tokens,
+                                 {.prefix = {"prompt", request.prompt},
+                                  .suffix = {"suffix", request.suffix}});
+  }
+  auto tokens = text.Encode(request.prompt, /*special=*/true);
   if (!tokens.ok()) return serving::WithParam(tokens.status(), "prompt");
   return tokens;
 }
@@ -40,7 +50,7 @@ StatusOr<serving::PreparedRequest> PrepareText(
     const serving::ServingContext& context, const http::HttpRequest& http,
     const OllamaRequest& request, const MakeAnswerFormat& make_format) {
   const serving::ServedModel& model = context.model;
-  const serving::GenerationFields& fields = request.chat.fields;
+  serving::GenerationFields fields = request.chat.fields;
   SLUICE_RETURN_IF_ERROR(serving::CheckStops(context, fields));
   SLUICE_ASSIGN_OR_RETURN(serving::AnswerStart start,
                           serving::StartAnswer(http, kGeneratePath, fields));
@@ -50,7 +60,7 @@ StatusOr<serving::PreparedRequest> PrepareText(
   SLUICE_ASSIGN_OR_RETURN(prepared.grammar,
                           serving::CompletionGrammar(model, fields));
   SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
-                          EncodePrompt(context, request));
+                          EncodePrompt(context, request, fields));
   serving::AnswerShape shape{.prompt_tokens = tokens.size()};
   serving::PreparedRequest::Choice choice;
   choice.text = serving::MakeTextOptions(fields);

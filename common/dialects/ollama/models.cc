@@ -10,6 +10,8 @@
 #include "common/dialects/ollama/answer.h"
 #include "common/http/sha256.h"
 #include "common/serving/error.h"
+#include "common/serving/infill.h"
+#include "common/serving/pooling.h"
 #include "common/serving/prepare.h"
 
 namespace sluice::ollama {
@@ -106,32 +108,6 @@ std::string Parameters(const serving::ServedModel& model) {
   return text;
 }
 
-// The marks of families of models around a text with a hole.
-struct InfillMarks {
-  std::string_view prefix;
-  std::string_view suffix;
-  std::string_view middle;
-};
-constexpr InfillMarks kMarks[] = {
-    {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},  // Qwen, CodeGemma
-    {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},  // StarCoder, Granite
-    {"<fim-prefix>", "<fim-suffix>", "<fim-middle>"},  // SantaCoder
-    {"▁<PRE>", "▁<SUF>", "▁<MID>"},                    // CodeLlama
-    {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"},  // DeepSeek
-};
-
-// Returns the tokens of prefix, suffix and middle.
-std::optional<std::array<TokenId, 3>> FindMarks(
-    const serving::ModelText& text) {
-  for (const InfillMarks& marks : kMarks) {
-    const auto prefix = text.FindSpecial(marks.prefix);
-    const auto suffix = text.FindSpecial(marks.suffix);
-    const auto middle = text.FindSpecial(marks.middle);
-    if (prefix && suffix && middle) return {{*prefix, *suffix, *middle}};
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 Status CheckName(const serving::ServedModel& model, std::string_view name) {
@@ -167,7 +143,12 @@ Json ShownJson(const serving::ServingContext& context) {
   if (format.reasoning != ReasoningFormat::kNone) {
     capabilities.push_back("thinking");
   }
-  if (CanInfill(*model.text)) capabilities.push_back("insert");
+  if (serving::FindInfillTokens(model, "suffix").ok()) {
+    capabilities.push_back("insert");
+  }
+  if (model.embeddings.pooling != serving::Pooling::kNone) {
+    capabilities.push_back("embedding");
+  }
   // Clients look for "ARCHITECTURE.context_length".
   const std::string architecture = family.empty() ? "unknown" : family;
   return {
@@ -183,31 +164,6 @@ Json ShownJson(const serving::ServingContext& context) {
         {Cat(architecture, ".vocab_size"), model.vocab_size}}},
       {"capabilities", std::move(capabilities)},
       {"modified_at", LoadTime(model)}};
-}
-
-bool CanInfill(const serving::ModelText& text) {
-  return FindMarks(text).has_value();
-}
-
-StatusOr<std::vector<TokenId>> EncodeInfill(const serving::ModelText& text,
-                                            const OllamaRequest& request) {
-  const auto marks = FindMarks(text);
-  if (!marks) {
-    return serving::WithCode(
-        serving::FieldError("suffix", "the model's vocabulary has no tokens ",
-                            "for a text with a hole"),
-        "unsupported_parameter");
-  }
-  SLUICE_ASSIGN_OR_RETURN(const auto prefix, text.EncodePlain(request.prompt));
-  SLUICE_ASSIGN_OR_RETURN(const auto suffix, text.EncodePlain(request.suffix));
-  SLUICE_ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
-                          text.Encode("", /*special=*/true));  // BOS, if any
-  tokens.push_back((*marks)[0]);
-  tokens.insert(tokens.end(), prefix.begin(), prefix.end());
-  tokens.push_back((*marks)[1]);
-  tokens.insert(tokens.end(), suffix.begin(), suffix.end());
-  tokens.push_back((*marks)[2]);
-  return tokens;
 }
 
 }  // namespace sluice::ollama

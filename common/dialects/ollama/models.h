@@ -24,13 +24,6 @@ Json TagsJson(const serving::ServedModel& model);
 Json RunningJson(const serving::ServingContext& context);
 Json ShownJson(const serving::ServingContext& context);
 
-// Returns whether the vocabulary has the marks of a text with a hole.
-bool CanInfill(const serving::ModelText& text);
-// Returns the prompt after which the model fills what is between prompt and
-// suffix. INVALID_ARGUMENT, about suffix, without such marks.
-StatusOr<std::vector<TokenId>> EncodeInfill(const serving::ModelText& text,
-                                            const OllamaRequest& request);
-
 }  // namespace sluice::ollama
 
 #endif  // SLUICE_COMMON_DIALECTS_OLLAMA_MODELS_H_

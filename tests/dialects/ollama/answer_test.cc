@@ -257,10 +257,10 @@ TEST_F(OllamaTest, ASuffixMakesATextWithAHole) {
   const auto refused = Ask("/api/generate", body);
   EXPECT_EQ(refused->responses.at(0).status, 400);
   EXPECT_EQ(refused->Body()["error"],
-            "suffix: the model's vocabulary has no tokens for a text with a "
-            "hole");
+            "suffix: this model cannot fill in: its vocabulary has no token for "
+            "the prefix (such as <|fim_prefix|>)");
   auto text = std::make_unique<serving::FakeText>();
-  text->specials = {
+  text->names = {
       {"<|fim_prefix|>", 1}, {"<|fim_suffix|>", 2}, {"<|fim_middle|>", 3}};
   model_.text = std::move(text);
   Ask("/api/generate", body);
