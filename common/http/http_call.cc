@@ -23,6 +23,9 @@ std::string RequestHead(const BaseUrl& base, std::string_view method,
   if (!base.api_key.empty()) {
     head += Cat("Authorization: Bearer ", base.api_key, "\r\n");
   }
+  for (const auto& [name, value] : base.headers) {
+    head += Cat(name, ": ", value, "\r\n");
+  }
   if (!accept.empty()) head += Cat("Accept: ", accept, "\r\n");
   return head +
          "User-Agent: sluice\r\nContent-Type: application/json\r\n"

@@ -89,6 +89,45 @@ StatusOr<Json> JsonOf(const std::string& target,
   return response->status == 404 ? NotFound(why) : FailedPrecondition(why);
 }
 
+// Returns the lines that `bytes` complete; the rest of them is held.
+std::vector<std::string> LinesOf(std::string_view bytes, std::string& held) {
+  std::vector<std::string> lines;
+  for (size_t end = bytes.find('\n'); end != std::string_view::npos;
+       end = bytes.find('\n')) {
+    held += bytes.substr(0, end);
+    bytes.remove_prefix(end + 1);
+    if (held.ends_with('\r')) held.pop_back();
+    if (!held.empty()) lines.push_back(std::exchange(held, {}));
+  }
+  held += bytes;
+  return lines;
+}
+
+// Gives the parts that `cut` makes of an answer of status 200 to `on_part`.
+Status PostForParts(
+    const BaseUrl& base, const Question& question,
+    const std::function<std::vector<std::string>(std::string_view)>& cut,
+    const std::function<Status(std::string_view)>& on_part) {
+  int status = 0;
+  std::string refusal;
+  const Status asked =
+      Ask(base, question,
+          [&](const ResponseParser& head, std::string_view bytes) -> Status {
+            status = head.status();
+            if (status != 200) {
+              refusal += bytes;
+              return OkStatus();
+            }
+            for (const std::string& part : cut(bytes)) {
+              SLUICE_RETURN_IF_ERROR(on_part(part));
+            }
+            return OkStatus();
+          });
+  SLUICE_RETURN_IF_ERROR(asked);
+  if (status == 200) return OkStatus();
+  return FailedPrecondition(ErrorText(status, refusal));
+}
+
 }  // namespace
 
 StatusOr<BaseUrl> BaseUrl::Parse(std::string_view url) {
@@ -138,32 +177,31 @@ Status HttpPostEvents(const BaseUrl& base, const std::string& target,
                       const std::function<Status(std::string_view)>& on_event,
                       int cancel_fd) {
   SseReader reader;
-  int status = 0;
-  std::string refusal;
-  const Status asked =
-      Ask(base,
-          {"POST", target, json, "text/event-stream", seconds(600), cancel_fd},
-          [&](const ResponseParser& head, std::string_view bytes) -> Status {
-            status = head.status();
-            if (status != 200) {
-              refusal += bytes;
-              return OkStatus();
-            }
-            for (const std::string& event : reader.Feed(bytes)) {
-              SLUICE_RETURN_IF_ERROR(on_event(event));
-            }
-            return OkStatus();
-          });
-  SLUICE_RETURN_IF_ERROR(asked);
-  if (status == 200) return OkStatus();
-  return FailedPrecondition(ErrorText(status, refusal));
+  return PostForParts(
+      base,
+      {"POST", target, json, "text/event-stream", seconds(600), cancel_fd},
+      [&](std::string_view bytes) { return reader.Feed(bytes); }, on_event);
+}
+
+Status HttpPostLines(const BaseUrl& base, const std::string& target,
+                     const std::string& json,
+                     const std::function<Status(std::string_view)>& on_line,
+                     int cancel_fd) {
+  std::string held;  // of a line
+  return PostForParts(
+      base,
+      {"POST", target, json, "application/x-ndjson", seconds(600), cancel_fd},
+      [&](std::string_view bytes) { return LinesOf(bytes, held); }, on_line);
 }
 
 std::string ErrorText(int status, const std::string& body) {
   const StatusOr<Json> parsed = ParseJson(body);
   const Json* error = parsed.ok() ? FindMember(*parsed, "error") : nullptr;
-  const std::string message =
-      error == nullptr ? "" : FindText(*error, "message");
+  // Ollama's is the text itself.
+  const std::string message = error == nullptr ? ""
+                              : error->is_string()
+                                  ? error->get<std::string>()
+                                  : FindText(*error, "message");
   if (!message.empty()) return Cat(status, ": ", message);
   return Cat(status, ": ", body);
 }

@@ -5,6 +5,8 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
@@ -18,6 +20,8 @@ struct BaseUrl {
   std::string host;
   std::string port;
   std::string api_key;
+  // Further header fields of every request, names and values.
+  std::vector<std::pair<std::string, std::string>> headers = {};
   static StatusOr<BaseUrl> Parse(std::string_view url);
 };
 
@@ -47,7 +51,14 @@ Status HttpPostEvents(const BaseUrl& base, const std::string& target,
                       const std::function<Status(std::string_view)>& on_event,
                       int cancel_fd = -1);
 
-// Returns the message of an error body, else `body`.
+// Likewise for an answer of lines, each without its end; empty ones are left
+// out.
+Status HttpPostLines(const BaseUrl& base, const std::string& target,
+                     const std::string& json,
+                     const std::function<Status(std::string_view)>& on_line,
+                     int cancel_fd = -1);
+
+// Returns the message of an error body, in any dialect, else `body`.
 std::string ErrorText(int status, const std::string& body);
 
 }  // namespace sluice::http

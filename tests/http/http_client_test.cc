@@ -45,6 +45,39 @@ TEST(HttpClientTest, EventsOfAChunkedAnswerAreGivenOneByOne) {
   EXPECT_EQ(events, "a;b;");
 }
 
+TEST(HttpClientTest, LinesAreGivenOneByOneInAnyPieces) {
+  const OneAnswer server(
+      testing::HttpAnswer("200 OK", "{\"a\":1}\r\n\n{}\nno end"));
+  std::string lines;
+  const Status done =
+      HttpPostLines(server.url(), "/", "{}", [&](std::string_view line) {
+        lines += std::string(line) + ";";
+        return OkStatus();
+      });
+  EXPECT_TRUE(done.ok()) << done;
+  EXPECT_EQ(lines, "{\"a\":1};{};");
+}
+
+TEST(HttpClientTest, HeadersOfTheServersAddressAreSent) {
+  OneAnswer server(testing::HttpAnswer("200 OK", "{}"));
+  BaseUrl base = server.url();
+  base.api_key = "k";
+  base.headers = {{"anthropic-version", "2023-06-01"}};
+  EXPECT_TRUE(GetJson(base, "/").ok());
+  EXPECT_NE(server.Request().find("\r\nanthropic-version: 2023-06-01\r\n"),
+            std::string::npos);
+  EXPECT_NE(server.Request().find("\r\nAuthorization: Bearer k\r\n"),
+            std::string::npos);
+}
+
+TEST(HttpClientTest, AnErrorHasItsWordsInEveryDialect) {
+  EXPECT_EQ(ErrorText(404, R"({"error":"model 'x' not found"})"),
+            "404: model 'x' not found");
+  EXPECT_EQ(ErrorText(529, R"({"type":"error","error":{"message":"full"}})"),
+            "529: full");
+  EXPECT_EQ(ErrorText(500, "oops"), "500: oops");
+}
+
 TEST(HttpClientTest, ARefusalIsToldInTheServersWords) {
   const OneAnswer server(
       "HTTP/1.1 404 Not Found\r\nContent-Length: 39\r\n\r\n"
