@@ -7,7 +7,10 @@
 #include <cstdio>
 
 #include "common/base/json_member.h"
+#include "common/tools/chat/conversation.h"
+#include "common/tools/chat/terminal_text.h"
 #include "common/tools/load/server_queries.h"
+#include "services/cli/cluster_file.h"
 
 namespace sluice::cli {
 namespace {
@@ -21,54 +24,6 @@ void AddField(CLI::App& app, const std::string& name, Json& body,
   std::replace(field.begin(), field.end(), '-', '_');
   app.add_option_function<T>(
       name, [&body, field](const T& value) { body[field] = value; }, about);
-}
-
-// Lines of standard input, which a signal may come before.
-class LineReader {
- public:
-  explicit LineReader(const Interrupts& interrupts) : interrupts_(interrupts) {}
-
-  enum class Got { kLine, kEnd, kSignal };
-  Got Next(std::string& line) {
-    for (;;) {
-      const size_t end = bytes_.find('\n');
-      if (end != std::string::npos) {
-        line = bytes_.substr(0, end);
-        bytes_.erase(0, end + 1);
-        return Got::kLine;
-      }
-      if (interrupts_.Wait(STDIN_FILENO, POLLIN) ==
-          Interrupts::Woken::kSignal) {
-        return Got::kSignal;
-      }
-      char more[4096];
-      const ssize_t got = ::read(STDIN_FILENO, more, sizeof(more));
-      if (got > 0) {
-        bytes_.append(more, static_cast<size_t>(got));
-      } else {
-        line = std::exchange(bytes_, {});
-        return line.empty() ? Got::kEnd : Got::kLine;
-      }
-    }
-  }
-
- private:
-  const Interrupts& interrupts_;
-  std::string bytes_;  // read, and not yet a line
-};
-
-// Streams the answer to `messages` and appends it to them, as far as it came.
-Status AnswerMessages(const http::BaseUrl& base, Json body, Json& messages,
-                      const Interrupts& interrupts) {
-  body["messages"] = messages;
-  std::string answer;
-  const Status done = StreamAnswer(
-      base, "/v1/chat/completions", body, &interrupts,
-      [&](const load::StreamChunk& chunk) { answer += chunk.text; });
-  if (done.ok() || !answer.empty()) {
-    messages.push_back({{"role", "assistant"}, {"content", answer}});
-  }
-  return done;
 }
 
 Json FirstMessages(const ChatSettings& settings) {
@@ -113,14 +68,26 @@ void AddSampling(CLI::App& app, Json& sampling) {
 
 void AddChatSettings(CLI::App& app, ChatSettings& settings) {
   app.add_option("--system", settings.system, "what the model is told first");
+  app.add_flag("--no-history", settings.no_history,
+               "typed prompts are kept in memory alone");
   AddSampling(app, settings.sampling);
 }
 
+void AddServerSettings(CLI::App& app, ChatSettings& settings) {
+  AddParsed(
+      app, "--dialect", settings.dialect,
+      [](const std::string& name) -> StatusOr<std::optional<chat::Dialect>> {
+        if (name == "auto") return std::nullopt;
+        return chat::ParseDialect(name);
+      },
+      "what the server speaks: chat, responses, messages, ollama, or auto, "
+      "what its answers show");
+  app.add_option("--served-model", settings.model,
+                 "of the server's models; else its first one");
+}
+
 void PrintPlain(std::string_view text) {
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 32 ? byte != 127 : c == '\n' || c == '\t') std::putchar(c);
-  }
+  std::fputs(chat::WithoutControls(text).c_str(), stdout);
   std::fflush(stdout);
 }
 
@@ -148,46 +115,17 @@ Status StreamAnswer(const http::BaseUrl& base, const char* target,
 
 Status Converse(const http::BaseUrl& base, const ChatSettings& settings,
                 Interrupts& interrupts) {
-  SLUICE_ASSIGN_OR_RETURN(const Json body, BodyOf(base, settings));
-  const Json first = FirstMessages(settings);
-  const bool terminal = isatty(STDIN_FILENO) != 0;
-  if (terminal) {
-    std::fprintf(stderr,
-                 "%s. /reset starts anew, Ctrl-C ends an answer, Ctrl-D the "
-                 "conversation.\n",
-                 FindText(body, "model").c_str());
+  SLUICE_ASSIGN_OR_RETURN(
+      const chat::Server server,
+      chat::FindServer(base, settings.dialect, settings.model));
+  chat::ConversationOptions options;
+  options.start = {settings.system, settings.sampling, {}};
+  if (!settings.no_history) {
+    options.history_path = StateFolder() + "/chat_history";
   }
-  LineReader lines(interrupts);
-  Json messages = first;
-  for (;;) {
-    if (terminal) std::fprintf(stderr, "> ");
-    std::string line;
-    const LineReader::Got got = lines.Next(line);
-    if (got == LineReader::Got::kEnd) return OkStatus();
-    if (got == LineReader::Got::kSignal) {
-      if (terminal) std::fprintf(stderr, "\n");
-      return InterruptedBy(interrupts.Take());
-    }
-    if (line == "/reset") {
-      messages = first;
-    } else if (!line.empty()) {
-      messages.push_back({{"role", "user"}, {"content", line}});
-      const size_t asked = messages.size();
-      const Status answered = AnswerMessages(base, body, messages, interrupts);
-      const int signal = interrupts.Take();
-      if (signal != 0 && (signal != SIGINT || !terminal)) {
-        return InterruptedBy(signal);
-      }
-      if (!answered.ok() && !terminal) return answered;
-      if (!answered.ok()) {
-        // Without an answer, as if the user had not asked.
-        if (messages.size() == asked) messages.erase(asked - 1);
-        if (answered.code() != StatusCode::kCancelled) {
-          std::fprintf(stderr, "%s\n", Message(answered).c_str());
-        }
-      }
-    }
-  }
+  options.signals = {interrupts.fd(), [&] { return interrupts.Take(); }};
+  SLUICE_ASSIGN_OR_RETURN(const int signal, chat::Converse(server, options));
+  return signal == 0 ? OkStatus() : InterruptedBy(signal);
 }
 
 Status AnswerPrompt(const http::BaseUrl& base, const ChatSettings& settings,

@@ -9,6 +9,7 @@
 #include "common/base/json.h"
 #include "common/base/status.h"
 #include "common/http/http_client.h"
+#include "common/tools/chat/dialect.h"
 #include "common/tools/load/stream_chunk.h"
 #include "services/cli/command_line.h"
 #include "services/cli/interrupts.h"
@@ -19,12 +20,16 @@ namespace sluice::cli {
 struct ChatSettings {
   Json sampling = Json::object();  // fields of a request
   std::optional<std::string> system;
+  std::optional<chat::Dialect> dialect;  // none: what the server shows
+  std::string model;                     // served; empty: its first one
+  bool no_history = false;
 };
 
 // Adds the sampling options, which write fields of `sampling`. An absent one
 // takes the model's default.
 void AddSampling(CLI::App& app, Json& sampling);
 void AddChatSettings(CLI::App& app, ChatSettings& settings);  // and --system
+void AddServerSettings(CLI::App& app, ChatSettings& settings);
 
 // Prints a text of others at once, without control characters for the terminal.
 void PrintPlain(std::string_view text);
@@ -35,9 +40,7 @@ Status StreamAnswer(const http::BaseUrl& base, const char* target,
                     const Json& body, const Interrupts* interrupts,
                     const std::function<void(const load::StreamChunk&)>& take);
 
-// Answers the lines of standard input, with what was said before, until it
-// ends. On a terminal Ctrl-C ends an answer, and else the conversation; any
-// other signal, and each without a terminal, ends it: InterruptedBy.
+// chat::Converse; InterruptedBy for a signal that ends it.
 Status Converse(const http::BaseUrl& base, const ChatSettings& settings,
                 Interrupts& interrupts);
 

@@ -3,6 +3,7 @@
 
 #include "common/base/catch_exceptions.h"
 #include "common/service/version_text.h"
+#include "common/tools/chat/terminal_text.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
 
@@ -16,6 +17,8 @@ int main(int argc, char** argv) {
   });
   if (!ran.ok()) done = ran;
   if (done.ok()) return 0;
-  std::fprintf(stderr, "error: %s\n", sluice::Message(done).c_str());
+  // It may have a server's words.
+  std::fprintf(stderr, "error: %s\n",
+               sluice::chat::WithoutControls(sluice::Message(done)).c_str());
   return sluice::cli::ExitCodeOf(done);
 }

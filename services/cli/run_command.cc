@@ -139,6 +139,7 @@ void AddChat(CommandLine& sluice) {
                   Cat(kModelAbout, "; without it, the cluster that runs"));
   chat.add_flag("--keep", options->cluster.keep, kKeepAbout);
   AddChatSettings(chat, options->settings);
+  AddServerSettings(chat, options->settings);
   chat.add_option("--url", options->endpoint.url,
                   "another server than the cluster's");
   chat.add_option("--run-dir", options->endpoint.run_dir,

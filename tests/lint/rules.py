@@ -135,6 +135,8 @@ ROOMS = {
         "common/placement", "common/tools/measure", "common/metrics"}, _PLAIN | {"openssl"}),
     "common/tools/hub": (_BASE | {"common/weights"},
                          _PLAIN | {"curl", "nlohmann", "openssl"}),
+    # A conversation on the terminal, by any dialect.
+    "common/tools/chat": (_BASE | {"common/text", "common/http"}, _PLAIN),
     # A server of the dialect, seen from outside: asked, loaded and checked.
     "common/tools/load": (_BASE | {"common/http"}, _PLAIN | {"boost"}),
     "common/tools/eval": (_BASE | {"common/http", "common/tools/load",
@@ -160,9 +162,9 @@ ROOMS = {
         "common/text", "common/engine", "common/weights", "common/http",
         "common/model_config", "common/placement", "common/metrics",
         "common/device", "common/stage", "common/manual", "common/rpc",
-        "common/pipeline/gateway", "common/tools/convert",
-        "common/tools/doctor", "common/tools/eval", "common/tools/hub",
-        "common/tools/importance", "common/tools/load",
+        "common/pipeline/gateway", "common/tools/chat",
+        "common/tools/convert", "common/tools/doctor", "common/tools/eval",
+        "common/tools/hub", "common/tools/importance", "common/tools/load",
         "common/tools/measure", "common/tools/plan"}, _PLAIN | {"cli11"}),
     "tests": (None, None),  # anything
     # Threads as fibres: where kernels run without a GPU.
