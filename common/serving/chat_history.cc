@@ -138,6 +138,47 @@ bool ShowsToolsOfSystem(const ChatTemplate& chat_template) {
   return !of_chat.ok() || !Shows(*of_chat, kThought);
 }
 
+// True if a system message within a chat is refused or not shown, where the
+// chat without it is rendered.
+bool TakesSystemFirst(const ChatTemplate& chat_template) {
+  const Json user = {{"role", "user"}, {"content", "Why?"}};
+  const Json assistant = {{"role", "assistant"}, {"content", "So."}};
+  const Json system = {{"role", "system"}, {"content", kThought}};
+  RenderOptions options;
+  options.date = "2025-01-01";
+  const auto without = chat_template.Render(
+      Json::array({user, assistant, user}), nullptr, options);
+  const auto with = chat_template.Render(
+      Json::array({user, assistant, system, user}), nullptr, options);
+  return without.ok() && !(with.ok() && Shows(*with, kThought));
+}
+
+// Appends the text of `message` to that of `to`.
+void Join(const Json& message, Json& to) {
+  auto& text = to["content"].get_ref<std::string&>();
+  text += '\n';
+  text += message["content"].get_ref<const std::string&>();
+}
+
+// Returns `messages` with one system message at most, the first.
+Json WithSystemFirst(Json messages) {
+  Json out = Json::array();
+  bool was_system = false;  // the message before
+  for (Json& message : messages) {
+    const bool is_system = message["role"] == "system" && !out.empty();
+    if (is_system && out.back()["role"] != "system") message["role"] = "user";
+    const bool joins =
+        (is_system || was_system) && out.back()["role"] == message["role"];
+    was_system = is_system;
+    if (joins) {
+      Join(message, out.back());
+    } else {
+      out.push_back(std::move(message));
+    }
+  }
+  return out;
+}
+
 // Returns `message` with its reasoning in the template's form.
 Json WithReasoning(Json message, const HistoryRules& rules) {
   const auto found = message.find("reasoning_content");
@@ -237,6 +278,7 @@ HistoryRules LearnHistoryRules(const ChatTemplate& chat_template) {
       Rendered(chat_template, Turn(Json::array({Call(kFirst), Call(kSecond)})));
   rules.one_call = Shows(one, kFirst) && !Shows(two, kSecond);
   rules.tools_in_system = ShowsToolsOfSystem(chat_template);
+  rules.system_first = TakesSystemFirst(chat_template);
   Json long_id = Turn(Json::array({Call(kFirst)}));
   long_id["tool_calls"][0]["id"] = "call_sluice_0";
   if (one.has_value() && !Rendered(chat_template, long_id)) {
@@ -251,6 +293,7 @@ HistoryRules LearnHistoryRules(const ChatTemplate& chat_template) {
 }
 
 Json AdaptHistory(Json messages, const HistoryRules& rules) {
+  if (rules.system_first) messages = WithSystemFirst(std::move(messages));
   RewriteIds(messages, rules.ids);
   Json out = Json::array();
   for (size_t i = 0; i < messages.size(); ++i) {

@@ -34,6 +34,9 @@ struct HistoryRules {
   IdForm ids = IdForm::kAny;
   // The template shows tools of a system message alone (Phi-4).
   bool tools_in_system = false;
+  // The template refuses or drops a system message within the chat (Mistral,
+  // gpt-oss).
+  bool system_first = false;
   bool operator==(const HistoryRules&) const = default;
 };
 
@@ -48,7 +51,8 @@ HistoryRules LearnHistoryRules(const ChatTemplate& chat_template);
 // first one keeps the message's other members, and nothing is copied. A result
 // never moves to another call with an id; a result without a matching id goes
 // to the next call without a result. Ids that are not of the form are replaced,
-// in results, too.
+// in results, too. With system_first a system message within the chat is the
+// user's, in one message with what the user says next to it.
 Json AdaptHistory(Json messages, const HistoryRules& rules);
 
 // Returns `tools` (of ToolFields), with empty descriptions where the template

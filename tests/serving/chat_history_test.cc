@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/cat.h"
 #include "common/base/clock.h"
 #include "common/base/json.h"
 #include "common/dialects/openai/parse.h"
@@ -69,7 +70,11 @@ TEST(GatewayHistoryTest, RulesAreLearntFromTheTemplatesThemselves) {
   EXPECT_EQ(rules("Qwen-Qwen3-0.6B.jinja"),
             (HistoryRules{"reasoning_content", false, false}));
   EXPECT_EQ(rules("openai-gpt-oss-120b.jinja"),
-            (HistoryRules{"thinking", true, true, true}));
+            (HistoryRules{.reasoning = "thinking",
+                          .content_or_reasoning = true,
+                          .one_call = true,
+                          .described_tools = true,
+                          .system_first = true}));
   EXPECT_EQ(rules("meta-llama-Llama-3.1-8B-Instruct.jinja"),
             (HistoryRules{"", false, true}));
   EXPECT_EQ(rules("Qwen3-Coder.jinja"), (HistoryRules{"", false, false}));
@@ -78,6 +83,42 @@ TEST(GatewayHistoryTest, RulesAreLearntFromTheTemplatesThemselves) {
     EXPECT_EQ(rules(file).ids, IdForm::kNine) << file;
   }
   EXPECT_EQ(rules("Kimi-K2-Instruct.jinja").ids, IdForm::kAny);
+}
+
+// A template that refuses it, and another that drops it.
+TEST(GatewayHistoryTest, ASystemMessageWithinAChatIsTheUsers) {
+  const auto texts = [](const Json& messages) {
+    std::string all;
+    for (const Json& message : messages) {
+      all += Cat("[", message["role"].get<std::string>(), "]",
+                 message["content"].get<std::string>());
+    }
+    return all;
+  };
+  const Json chat = *ParseJson(R"([
+      {"role":"system","content":"a"},{"role":"system","content":"b"},
+      {"role":"user","content":"c"},{"role":"system","content":"d"},
+      {"role":"assistant","content":"e"},{"role":"system","content":"f"},
+      {"role":"system","content":"g"},{"role":"user","content":"h"},
+      {"role":"user","content":"i"},{"role":"assistant","content":"j"},
+      {"role":"tool","content":"k"},{"role":"system","content":"l"}])");
+  for (const char* within : {"{{ raise_exception('late') }}", ""}) {
+    const auto made = Template(
+        Cat("{%- for m in messages %}{%- if m.role == 'system' and not "
+            "loop.first %}",
+            within,
+            "{%- else %}[{{ m.role }}]{{ m.content }}{%- endif %}"
+            "{%- endfor %}"));
+    const HistoryRules rules = LearnHistoryRules(*made);
+    EXPECT_TRUE(rules.system_first) << within;
+    EXPECT_EQ(texts(AdaptHistory(chat, rules)),
+              "[system]a\nb[user]c\nd[assistant]e[user]f\ng\nh[user]i"
+              "[assistant]j[tool]k[user]l");
+  }
+  const auto shows = Template(
+      "{%- for m in messages %}[{{ m.role }}]{{ m.content }}{%- endfor %}");
+  EXPECT_FALSE(LearnHistoryRules(*shows).system_first);
+  EXPECT_EQ(AdaptHistory(chat, LearnHistoryRules(*shows)), chat);
 }
 
 // The ids of the calls and results of `messages`, in their order.
