@@ -22,11 +22,11 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string Chat(std::string_view more) {
+std::string ChatBody(std::string_view more) {
   return Cat(R"({"model":"m","messages":[{"role":"user","content":"hi"}])",
              more.empty() ? "" : ",", more, "}");
 }
-std::string Generate(std::string_view more) {
+std::string GenerateBody(std::string_view more) {
   return Cat(R"({"model":"m","prompt":"hi")", more.empty() ? "" : ",", more,
              "}");
 }
@@ -37,7 +37,7 @@ OllamaRequest Parsed(const std::string& body, bool chat = true) {
   return *std::move(request);
 }
 serving::GenerationFields Options(std::string_view options) {
-  return Parsed(Chat(Cat(R"("options":{)", options, "}"))).chat.fields;
+  return Parsed(ChatBody(Cat(R"("options":{)", options, "}"))).chat.fields;
 }
 std::string Refusal(const std::string& body, bool chat = true,
                     bool strict = false) {
@@ -53,14 +53,14 @@ std::string Messages(std::string_view messages) {
 }
 
 TEST(OllamaParseTest, AStreamIsTheDefault) {
-  EXPECT_TRUE(Parsed(Chat("")).chat.fields.stream);
-  EXPECT_TRUE(Parsed(Chat(R"("stream":null)")).chat.fields.stream);
-  EXPECT_FALSE(Parsed(Chat(R"("stream":false)")).chat.fields.stream);
-  EXPECT_THAT(Refusal(Chat(R"("stream":"no")")), StartsWith("stream: "));
+  EXPECT_TRUE(Parsed(ChatBody("")).chat.fields.stream);
+  EXPECT_TRUE(Parsed(ChatBody(R"("stream":null)")).chat.fields.stream);
+  EXPECT_FALSE(Parsed(ChatBody(R"("stream":false)")).chat.fields.stream);
+  EXPECT_THAT(Refusal(ChatBody(R"("stream":"no")")), StartsWith("stream: "));
 }
 
 TEST(OllamaParseTest, TheModelIsNamed) {
-  EXPECT_EQ(Parsed(Chat("")).chat.fields.model, "m");
+  EXPECT_EQ(Parsed(ChatBody("")).chat.fields.model, "m");
   EXPECT_EQ(Refusal(R"({"messages":[]})"), "model: is missing");
   EXPECT_EQ(Refusal(R"({"prompt":"x","model":""})", false),
             "model: is missing");
@@ -102,7 +102,7 @@ TEST(OllamaParseTest, ValuesWithAMeaningOfTheirOwn) {
 
 TEST(OllamaParseTest, OptionsAreRefusedByName) {
   const auto refusal = [](std::string_view option) {
-    return Refusal(Chat(Cat(R"("options":{)", option, "}")));
+    return Refusal(ChatBody(Cat(R"("options":{)", option, "}")));
   };
   EXPECT_THAT(refusal(R"("temperature":3)"),
               StartsWith("options.temperature: must be "));
@@ -120,7 +120,7 @@ TEST(OllamaParseTest, OptionsAreRefusedByName) {
   EXPECT_EQ(refusal(R"("mirostat":2)"),
             "options.mirostat: not supported; leave it out, or give 0; got "
             "the number 2");
-  EXPECT_THAT(Refusal(Chat(R"("options":[])")), StartsWith("options: "));
+  EXPECT_THAT(Refusal(ChatBody(R"("options":[])")), StartsWith("options: "));
 }
 
 // Each known field and option, with the values that change nothing and others.
@@ -136,7 +136,7 @@ TEST(OllamaParseTest, KnownFieldsAreWhatTheReaderTakes) {
         const std::string member = Cat("\"", field.name, "\":", value);
         const std::string more =
             is_option ? Cat(R"("options":{)", member, "}") : member;
-        return chat ? Chat(more) : Generate(more);
+        return chat ? ChatBody(more) : GenerateBody(more);
       };
       if (field.use == FieldUse::kIgnored) {
         Parsed(body(kWrong), chat);
@@ -188,18 +188,18 @@ TEST(OllamaParseTest, ThePageHasARowForEach) {
 }
 
 TEST(OllamaParseTest, AStrictServerRefusesWhatItDoesNotKnow) {
-  EXPECT_EQ(Refusal(Chat(R"("later":1)"), true, true),
+  EXPECT_EQ(Refusal(ChatBody(R"("later":1)"), true, true),
             "later: member 3 is not known here");
-  EXPECT_EQ(Refusal(Chat(R"("options":{"later":1})"), true, true),
+  EXPECT_EQ(Refusal(ChatBody(R"("options":{"later":1})"), true, true),
             "options.later: member 1 is not known here");
-  EXPECT_EQ(Refusal(Chat(R"("suffix":"x")"), true, true),
+  EXPECT_EQ(Refusal(ChatBody(R"("suffix":"x")"), true, true),
             "suffix: member 3 is not known here");
-  Parsed(Chat(R"("later":1,"options":{"later":1})"));
+  Parsed(ChatBody(R"("later":1,"options":{"later":1})"));
 }
 
 TEST(OllamaParseTest, AFormatIsAGrammar) {
   const auto grammar = [](std::string_view format) {
-    return Parsed(Chat(Cat(R"("format":)", format))).chat.fields.grammar;
+    return Parsed(ChatBody(Cat(R"("format":)", format))).chat.fields.grammar;
   };
   EXPECT_FALSE(grammar("\"\""));
   EXPECT_FALSE(grammar("null"));
@@ -208,8 +208,8 @@ TEST(OllamaParseTest, AFormatIsAGrammar) {
   EXPECT_EQ(schema->spec.kind, GrammarSpec::Kind::kJsonSchema);
   EXPECT_EQ(schema->spec.text, R"({"type":"object"})");
   EXPECT_EQ(schema->name, "format");
-  EXPECT_THAT(Refusal(Chat(R"("format":"xml")")), StartsWith("format: "));
-  EXPECT_THAT(Refusal(Chat(R"("format":true)")), StartsWith("format: "));
+  EXPECT_THAT(Refusal(ChatBody(R"("format":"xml")")), StartsWith("format: "));
+  EXPECT_THAT(Refusal(ChatBody(R"("format":true)")), StartsWith("format: "));
   // To the digit.
   EXPECT_EQ(grammar(R"({"const":0.12345678901234567891})")->spec.text,
             R"({"const":0.12345678901234567891})");
@@ -218,7 +218,7 @@ TEST(OllamaParseTest, AFormatIsAGrammar) {
 TEST(OllamaParseTest, ThinkSetsTheTemplatesVariables) {
   const auto kwargs = [](std::string_view think) {
     return DumpJson(
-        Parsed(Chat(Cat(R"("think":)", think))).chat.chat_template.kwargs);
+        Parsed(ChatBody(Cat(R"("think":)", think))).chat.chat_template.kwargs);
   };
   EXPECT_EQ(kwargs("null"), "{}");
   EXPECT_EQ(kwargs("true"), R"({"enable_thinking":true,"thinking":true})");
@@ -227,8 +227,8 @@ TEST(OllamaParseTest, ThinkSetsTheTemplatesVariables) {
   EXPECT_EQ(kwargs("\"low\""), R"({"reasoning_effort":"low",)"
                                R"("enable_thinking":true,"thinking":true})");
   EXPECT_EQ(kwargs("\"none\""), kwargs("false"));
-  EXPECT_THAT(Refusal(Chat(R"("think":1)")), StartsWith("think: "));
-  EXPECT_THAT(Refusal(Chat(R"("think":"<|x|>")")), StartsWith("think: "));
+  EXPECT_THAT(Refusal(ChatBody(R"("think":1)")), StartsWith("think: "));
+  EXPECT_THAT(Refusal(ChatBody(R"("think":"<|x|>")")), StartsWith("think: "));
 }
 
 TEST(OllamaParseTest, KeepAliveIsATime) {
@@ -238,20 +238,20 @@ TEST(OllamaParseTest, KeepAliveIsATime) {
     EXPECT_EQ(parsed->act, OllamaRequest::Act::kLoad) << time;
   }
   for (const char* time : {"true", "\"\"", "\"soon\"", "\"m\""}) {
-    EXPECT_THAT(Refusal(Chat(Cat(R"("keep_alive":)", time))),
+    EXPECT_THAT(Refusal(ChatBody(Cat(R"("keep_alive":)", time))),
                 StartsWith("keep_alive: "));
   }
 }
 
 TEST(OllamaParseTest, LogProbabilities) {
-  EXPECT_FALSE(Parsed(Chat("")).chat.fields.logprobs);
-  EXPECT_EQ(Parsed(Chat(R"("logprobs":true)")).chat.fields.logprobs, 0);
-  EXPECT_EQ(
-      Parsed(Chat(R"("logprobs":true,"top_logprobs":20)")).chat.fields.logprobs,
-      20);
-  EXPECT_THAT(Refusal(Chat(R"("logprobs":true,"top_logprobs":21)")),
+  EXPECT_FALSE(Parsed(ChatBody("")).chat.fields.logprobs);
+  EXPECT_EQ(Parsed(ChatBody(R"("logprobs":true)")).chat.fields.logprobs, 0);
+  EXPECT_EQ(Parsed(ChatBody(R"("logprobs":true,"top_logprobs":20)"))
+                .chat.fields.logprobs,
+            20);
+  EXPECT_THAT(Refusal(ChatBody(R"("logprobs":true,"top_logprobs":21)")),
               StartsWith("top_logprobs: "));
-  EXPECT_EQ(Refusal(Chat(R"("top_logprobs":2)")),
+  EXPECT_EQ(Refusal(ChatBody(R"("top_logprobs":2)")),
             R"(top_logprobs: needs "logprobs": true)");
 }
 
@@ -310,53 +310,53 @@ TEST(OllamaParseTest, APictureOfTheHistoryIsANote) {
                     R"({"role":"user","images":["x"]},)"
                     R"({"role":"assistant","content":"a"}]})"),
             "messages[0].images: no model here reads pictures, got 1");
-  EXPECT_THAT(Refusal(Generate(R"("images":["x"])"), false),
+  EXPECT_THAT(Refusal(GenerateBody(R"("images":["x"])"), false),
               StartsWith("images: no model here reads pictures"));
 }
 
 TEST(OllamaParseTest, ToolsAreFunctions) {
   const auto tools = Parsed(
-      Chat(R"("tools":[{"type":"web_search"},{"function":{"name":"f",)"
-           R"("description":"d","parameters":{"type":"object"},"x":1}}])"));
+      ChatBody(R"("tools":[{"type":"web_search"},{"function":{"name":"f",)"
+               R"("description":"d","parameters":{"type":"object"},"x":1}}])"));
   EXPECT_EQ(DumpJson(tools.chat.tools.tools),
             R"([{"type":"function","function":{"name":"f",)"
             R"("description":"d","parameters":{"type":"object"}}}])");
   EXPECT_EQ(tools.chat.tools.strict.size(), 1u);
-  EXPECT_TRUE(Parsed(Chat(R"("tools":[])")).chat.tools.tools.is_null());
+  EXPECT_TRUE(Parsed(ChatBody(R"("tools":[])")).chat.tools.tools.is_null());
   EXPECT_TRUE(
-      Parsed(Chat(R"("tools":[{"type":"x"}])")).chat.tools.tools.is_null());
-  EXPECT_THAT(Refusal(Chat(R"("tools":[{"type":"function"}])")),
+      Parsed(ChatBody(R"("tools":[{"type":"x"}])")).chat.tools.tools.is_null());
+  EXPECT_THAT(Refusal(ChatBody(R"("tools":[{"type":"function"}])")),
               StartsWith("tools: tools[0].function must be"));
-  EXPECT_THAT(Refusal(Chat(R"("tools":[{"function":{"name":"<"}}])")),
+  EXPECT_THAT(Refusal(ChatBody(R"("tools":[{"function":{"name":"<"}}])")),
               StartsWith("tools[0].function.name: "));
-  EXPECT_THAT(
-      Refusal(Chat(R"("tools":[{"function":{"name":"f","parameters":1}}])")),
-      StartsWith("tools[0].function.parameters: "));
+  EXPECT_THAT(Refusal(ChatBody(
+                  R"("tools":[{"function":{"name":"f","parameters":1}}])")),
+              StartsWith("tools[0].function.parameters: "));
 }
 
 TEST(OllamaParseTest, APromptIsAChatUnlessItIsRaw) {
-  const OllamaRequest chat = Parsed(Generate(R"("system":"s")"), false);
+  const OllamaRequest chat = Parsed(GenerateBody(R"("system":"s")"), false);
   EXPECT_EQ(DumpJson(chat.chat.messages), R"([{"role":"system","content":"s"},)"
                                           R"({"role":"user","content":"hi"}])");
-  const OllamaRequest raw = Parsed(Generate(R"("raw":true)"), false);
+  const OllamaRequest raw = Parsed(GenerateBody(R"("raw":true)"), false);
   EXPECT_TRUE(raw.is_raw);
   EXPECT_EQ(raw.prompt, "hi");
   EXPECT_TRUE(raw.chat.messages.is_null());
-  EXPECT_THAT(Refusal(Generate(R"("raw":true,"system":"s")"), false),
+  EXPECT_THAT(Refusal(GenerateBody(R"("raw":true,"system":"s")"), false),
               StartsWith("system: cannot go with raw"));
-  EXPECT_THAT(Refusal(Generate(R"("raw":true,"suffix":"s")"), false),
+  EXPECT_THAT(Refusal(GenerateBody(R"("raw":true,"suffix":"s")"), false),
               StartsWith("suffix: cannot go with"));
-  EXPECT_THAT(Refusal(Generate(R"("suffix":"x","system":"s")"), false),
+  EXPECT_THAT(Refusal(GenerateBody(R"("suffix":"x","system":"s")"), false),
               StartsWith("system: cannot go with suffix"));
-  EXPECT_THAT(Refusal(Generate(R"("template":"t")"), false),
+  EXPECT_THAT(Refusal(GenerateBody(R"("template":"t")"), false),
               StartsWith("template: not supported"));
-  EXPECT_THAT(Refusal(Generate(R"("context":[1])"), false),
+  EXPECT_THAT(Refusal(GenerateBody(R"("context":[1])"), false),
               StartsWith("context: not supported"));
 }
 
 TEST(OllamaParseTest, TheDigestIsOfWhatIsAskedFor) {
   const auto digest = [](std::string_view more) {
-    return Parsed(Chat(more)).chat.fields.digest;
+    return Parsed(ChatBody(more)).chat.fields.digest;
   };
   EXPECT_EQ(digest(""), digest(R"("keep_alive":"5m")"));
   EXPECT_EQ(digest(R"("options":{"seed":1,"top_k":2})"),
