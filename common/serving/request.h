@@ -123,6 +123,9 @@ struct ToolFields {
   std::vector<std::string> allowed;
   // Of each tool: "strict", if the client gave it.
   std::vector<std::optional<bool>> strict;
+  // Of tools whose calls keep to another schema than the model is shown: that
+  // schema; else empty. May be shorter than `tools`.
+  std::vector<std::string> held;
   // They came as `functions`: answers have the older function_call.
   bool as_functions = false;
 };

@@ -112,9 +112,11 @@ void AddTools(const ToolFields& fields, RequestGrammar& out) {
     const Json& function = fields.tools[i]["function"];
     const std::string name = function["name"];
     if (!IsAllowed(fields, name)) continue;
-    const bool known = function.contains("parameters");
-    out.rules.tools.push_back(
-        {name, known ? DumpJson(function["parameters"]) : "", false});
+    std::string schema = i < fields.held.size() ? fields.held[i] : "";
+    if (schema.empty() && function.contains("parameters")) {
+      schema = DumpJson(function["parameters"]);
+    }
+    out.rules.tools.push_back({name, std::move(schema), false});
     out.strict.push_back(fields.strict[i]);
   }
   out.rules.requires_call = fields.choice == ToolChoice::kRequired;

@@ -4,6 +4,7 @@
 #include "common/dialects/messages/handlers.h"
 #include "common/dialects/ollama/handlers.h"
 #include "common/dialects/openai/handlers.h"
+#include "common/dialects/responses/handlers.h"
 #include "common/serving/dialect.h"
 #include "common/serving/resumed_streams.h"
 
@@ -11,8 +12,9 @@ namespace sluice::gateway {
 namespace {
 
 // The last is the default.
-constexpr serving::Dialect kDialects[] = {
-    llamacpp::kDialect, messages::kDialect, ollama::kDialect, openai::kDialect};
+constexpr serving::Dialect kDialects[] = {llamacpp::kDialect, messages::kDialect,
+                                           ollama::kDialect, responses::kDialect,
+                                           openai::kDialect};
 
 }  // namespace
 

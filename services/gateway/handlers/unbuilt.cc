@@ -8,7 +8,6 @@ namespace {
 
 // Paths for POST.
 constexpr std::string_view kUnbuilt[] = {
-    "/v1/responses",
     "/v1/moderations",
     "/v1/audio/speech",
     "/v1/audio/transcriptions",

@@ -1,0 +1,78 @@
+#include "common/dialects/responses/custom_input.h"
+
+#include "common/base/cat.h"
+#include "common/base/json.h"
+#include "common/dialects/responses/tool_fields.h"
+
+namespace sluice::responses {
+namespace {
+
+// The bytes of \uXXXX.
+constexpr size_t kEscapeBytes = 6;
+
+bool IsHighSurrogate(std::string_view escape) {
+  const char kind = escape.size() > 3 ? escape[3] : '0';
+  return (escape[2] == 'd' || escape[2] == 'D') &&
+         (kind == '8' || kind == '9' || kind == 'a' || kind == 'A' ||
+          kind == 'b' || kind == 'B');
+}
+
+}  // namespace
+
+std::string CustomInput::Next(std::string_view arguments, size_t bytes) {
+  const size_t told = arguments.size() - bytes;
+  std::string added;
+  // A piece of the text belongs to the event whose bytes complete it.
+  for (const std::string_view text : {arguments.substr(0, told), arguments}) {
+    added.clear();
+    if (place_ == Place::kBefore) FindText(text);
+    while (place_ == Place::kWithin && ReadChar(text, added)) {
+    }
+  }
+  return added;
+}
+
+void CustomInput::FindText(std::string_view arguments) {
+  const std::string name = Cat('"', kCustomInput, '"');
+  size_t at = 0;
+  const auto takes = [&](std::string_view expected) {
+    at = arguments.find_first_not_of(" \t\r\n", at);
+    if (at == arguments.npos || !arguments.substr(at).starts_with(expected)) {
+      return false;
+    }
+    at += expected.size();
+    return true;
+  };
+  if (!takes("{") || !takes(name) || !takes(":") || !takes("\"")) return;
+  at_ = at;
+  place_ = Place::kWithin;
+}
+
+bool CustomInput::ReadChar(std::string_view arguments, std::string& out) {
+  if (at_ == arguments.size()) return false;
+  const std::string_view rest = arguments.substr(at_);
+  if (rest[0] == '"') {
+    place_ = Place::kBehind;
+    return false;
+  }
+  if (rest[0] != '\\') {
+    const size_t end = rest.find_first_of("\"\\");
+    const std::string_view plain = rest.substr(0, end);
+    out += plain;
+    at_ += plain.size();
+    return true;
+  }
+  if (rest.size() < 2) return false;
+  size_t size = rest[1] == 'u' ? kEscapeBytes : 2;
+  if (rest.size() < size) return false;
+  if (size == kEscapeBytes && IsHighSurrogate(rest.substr(0, size))) {
+    size += kEscapeBytes;  // the other half
+    if (rest.size() < size) return false;
+  }
+  const auto read = ParseJson(Cat('"', rest.substr(0, size), '"'));
+  out += read.ok() ? read->get<std::string>() : "\xEF\xBF\xBD";
+  at_ += size;
+  return true;
+}
+
+}  // namespace sluice::responses

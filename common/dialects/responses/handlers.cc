@@ -1,0 +1,77 @@
+#include "common/dialects/responses/handlers.h"
+
+#include <utility>
+
+#include "common/base/json.h"
+#include "common/serving/answer_start.h"
+#include "common/serving/prepare.h"
+#include "common/serving/prepare_chat.h"
+#include "common/serving/served_model.h"
+
+namespace sluice::responses {
+namespace {
+
+StatusOr<ResponsesRequest> Parse(const serving::ServingContext& context,
+                                 const http::HttpRequest& http) {
+  ReadOptions options;
+  options.vocab_size = context.model.vocab_size;
+  options.strict = context.strict_fields;
+  return ParseRequest(http.body, options);
+}
+
+StatusOr<serving::PreparedRequest> Prepare(
+    const serving::ServingContext& context, const http::HttpRequest& http) {
+  SLUICE_ASSIGN_OR_RETURN(ResponsesRequest request, Parse(context, http));
+  const auto make_format = [&request](const serving::ModelText& text,
+                                      serving::AnswerInfo info) {
+    return MakeResponseFormat(text, info,
+                              {std::move(request.names),
+                               std::move(request.echo), request.tells_summary});
+  };
+  return serving::PrepareChat(context, http, request.chat,
+                              {kPath, "resp_", "call_", make_format});
+}
+
+StatusOr<http::HttpResponse> CountTokens(const serving::ServingContext& context,
+                                         const http::HttpRequest& http) {
+  SLUICE_ASSIGN_OR_RETURN(const ResponsesRequest request,
+                          Parse(context, http));
+  SLUICE_RETURN_IF_ERROR(serving::CheckModel(context.model, "model",
+                                             request.chat.fields.model));
+  const serving::ChatRequest& chat = request.chat;
+  SLUICE_RETURN_IF_ERROR(serving::CheckHistory(*chat.fields.names,
+                                               chat.messages, chat.tools.tools,
+                                               context.limits));
+  SLUICE_ASSIGN_OR_RETURN(const serving::RequestTerms terms,
+                          serving::ReadTerms(http));
+  SLUICE_ASSIGN_OR_RETURN(
+      const std::vector<TokenId> prompt,
+      serving::EncodeChatPrompt(context, chat, serving::UnixSeconds(),
+                                terms.deadline));
+  http::HttpResponse response;
+  response.body = DumpJson({{"object", "response.input_tokens"},
+                            {"input_tokens", prompt.size()}});
+  return response;
+}
+
+}  // namespace
+
+void RunResponse(const serving::ServingContext& context,
+                 std::shared_ptr<http::Exchange> exchange) {
+  serving::PrepareAndRun(context, Prepare, std::move(exchange));
+}
+
+void AddOtherHandlers(http::Router& router,
+                      const serving::ServingContext& context) {
+  router.Add("POST", "/v1/responses/input_tokens",
+             [context](std::shared_ptr<http::Exchange> on) {
+               serving::AnswerOffLoop(context, CountTokens, std::move(on));
+             });
+}
+
+bool IsSpoken(const http::HttpRequest& request) {
+  return request.path == kPath ||
+         request.path.starts_with("/v1/responses/");
+}
+
+}  // namespace sluice::responses

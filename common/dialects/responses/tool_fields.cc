@@ -1,0 +1,320 @@
+#include "common/dialects/responses/tool_fields.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "common/base/cat.h"
+#include "common/grammar/lark_regex.h"
+#include "common/serving/chat_parts.h"
+#include "common/serving/request_limits.h"
+
+namespace sluice::responses {
+namespace {
+
+constexpr std::string_view kJoint = "__";
+
+// What a custom tool's input keeps to.
+struct InputFormat {
+  std::string syntax;      // "lark", "regex"; empty: any text
+  std::string definition;  // as the client wrote it
+  std::string pattern;     // of ECMA-262
+};
+
+Json OrNull(const Json* value) { return value == nullptr ? Json() : *value; }
+
+// The schema of a custom tool's arguments.
+Json CustomParameters(const std::string& pattern) {
+  Json input{{"type", "string"}};
+  if (!pattern.empty()) input["pattern"] = pattern;
+  Json properties = MakeObject(1);
+  AppendMember(properties, std::string(kCustomInput), std::move(input));
+  return {{"type", "object"},
+          {"properties", std::move(properties)},
+          {"required", Json::array({std::string(kCustomInput)})},
+          {"additionalProperties", false}};
+}
+
+class ToolReader {
+ public:
+  explicit ToolReader(serving::FieldReader& in) : in_(in) {}
+
+  Tools Read() && {
+    out_.shown = Json::array();
+    const Json* tools = in_.Find("tools");
+    if (tools != nullptr) ReadList(*tools);
+    ReadChoice();
+    if (in_.Find("parallel_tool_calls") != nullptr) {
+      const bool parallel = in_.Bool("parallel_tool_calls").value_or(true);
+      out_.fields.parallel = out_.fields.parallel && parallel;
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void ReadList(const Json& tools) {
+    if (!tools.is_array()) {
+      in_.Refuse("tools", "must be an array, got ", serving::Describe(tools));
+      return;
+    }
+    for (size_t i = 0; i < tools.size(); ++i) {
+      const size_t before = out_.fields.strict.size();
+      ReadTool(tools[i], Cat("tools[", i, "]"));
+      if (!in_.status().ok()) return;
+      const auto& strict = out_.fields.strict;
+      const auto begin = strict.begin() + static_cast<long>(before);
+      out_.of_body.strict.emplace_back(std::find(begin, strict.end(), true) !=
+                                       strict.end());
+    }
+  }
+
+  void ReadTool(const Json& tool, const std::string& place) {
+    const std::string type = TypeOf(tool);
+    if (type.empty()) {
+      in_.Refuse("tools", place, " must be an object with a type, got ",
+                 serving::Describe(tool));
+    } else if (type == "namespace") {
+      ReadNamespace(tool, place);
+    } else if (type == "function" || type == "custom") {
+      Json shown = ReadCallable(tool, type, "", "", place);
+      if (in_.status().ok()) out_.shown.push_back(std::move(shown));
+    }
+  }
+
+  static std::string TypeOf(const Json& object) {
+    return object.is_object()
+               ? serving::FieldReader(object).String("type").value_or("")
+               : "";
+  }
+
+  void ReadNamespace(const Json& tool, const std::string& place) {
+    serving::FieldReader part(tool);
+    const std::string name = part.String("name").value_or("");
+    const std::string description = part.String("description").value_or("");
+    const Json* tools = part.Find("tools");
+    if (!serving::IsToolName(name) || tools == nullptr || !tools->is_array()) {
+      in_.Refuse("tools", place, " must have a name, 1 to ",
+                 serving::kMaxToolNameBytes,
+                 " of A-Z a-z 0-9 _ . : / -, and an array of tools");
+      return;
+    }
+    Json shown = Json::array();
+    for (size_t i = 0; i < tools->size(); ++i) {
+      const Json& inner = (*tools)[i];
+      const std::string type = TypeOf(inner);
+      if (type != "function" && type != "custom") continue;
+      shown.push_back(ReadCallable(inner, type, name,
+                                   shown.empty() ? description : "",
+                                   Cat(place, ".tools[", i, "]")));
+      if (!in_.status().ok()) return;
+    }
+    out_.shown.push_back({{"type", "namespace"},
+                          {"name", name},
+                          {"description", description},
+                          {"tools", std::move(shown)}});
+  }
+
+  // Adds a function or a custom tool, and returns it as answers have it.
+  // `about`: what is said of its namespace.
+  Json ReadCallable(const Json& tool, const std::string& type,
+                    const std::string& name_space, const std::string& about,
+                    const std::string& place) {
+    serving::FieldReader part(tool);
+    const ToolName named{part.String("name").value_or(""), name_space,
+                         type == "custom"};
+    std::string description = part.String("description").value_or("");
+    const auto strict = part.Bool("strict");
+    const Json* parameters = part.Find("parameters");
+    if (!part.status().ok()) {
+      in_.Refuse("tools", place, ".", Message(part.status()));
+      return nullptr;
+    }
+    const std::string joined = JoinedName(name_space, named.name);
+    if (named.name.empty() || !serving::IsToolName(joined)) {
+      in_.Refuse("tools", place, ".name must be 1 to ",
+                 serving::kMaxToolNameBytes, " of A-Z a-z 0-9 _ . : / -",
+                 name_space.empty() ? "" : ", with its namespace");
+      return nullptr;
+    }
+    if (!out_.names.emplace(joined, named).second) {
+      in_.Refuse("tools", place, " has the name of another tool: ", joined);
+      return nullptr;
+    }
+    if (out_.fields.strict.size() == serving::kMaxTools) {
+      in_.Refuse("tools", "has more than ", serving::kMaxTools, " tools");
+      return nullptr;
+    }
+    if (named.is_custom) {
+      return AddCustom(tool, joined, Paragraphs(about, description), place);
+    }
+    if (parameters != nullptr && !parameters->is_object()) {
+      in_.Refuse("tools", place,
+                 ".parameters must be a JSON schema, an object, got ",
+                 serving::Describe(*parameters));
+      return nullptr;
+    }
+    Add(joined, Paragraphs(about, description), OrNull(parameters), strict, "");
+    return {{"type", "function"},
+            {"name", named.name},
+            {"description", OrNull(part.Find("description"))},
+            {"parameters", OrNull(parameters)},
+            {"strict", strict.value_or(false)}};
+  }
+
+  Json AddCustom(const Json& tool, const std::string& joined,
+                 const std::string& description, const std::string& place) {
+    const InputFormat format = ReadFormat(tool, place);
+    std::string told = description;
+    if (!format.syntax.empty()) {
+      const std::string what =
+          format.syntax == "lark" ? "Lark grammar" : "regular expression";
+      told = Paragraphs(description, Cat("The input must keep to this ", what,
+                                         ":\n", format.definition));
+    }
+    const bool is_held = !format.pattern.empty();
+    Add(joined, told, CustomParameters(""),
+        is_held ? std::optional<bool>(true) : std::nullopt,
+        is_held ? DumpJson(CustomParameters(format.pattern)) : "");
+    return tool;
+  }
+
+  // {"type": "text"}, or {"type": "grammar", "syntax", "definition"}.
+  InputFormat ReadFormat(const Json& tool, const std::string& place) {
+    InputFormat out;
+    const Json* format = serving::FieldReader(tool).Find("format");
+    if (format == nullptr || TypeOf(*format) == "text") return out;
+    serving::FieldReader part(*format);
+    const bool is_grammar = TypeOf(*format) == "grammar";
+    const auto syntax = is_grammar ? part.String("syntax") : std::nullopt;
+    const auto text = is_grammar ? part.String("definition") : std::nullopt;
+    if (!syntax || !text || text->empty() ||
+        (*syntax != "lark" && *syntax != "regex")) {
+      in_.Refuse("tools", place,
+                 ".format must be {\"type\": \"text\"} or {\"type\": ",
+                 "\"grammar\", \"syntax\": \"lark\" or \"regex\", ",
+                 "\"definition\": a string}");
+      return out;
+    }
+    if (*syntax == "lark") {
+      auto pattern = RegexOfLark(*text);
+      if (!pattern.ok()) {
+        in_.Refuse("tools", place, ".format.definition: ",
+                   pattern.status().code() == StatusCode::kUnimplemented
+                       ? "an input cannot be held to this Lark grammar: "
+                       : "",
+                   Message(pattern.status()));
+        return out;
+      }
+      out.pattern = *std::move(pattern);
+    } else {
+      out.pattern = Cat("^(?:", *text, ")$");
+    }
+    out.syntax = *syntax;
+    out.definition = *text;
+    return out;
+  }
+
+  void Add(const std::string& name, const std::string& description,
+           Json parameters, std::optional<bool> strict, std::string held) {
+    Json& tools = out_.fields.tools;
+    if (tools.is_null()) tools = Json::array();
+    tools.push_back(serving::MakeTool(
+        name, description.empty() ? Json() : Json(description),
+        std::move(parameters)));
+    out_.fields.strict.push_back(strict);
+    out_.fields.held.push_back(std::move(held));
+  }
+
+  static std::string Paragraphs(const std::string& a, const std::string& b) {
+    return Cat(a, a.empty() || b.empty() ? "" : "\n\n", b);
+  }
+
+  void ReadChoice() {
+    const Json* choice = in_.Find("tool_choice");
+    if (choice == nullptr || *choice == "auto" || !in_.status().ok()) return;
+    serving::ToolFields& fields = out_.fields;
+    if (*choice == "none") {
+      fields.tools = nullptr;
+    } else if (*choice == "required") {
+      if (fields.tools.is_null()) {
+        in_.Refuse("tool_choice", "needs tools, and there are none");
+      }
+      fields.choice = serving::ToolChoice::kRequired;
+    } else if (TypeOf(*choice) == "allowed_tools") {
+      ReadAllowed(*choice);
+    } else if (TypeOf(*choice).empty()) {
+      in_.Refuse("tool_choice",
+                 "must be \"auto\", \"none\", \"required\" or an object with ",
+                 "a type, got ", serving::Describe(*choice));
+    } else {
+      fields.choice = serving::ToolChoice::kRequired;
+      fields.parallel = false;  // OpenAI's answer is one call
+      Allow(*choice, "");
+    }
+  }
+
+  // {"type": "allowed_tools", "mode", "tools"}.
+  void ReadAllowed(const Json& choice) {
+    serving::FieldReader part(choice, "tool_choice.");
+    const std::string mode = part.String("mode").value_or("auto");
+    const Json* tools = part.Find("tools");
+    if (mode != "auto" && mode != "required") {
+      part.Refuse("mode", "must be \"auto\" or \"required\"");
+    }
+    if (tools == nullptr || !tools->is_array() || tools->empty() ||
+        tools->size() > serving::kMaxTools) {
+      part.Refuse("tools", "must be an array of 1 to ", serving::kMaxTools,
+                  " tools");
+    }
+    in_.Keep(part.status());
+    if (!part.status().ok()) return;
+    for (size_t i = 0; i < tools->size(); ++i) {
+      Allow((*tools)[i], Cat("tools[", i, "] "));
+    }
+    if (mode == "required") {
+      out_.fields.choice = serving::ToolChoice::kRequired;
+    }
+  }
+
+  // Adds the tool that `named` names: {"type", "name", ["namespace"]}.
+  void Allow(const Json& named, const std::string& place) {
+    const std::string type = TypeOf(named);
+    if (type != "function" && type != "custom") {
+      in_.Refuse("tool_choice", place, "must name a function or a custom tool: ",
+                 "hosted tools are not built");
+      return;
+    }
+    serving::FieldReader part(named);
+    const std::string name = part.String("name").value_or("");
+    const auto name_space = part.String("namespace");
+    bool is_found = false;
+    for (const auto& [joined, tool] : out_.names) {
+      if (tool.is_custom != (type == "custom") ||
+          (tool.name != name && joined != name) ||
+          (name_space && tool.name_space != *name_space)) {
+        continue;
+      }
+      is_found = true;
+      auto& allowed = out_.fields.allowed;
+      if (std::find(allowed.begin(), allowed.end(), joined) == allowed.end()) {
+        allowed.push_back(joined);
+      }
+    }
+    if (is_found) return;
+    in_.Refuse("tool_choice", place, "names a tool that is not in tools",
+               serving::IsToolName(name) ? Cat(": ", name) : "");
+  }
+
+  serving::FieldReader& in_;
+  Tools out_;
+};
+
+}  // namespace
+
+std::string JoinedName(std::string_view name_space, std::string_view name) {
+  return name_space.empty() ? std::string(name) : Cat(name_space, kJoint, name);
+}
+
+Tools ReadTools(serving::FieldReader& in) { return ToolReader(in).Read(); }
+
+}  // namespace sluice::responses
