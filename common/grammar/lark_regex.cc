@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kMaxTextBytes = size_t{256} << 10;
 // Groups and rules within one another.
-constexpr int kMaxLevels = 64;
+constexpr int kMaxNesting = 64;
 // The bytes of all expressions that are made on the way.
 constexpr size_t kMaxSpentBytes = size_t{1} << 20;
 constexpr int64_t kMaxRepeats = 10'000;
@@ -291,8 +291,8 @@ class Writer {
   }
 
   StatusOr<std::string> Alternatives(int level) {
-    if (level > kMaxLevels) {
-      return Unimplemented("more than ", kMaxLevels,
+    if (level > kMaxNesting) {
+      return Unimplemented("more than ", kMaxNesting,
                            " groups and rules within one another");
     }
     std::string all;

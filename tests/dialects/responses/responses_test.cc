@@ -1,0 +1,394 @@
+// Whole answers and streams of /v1/responses, without sockets.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/json.h"
+#include "common/dialects/responses/handlers.h"
+#include "common/http/router.h"
+#include "common/serving/dialect.h"
+#include "services/gateway/gateway_metrics.h"
+#include "tests/grammar/walk.h"
+#include "tests/http/fake_exchange.h"
+#include "tests/services/gateway/fakes.h"
+#include "tests/services/gateway/model_formats.h"
+
+namespace sluice::responses {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr serving::Dialect kDialects[] = {kDialect};
+
+constexpr char kTemplate[] =
+    "{%- if tools %}{%- for t in tools %}{{ t | tojson }}\n{%- endfor %}"
+    "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>"
+    "{%- endif %}"
+    "{%- for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{%- if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>"
+    "\n\n{%- endif %}{{ m.content }}"
+    "{%- for c in m.tool_calls or [] %}<tool_call>\n{{ c.function | tojson }}"
+    "\n</tool_call>{%- endfor %}<|im_end|>\n{%- endfor %}"
+    "{%- if add_generation_prompt %}<|im_start|>assistant\n{%- endif %}";
+
+constexpr char kTools[] = R"([
+  {"type": "namespace", "name": "multi", "description": "Many.", "tools": [
+    {"type": "function", "name": "close", "description": "Ends one.",
+     "parameters": {"type": "object", "properties": {"id": {"type": "string"}},
+                    "required": ["id"]}}]},
+  {"type": "custom", "name": "patch", "description": "Patches.", "format": {
+    "type": "grammar", "syntax": "lark",
+    "definition": "start: \"+\" /(.*)/ LF\n%import common.LF"}}])";
+
+// The output of a model: it thinks, speaks and calls both tools.
+constexpr char kOutput[] =
+    "<think>\nNeed it.\n</think>\n\nLet me.\n"
+    "<tool_call>\n{\"name\": \"multi__close\", \"arguments\": {\"id\": "
+    "\"a\"}}\n</tool_call>\n"
+    "<tool_call>\n{\"name\": \"patch\", \"arguments\": {\"input\": "
+    "\"+\\\"x\\\"\\n\"}}\n</tool_call>";
+
+std::string NameOf(const std::string& chunk) {
+  const size_t begin = chunk.find("event: ") + 7;
+  return chunk.substr(begin, chunk.find('\n', begin) - begin);
+}
+Json DataOf(const std::string& chunk) {
+  const size_t begin = chunk.find("data: ") + 6;
+  const auto data =
+      ParseJson(chunk.substr(begin, chunk.find('\n', begin) - begin));
+  EXPECT_TRUE(data.ok()) << chunk;
+  return data.ok() ? *data : Json();
+}
+std::string IdOf(const std::string& chunk) {
+  const size_t begin = chunk.find("id: ");
+  if (begin == chunk.npos) return "";
+  return chunk.substr(begin + 4, chunk.find('\n', begin) - begin - 4);
+}
+
+class ResponsesTest : public ::testing::Test {
+ protected:
+  ResponsesTest()
+      : model_(gateway::MakeToyModel(kTemplate, gateway::Hermes().tokens,
+                                     {"hermes", "auto"})) {
+    rules_.event_ids = false;
+  }
+  void TearDown() override { engine_.EndAll(); }
+
+  serving::ServingContext Context() {
+    serving::ServingContext context{model_, engine_.loop(), metrics_, nullptr,
+                                    [] { return serving::Readiness{true}; }};
+    context.rules = rules_;
+    return context;
+  }
+  std::shared_ptr<http::FakeExchange> Ask(Json body, std::string id = "",
+                                          std::string_view path = kPath) {
+    if (!body.contains("input")) body["input"] = "Hi";
+    auto exchange = http::Post(path, DumpJson(body));
+    exchange->format = kDialect.format;
+    if (!id.empty()) {
+      exchange->request().headers.emplace_back("last-event-id", std::move(id));
+    }
+    http::Router router;
+    serving::AddDialects(kDialects, router, Context());
+    router.Route(exchange);
+    return exchange;
+  }
+  Json WithTools(const char* members = "{}") {
+    Json body = *ParseJson(members);
+    body["tools"] = *ParseJson(kTools);
+    return body;
+  }
+  void Say(size_t sequence, const std::string& output) {
+    const auto tokens = model_.text->Encode(output, /*special=*/true);
+    ASSERT_TRUE(tokens.ok()) << tokens.status();
+    for (const TokenId token : *tokens) {
+      TokenEvent event;
+      event.tokens = {{token, TokenLogprob{token, -0.5f, 0}, {}}};
+      engine_.Tokens(sequence, event);
+    }
+  }
+  void Stop(size_t sequence) {
+    FinalEvent end;
+    end.stop_token = 256;
+    engine_.End(sequence, end);
+  }
+  std::shared_ptr<http::FakeExchange> Answer(const Json& body,
+                                             const std::string& output,
+                                             const std::string& id = "") {
+    const size_t sequence = engine_.submitted();
+    auto exchange = Ask(body, id);
+    EXPECT_EQ(engine_.submitted(), sequence + 1)
+        << (exchange->responses.empty() ? "" : exchange->responses[0].body);
+    if (engine_.submitted() == sequence) return exchange;
+    Say(sequence, output);
+    Stop(sequence);
+    return exchange;
+  }
+
+  const serving::ServedModel model_;
+  gateway::ScriptedEngine engine_;
+  gateway::GatewayMetrics metrics_{{"toy"}};
+  serving::RequestRules rules_;
+};
+
+TEST_F(ResponsesTest, AnswersWhole) {
+  const Json response = Answer(WithTools(), kOutput)->Body();
+  EXPECT_EQ(response["id"], "resp_test");
+  EXPECT_EQ(response["object"], "response");
+  EXPECT_EQ(response["status"], "completed");
+  EXPECT_EQ(response["store"], false);
+  EXPECT_EQ(response["tools"].size(), 2u);
+  EXPECT_EQ(response["parallel_tool_calls"], true);
+  EXPECT_GT(response["usage"]["output_tokens_details"]["reasoning_tokens"], 0);
+  const Json& output = response["output"];
+  ASSERT_EQ(output.size(), 4u) << DumpJson(output);
+  EXPECT_EQ(output[0]["type"], "reasoning");
+  EXPECT_THAT(output[0]["content"][0]["text"].get<std::string>(),
+              HasSubstr("Need it."));
+  EXPECT_EQ(output[0]["summary"], Json::array());
+  EXPECT_THAT(output[1]["content"][0]["text"].get<std::string>(),
+              HasSubstr("Let me."));
+  EXPECT_EQ(output[2]["type"], "function_call");
+  EXPECT_EQ(output[2]["name"], "close");
+  EXPECT_EQ(output[2]["namespace"], "multi");
+  EXPECT_EQ(output[2]["arguments"], R"({"id": "a"})");
+  EXPECT_EQ(output[3]["type"], "custom_tool_call");
+  EXPECT_EQ(output[3]["name"], "patch");
+  EXPECT_EQ(output[3]["input"], "+\"x\"\n");
+  std::set<std::string> ids;
+  for (const Json& item : output) ids.insert(item["id"].get<std::string>());
+  EXPECT_EQ(ids.size(), 4u);
+}
+
+TEST_F(ResponsesTest, StreamsTheWholeAnswerInOrder) {
+  const Json whole = Answer(WithTools(), kOutput)->Body();
+  const auto on = Answer(WithTools(R"({"stream":true})"), kOutput);
+  EXPECT_TRUE(on->ended);
+  std::vector<std::string> names;
+  std::map<std::string, std::string> texts;  // of deltas, by item
+  for (size_t i = 0; i < on->chunks.size(); ++i) {
+    const Json event = DataOf(on->chunks[i]);
+    const std::string name = NameOf(on->chunks[i]);
+    EXPECT_EQ(event["type"], name);
+    EXPECT_EQ(event["sequence_number"], i);
+    if (name.ends_with(".delta")) {
+      texts[event["item_id"]] += event["delta"].get<std::string>();
+    }
+    if (name.ends_with(".done") && event.contains("item_id") &&
+        !event.contains("part")) {
+      const char* const member = event.contains("text")    ? "text"
+                                 : event.contains("input") ? "input"
+                                                           : "arguments";
+      EXPECT_EQ(event[member], texts[event["item_id"]]) << name;
+    }
+    if (names.empty() || names.back() != name) names.push_back(name);
+  }
+  EXPECT_THAT(
+      names,
+      ElementsAre(
+          "response.created", "response.in_progress",
+          "response.output_item.added", "response.content_part.added",
+          "response.reasoning_text.delta", "response.reasoning_text.done",
+          "response.content_part.done", "response.output_item.done",
+          "response.output_item.added", "response.content_part.added",
+          "response.output_text.delta", "response.output_text.done",
+          "response.content_part.done", "response.output_item.done",
+          "response.output_item.added",
+          "response.function_call_arguments.delta",
+          "response.function_call_arguments.done", "response.output_item.done",
+          "response.output_item.added", "response.custom_tool_call_input.delta",
+          "response.custom_tool_call_input.done", "response.output_item.done",
+          "response.completed"));
+  Json last = DataOf(on->chunks.back())["response"];
+  for (const char* member : {"created_at", "completed_at"}) {
+    last[member] = whole[member];
+  }
+  const auto without_ids = [](Json response) {
+    for (Json& item : response["output"]) item.erase("call_id");
+    return response;
+  };
+  EXPECT_EQ(without_ids(last), without_ids(whole));
+}
+
+TEST_F(ResponsesTest, ASummaryIsToldIfAskedFor) {
+  const auto on = Answer(
+      WithTools(R"({"stream":true,"reasoning":{"summary":"auto"}})"), kOutput);
+  std::set<std::string> names;
+  for (const std::string& chunk : on->chunks) names.insert(NameOf(chunk));
+  for (const char* name :
+       {"response.reasoning_summary_part.added",
+        "response.reasoning_summary_text.delta",
+        "response.reasoning_summary_text.done",
+        "response.reasoning_summary_part.done"}) {
+    EXPECT_TRUE(names.contains(name)) << name;
+  }
+  EXPECT_FALSE(names.contains("response.reasoning_text.delta"));
+  const Json item = DataOf(on->chunks.back())["response"]["output"][0];
+  EXPECT_EQ(item["summary"][0]["type"], "summary_text");
+  EXPECT_EQ(item["content"], Json::array());
+}
+
+TEST_F(ResponsesTest, KeepsASilentStreamAlive) {
+  rules_.stream_times.ping_interval = std::chrono::nanoseconds(1);
+  const auto on = Ask(*ParseJson(R"({"stream":true})"));
+  ASSERT_TRUE(on->RunLater());  // the wait for the header is over
+  std::string head;
+  for (const std::string& chunk : on->chunks) head += chunk;
+  EXPECT_THAT(head, HasSubstr("event: response.created"));
+  EXPECT_THAT(head, HasSubstr("event: response.in_progress"));
+  ASSERT_TRUE(on->RunLater());
+  EXPECT_EQ(on->chunks.back(),
+            "event: keepalive\n"
+            "data: {\"type\":\"keepalive\",\"sequence_number\":2}\n\n");
+}
+
+TEST_F(ResponsesTest, AnIncompleteAnswerSaysSo) {
+  const auto on = Ask(*ParseJson(R"({"stream":true,"max_output_tokens":4})"));
+  Say(0, "Oh, ");
+  engine_.End(0, FinishReason::kLength);
+  const Json response = DataOf(on->chunks.back())["response"];
+  EXPECT_EQ(NameOf(on->chunks.back()), "response.incomplete");
+  EXPECT_EQ(response["status"], "incomplete");
+  EXPECT_EQ(response["incomplete_details"]["reason"], "max_output_tokens");
+  EXPECT_EQ(response["output"][0]["status"], "incomplete");
+}
+
+TEST_F(ResponsesTest, ALostStageEndsInAFailedResponse) {
+  const auto on = Ask(*ParseJson(R"({"stream":true})"));
+  Say(0, "Oh");
+  FinalEvent end;
+  end.reason = FinishReason::kError;
+  end.status = Unavailable("stage 1 was lost");
+  engine_.End(0, std::move(end));
+  EXPECT_EQ(NameOf(on->chunks.back()), "response.failed");
+  const Json event = DataOf(on->chunks.back());
+  EXPECT_EQ(event["sequence_number"], on->chunks.size() - 1);
+  EXPECT_EQ(event["response"]["status"], "failed");
+  EXPECT_EQ(event["response"]["error"]["code"], "server_error");
+  EXPECT_EQ(event["response"]["output"][0]["content"][0]["text"], "Oh");
+  EXPECT_TRUE(on->ended);
+}
+
+TEST_F(ResponsesTest, ErrorsHaveTheCodesThatClientsRead) {
+  http::ApiError error;
+  error.http_status = 429;
+  error.message = "busy";
+  error.retry_after_seconds = 3;
+  EXPECT_EQ(ResponseError(error)["code"], "rate_limit_exceeded");
+  EXPECT_THAT(ResponseError(error)["message"].get<std::string>(),
+              HasSubstr("try again in 3s"));
+  error.http_status = 400;
+  error.code = "context_length_exceeded";
+  EXPECT_EQ(ResponseError(error)["code"], "context_length_exceeded");
+  error.code = "grammar_too_complex";
+  EXPECT_EQ(ResponseError(error)["code"], "invalid_prompt");
+  EXPECT_THAT(StreamError(error, {}), HasSubstr("\"type\":\"error\""));
+  EXPECT_THAT(StreamError(error, {}), Not(HasSubstr("\"error\":{")));
+}
+
+TEST_F(ResponsesTest, RefusesBeforeAStreamAsOpenAi) {
+  const auto refused = Ask(*ParseJson(R"({"stream":true,"temperature":9})"));
+  ASSERT_EQ(refused->responses.size(), 1u);
+  EXPECT_EQ(refused->responses[0].status, 400);
+  EXPECT_EQ(refused->Body()["error"]["param"], "temperature");
+  engine_.set_max_context(4);
+  const auto long_one = Ask(*ParseJson(R"({"input":"a long text"})"));
+  EXPECT_EQ(long_one->Body()["error"]["code"], "context_length_exceeded");
+  EXPECT_EQ(long_one->Body()["error"]["param"], "input");
+}
+
+TEST_F(ResponsesTest, GoesOnBehindAnyEvent) {
+  rules_.event_ids = true;
+  const Json body = WithTools(R"({"stream":true})");
+  const auto whole = Answer(body, kOutput);
+  const auto told_by = [](const std::vector<std::string>& chunks) {
+    std::vector<std::string> lines;
+    for (const std::string& chunk : chunks) {
+      Json event = DataOf(chunk);
+      event.erase("sequence_number");
+      if (event.contains("response")) event["response"].erase("completed_at");
+      const std::string name = NameOf(chunk);
+      if (name.ends_with(".delta") && !lines.empty() &&
+          lines.back().starts_with(name)) {
+        lines.back() += event["delta"].get<std::string>();
+      } else if (name.ends_with(".delta")) {
+        lines.push_back(name + event["delta"].get<std::string>());
+      } else {
+        lines.push_back(DumpJson(event));
+      }
+    }
+    return lines;
+  };
+  const auto expected = told_by(whole->chunks);
+  for (size_t told = 1; told < whole->chunks.size(); told += 3) {
+    const std::string id = IdOf(whole->chunks[told - 1]);
+    ASSERT_FALSE(id.empty()) << whole->chunks[told - 1];
+    const auto rest = Answer(body, kOutput, id);
+    std::vector<std::string> both(
+        whole->chunks.begin(),
+        whole->chunks.begin() + static_cast<long>(told));
+    EXPECT_EQ(DataOf(rest->chunks.front())["sequence_number"], told);
+    both.insert(both.end(), rest->chunks.begin(), rest->chunks.end());
+    EXPECT_EQ(told_by(both), expected) << "behind event " << told;
+  }
+}
+
+TEST_F(ResponsesTest, TellsLogprobsIfAskedFor) {
+  const Json response =
+      Answer(*ParseJson(R"({"include":["message.output_text.logprobs"]})"),
+             "<think>\n\n</think>\n\nOh")
+          ->Body();
+  const Json& part = response["output"].back()["content"][0];
+  EXPECT_EQ(part["type"], "output_text");
+  ASSERT_GE(part["logprobs"].size(), 2u) << DumpJson(response["output"]);
+  EXPECT_EQ(part["logprobs"].back()["token"], "h");
+  EXPECT_EQ(part["logprobs"].back()["logprob"], -0.5);
+}
+
+TEST_F(ResponsesTest, CountsTokens) {
+  const auto on = Ask(WithTools(), "", "/v1/responses/input_tokens");
+  EXPECT_EQ(on->Body()["object"], "response.input_tokens");
+  EXPECT_EQ(engine_.submitted(), 0u);
+  const int64_t tokens = on->Body()["input_tokens"];
+  Ask(WithTools());
+  EXPECT_EQ(static_cast<int64_t>(engine_.request(0).prompt_tokens.size()),
+            tokens);
+}
+
+// The string within the call keeps to the tool's grammar.
+TEST_F(ResponsesTest, HoldsACustomToolsInput) {
+  Ask(WithTools(R"({"tool_choice":{"type":"custom","name":"patch"}})"));
+  ASSERT_EQ(engine_.submitted(), 1u);
+  const auto constraint = engine_.request(0).constraint;
+  ASSERT_NE(constraint, nullptr);
+  const std::string call =
+      "<tool_call>\n{\"name\": \"patch\", \"arguments\": {\"input\": \"";
+  const auto tokens = model_.text->Encode(call, /*special=*/true);
+  ASSERT_TRUE(tokens.ok());
+  const auto allows = [&](const std::vector<TokenId>& appended,
+                          std::string_view bytes) {
+    const ConstraintStep& step = ::sluice::testing::Await(*constraint, appended);
+    EXPECT_TRUE(step.status.ok()) << step.status;
+    std::string allowed;
+    for (const char byte : bytes) {
+      const bool fits = !step.forced.empty() ? step.forced[0] == byte
+                        : !step.mask || ::sluice::testing::Allows(*step.mask, byte);
+      if (fits) allowed += byte;
+    }
+    return allowed;
+  };
+  EXPECT_EQ(allows(*tokens, "+-\""), "+");
+  EXPECT_EQ(allows({'+', 'a', '\\', 'n'}, "\"b\\"), "\"");
+}
+
+}  // namespace
+}  // namespace sluice::responses
