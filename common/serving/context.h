@@ -19,6 +19,7 @@ class TurnQueue;
 
 namespace sluice::serving {
 
+class AnswerStore;
 class RequestMetrics;
 class StreamJournal;
 struct ServedModel;
@@ -46,6 +47,7 @@ struct ServingContext {
   std::function<std::string()> arithmetic = nullptr;
   // Compiles grammars; null: `work` does.
   TurnQueue* compiles = nullptr;
+  AnswerStore* answers = nullptr;  // null: no answer is kept
 };
 
 }  // namespace sluice::serving

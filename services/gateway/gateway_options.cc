@@ -68,6 +68,14 @@ OptionRows RuleRows(GatewayOptions& o) {
       {"stream-journal-minutes",
        Time<std::ratio<60>>("MINUTES", &o.stream_journal.max_age, {0.01, 1440}),
        "minutes that they are kept, at the most"},
+      {"response-store",
+       option::Mebibytes(&o.response_store.max_bytes, 0, kMostMib),
+       "MiB for the responses of each API key, for previous_response_id and "
+       "GET /v1/responses/ID; 0: none is kept"},
+      {"response-store-minutes",
+       Time<std::ratio<60>>("MINUTES", &o.response_store.max_age,
+                            {0.01, 43200}),
+       "minutes that they are kept, at the most"},
       {"max-answer-bytes",
        {&limits.answer_bytes, 1, kMostBytes},
        "bytes that a request's choices may take, by an estimate from n, "

@@ -140,6 +140,7 @@ class GatewayServer::Impl {
         streams_(
             options_.stream_journal,
             [this](const serving::StreamJournal::Entry&) { feed_.OnNew(); }),
+        answers_(options_.response_store),
         feed_([this](uint64_t& after, size_t bytes) {
           return RecordsAfter(streams_, after, bytes);
         }),
@@ -240,7 +241,9 @@ class GatewayServer::Impl {
                                           options_.rules,
                                           &streams_,
                                           [this] { return arithmetic(); },
-                                          &compiles_};
+                                          &compiles_,
+                                          answers_.is_on() ? &answers_
+                                                           : nullptr};
     AddEndpoints(router_, context, options_.debug_endpoints, [this] {
       return ClusterReading{readiness(), pipeline_->status(), max_context(),
                             engine_.Stats()};
@@ -417,6 +420,7 @@ class GatewayServer::Impl {
   TurnQueue work_;
   TurnQueue compiles_;
   serving::StreamJournal streams_;
+  serving::AnswerStore answers_;
   standby::StreamFeed feed_;
   http::Router router_;
   const std::unique_ptr<Doors> doors_;

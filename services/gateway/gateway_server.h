@@ -17,6 +17,7 @@
 #include "common/pipeline/gateway/pipeline_options.h"
 #include "common/pipeline/gateway/resplit_options.h"
 #include "common/rpc/transport_options.h"
+#include "common/serving/answer_store.h"
 #include "common/serving/request_cost.h"
 #include "common/serving/request_rules.h"
 #include "common/serving/stream_journal.h"
@@ -68,6 +69,7 @@ struct GatewayOptions {
   serving::CostLimits limits;  // per request
   serving::RequestRules rules;
   serving::StreamJournal::Options stream_journal;
+  serving::AnswerStore::Options response_store;
   trace::TraceOptions traces;
   std::optional<otlp::OtlpOptions> otlp;  // none: no traces are exported
 };

@@ -141,6 +141,7 @@ class ResponseFormat : public serving::BlockFormat {
       response["completed_at"] = serving::UnixSeconds();
     }
     response["usage"] = UsageJson(usage);
+    if (terms_.keep != nullptr) terms_.keep(id_, response);
     return response;
   }
 
@@ -285,7 +286,7 @@ class ResponseFormat : public serving::BlockFormat {
                   {"incomplete_details", nullptr},
                   {"model", model_},
                   {"output", std::move(output)},
-                  {"store", false},
+                  {"store", terms_.keep != nullptr},
                   {"usage", nullptr}};
     response.update(terms_.echo);
     return response;

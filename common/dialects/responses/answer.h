@@ -1,7 +1,9 @@
 #ifndef SLUICE_COMMON_DIALECTS_RESPONSES_ANSWER_H_
 #define SLUICE_COMMON_DIALECTS_RESPONSES_ANSWER_H_
 
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "common/base/json_fwd.h"
 #include "common/dialects/responses/request.h"
@@ -15,6 +17,9 @@ struct AnswerTerms {
   ToolNames names;
   Json echo;  // of ResponsesRequest
   bool tells_summary = false;
+  // Keeps a response that has ended, its id and it; null: it is not kept.
+  std::function<void(const std::string& id, const Json& response)> keep =
+      nullptr;
 };
 
 // Writes response objects, and streams of typed events. `text` outlives it.

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "common/base/json.h"
+#include "common/dialects/responses/stored.h"
+#include "common/serving/answer_store.h"
 #include "common/serving/answer_start.h"
 #include "common/serving/prepare.h"
 #include "common/serving/prepare_chat.h"
@@ -16,17 +18,29 @@ StatusOr<ResponsesRequest> Parse(const serving::ServingContext& context,
   ReadOptions options;
   options.vocab_size = context.model.vocab_size;
   options.strict = context.strict_fields;
+  if (context.answers != nullptr) {
+    options.previous = [&](std::string_view id) {
+      return ItemsBehind(*context.answers, http.tenant, id);
+    };
+  }
   return ParseRequest(http.body, options);
 }
 
 StatusOr<serving::PreparedRequest> Prepare(
     const serving::ServingContext& context, const http::HttpRequest& http) {
   SLUICE_ASSIGN_OR_RETURN(ResponsesRequest request, Parse(context, http));
-  const auto make_format = [&request](const serving::ModelText& text,
-                                      serving::AnswerInfo info) {
-    return MakeResponseFormat(text, info,
-                              {std::move(request.names),
-                               std::move(request.echo), request.tells_summary});
+  AnswerTerms terms{std::move(request.names), std::move(request.echo),
+                    request.tells_summary};
+  if (context.answers != nullptr && request.store) {
+    terms.keep = [store = context.answers, tenant = http.tenant,
+                  items = DumpJson(request.items)](const std::string& id,
+                                                   const Json& response) {
+      store->Put(tenant, id, {DumpJson(response), items});
+    };
+  }
+  const auto make_format = [&terms](const serving::ModelText& text,
+                                    const serving::AnswerInfo& info) {
+    return MakeResponseFormat(text, info, std::move(terms));
   };
   return serving::PrepareChat(context, http, request.chat,
                               {kPath, "resp_", "call_", make_format});
@@ -67,6 +81,7 @@ void AddOtherHandlers(http::Router& router,
              [context](std::shared_ptr<http::Exchange> on) {
                serving::AnswerOffLoop(context, CountTokens, std::move(on));
              });
+  AddStoredHandlers(router, context);
 }
 
 bool IsSpoken(const http::HttpRequest& request) {

@@ -17,7 +17,7 @@ inline constexpr std::string_view kPath = "/v1/responses";
 void RunResponse(const serving::ServingContext& context,
                  std::shared_ptr<http::Exchange> exchange);
 
-// Adds /v1/responses/input_tokens.
+// Adds /v1/responses/input_tokens, and the paths of responses that are kept.
 void AddOtherHandlers(http::Router& router,
                       const serving::ServingContext& context);
 

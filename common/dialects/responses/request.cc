@@ -308,6 +308,17 @@ StatusOr<Json> PreviousItems(const std::optional<std::string>& id,
       serving::FieldError(kField, Message(items.status())), kCode);
 }
 
+// Returns the items `before` and those of the field `input`.
+Json WithOwn(Json before, const Json& input) {
+  if (input.is_string()) {
+    before.push_back(
+        {{"type", "message"}, {"role", "user"}, {"content", input}});
+    return before;
+  }
+  for (const Json& item : input) before.push_back(item);
+  return before;
+}
+
 }  // namespace
 
 StatusOr<ResponsesRequest> ParseRequest(std::string_view body,
@@ -352,12 +363,15 @@ StatusOr<ResponsesRequest> ParseRequest(std::string_view body,
   if (input == nullptr && !previous) {
     return serving::FieldError("input", "is missing");
   }
-  SLUICE_ASSIGN_OR_RETURN(out.items, PreviousItems(previous, options));
+  SLUICE_ASSIGN_OR_RETURN(Json before, PreviousItems(previous, options));
   const Json none = Json::array();
   const Json& own = input == nullptr ? none : *input;
   SLUICE_ASSIGN_OR_RETURN(
       out.chat.messages,
-      MessagesOf(out.items, own, instructions.value_or(""), budget));
+      MessagesOf(before, own, instructions.value_or(""), budget));
+  if (options.previous != nullptr && out.store) {
+    out.items = WithOwn(std::move(before), own);
+  }
   out.echo = EchoOf(in, out, std::move(tools.shown));
   return out;
 }

@@ -20,7 +20,7 @@ struct ResponsesRequest {
   bool tells_summary = false;  // reasoning is told as a summary
   bool store = false;          // the client lets the answer be kept
   // The items that the answer is about, an array: those of the responses
-  // before, and the request's own.
+  // before, and the request's own. Null where no response is kept.
   Json items;
 };
 

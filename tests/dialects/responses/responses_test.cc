@@ -13,6 +13,7 @@
 #include "common/base/json.h"
 #include "common/dialects/responses/handlers.h"
 #include "common/http/router.h"
+#include "common/serving/answer_store.h"
 #include "common/serving/dialect.h"
 #include "services/gateway/gateway_metrics.h"
 #include "tests/grammar/walk.h"
@@ -87,6 +88,7 @@ class ResponsesTest : public ::testing::Test {
     serving::ServingContext context{model_, engine_.loop(), metrics_, nullptr,
                                     [] { return serving::Readiness{true}; }};
     context.rules = rules_;
+    context.answers = answers_;
     return context;
   }
   std::shared_ptr<http::FakeExchange> Ask(Json body, std::string id = "",
@@ -138,6 +140,7 @@ class ResponsesTest : public ::testing::Test {
   gateway::ScriptedEngine engine_;
   gateway::GatewayMetrics metrics_{{"toy"}};
   serving::RequestRules rules_;
+  serving::AnswerStore* answers_ = nullptr;
 };
 
 TEST_F(ResponsesTest, AnswersWhole) {
@@ -362,6 +365,64 @@ TEST_F(ResponsesTest, CountsTokens) {
   Ask(WithTools());
   EXPECT_EQ(static_cast<int64_t>(engine_.request(0).prompt_tokens.size()),
             tokens);
+}
+
+// The same key goes on with a response, reads it and deletes it.
+TEST_F(ResponsesTest, KeepsResponsesOfTheirKey) {
+  serving::AnswerStore store({.max_bytes = 1 << 20});
+  answers_ = &store;
+  const auto first = Answer(*ParseJson(R"({"input":"First."})"), "Oh.");
+  EXPECT_EQ(first->Body()["store"], true);
+  const auto on = [this](std::string method, std::string path,
+                         std::string tenant = "") {
+    auto exchange = http::Post(path, "");
+    exchange->request().method = std::move(method);
+    exchange->request().tenant = std::move(tenant);
+    const size_t query = path.find('?');
+    if (query != path.npos) {
+      exchange->request().query = path.substr(query + 1);
+      exchange->request().path = path.substr(0, query);
+    }
+    http::Router router;
+    serving::AddDialects(kDialects, router, Context());
+    router.Route(exchange);
+    return exchange;
+  };
+  const std::string path = "/v1/responses/resp_test";
+  EXPECT_EQ(on("GET", path)->Body(), first->Body());
+  EXPECT_EQ(on("GET", path, "other")->responses[0].status, 404);
+  const Json items = on("GET", path + "/input_items")->Body();
+  EXPECT_EQ(items["object"], "list");
+  ASSERT_EQ(items["data"].size(), 1u);
+  EXPECT_EQ(items["data"][0]["content"][0]["text"], "First.");
+  EXPECT_EQ(items["has_more"], false);
+  EXPECT_EQ(on("GET", path + "/input_items?limit=0")->responses[0].status, 400);
+  EXPECT_EQ(on("GET", path + "/input_items?after=x")->responses[0].status, 400);
+  EXPECT_EQ(on("POST", path + "/cancel")->responses[0].status, 400);
+  EXPECT_EQ(on("GET", path + "/other")->responses[0].status, 404);
+  Json body = *ParseJson(
+      R"({"input":"Second.","previous_response_id":"resp_test","store":false})");
+  Ask(body);
+  ASSERT_EQ(engine_.submitted(), 2u);
+  const auto prompt = model_.text->Decode(engine_.request(1).prompt_tokens,
+                                          /*skip_special=*/false);
+  ASSERT_TRUE(prompt.ok());
+  EXPECT_THAT(*prompt, HasSubstr("user\nFirst.<|im_end|>"));
+  EXPECT_THAT(*prompt, HasSubstr("assistant\nOh.<|im_end|>"));
+  EXPECT_THAT(*prompt, HasSubstr("user\nSecond.<|im_end|>"));
+  EXPECT_EQ(on("DELETE", path)->Body()["deleted"], true);
+  EXPECT_EQ(on("GET", path)->responses[0].status, 404);
+  EXPECT_EQ(Ask(body)->Body()["error"]["code"], "previous_response_not_found");
+}
+
+TEST_F(ResponsesTest, WithoutAStoreNothingIsKept) {
+  const auto on = http::Post("/v1/responses/resp_test", "");
+  on->request().method = "GET";
+  http::Router router;
+  serving::AddDialects(kDialects, router, Context());
+  router.Route(on);
+  EXPECT_EQ(on->responses[0].status, 404);
+  EXPECT_THAT(on->responses[0].error->message, HasSubstr("--response-store"));
 }
 
 // The string within the call keeps to the tool's grammar.
