@@ -7,6 +7,8 @@
 namespace sluice::responses {
 namespace {
 
+// The bytes of arguments within which the text begins, or there is none.
+constexpr size_t kMaxBefore = 256;
 // The bytes of \uXXXX.
 constexpr size_t kEscapeBytes = 6;
 
@@ -25,7 +27,7 @@ std::string CustomInput::Next(std::string_view arguments, size_t bytes) {
   // A piece of the text belongs to the event whose bytes complete it.
   for (const std::string_view text : {arguments.substr(0, told), arguments}) {
     added.clear();
-    if (place_ == Place::kBefore) FindText(text);
+    if (place_ == Place::kBefore) FindText(text.substr(0, kMaxBefore));
     while (place_ == Place::kWithin && ReadChar(text, added)) {
     }
   }
@@ -43,7 +45,10 @@ void CustomInput::FindText(std::string_view arguments) {
     at += expected.size();
     return true;
   };
-  if (!takes("{") || !takes(name) || !takes(":") || !takes("\"")) return;
+  if (!takes("{") || !takes(name) || !takes(":") || !takes("\"")) {
+    if (arguments.size() == kMaxBefore) place_ = Place::kBehind;
+    return;
+  }
   at_ = at;
   place_ = Place::kWithin;
 }

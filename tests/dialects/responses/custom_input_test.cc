@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "common/base/cat.h"
 #include "common/base/json.h"
 
 namespace sluice::responses {
@@ -24,6 +25,8 @@ TEST(CustomInputTest, TakesTheTextOfTheMember) {
   EXPECT_EQ(Whole(R"({"other": "a"})"), "");
   EXPECT_EQ(Whole(R"({"input": 1})"), "");
   EXPECT_EQ(Whole(""), "");
+  const std::string spaces(300, ' ');
+  EXPECT_EQ(Whole(Cat("{", spaces, R"("input": "a"})")), "");
 }
 
 // Wherever the text is cut, and whatever a client has of it.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "services/gateway/gateway_metrics.h"
 #include "services/gateway/handlers/endpoints.h"
 #include "services/gateway/page/page_files.h"
@@ -161,7 +162,7 @@ std::set<std::string> DocumentRoutes(const Json& document) {
     const std::string pattern = path.substr(0, path.find('{'));
     for (const auto& [method, operation] : operations.items()) {
       EXPECT_TRUE(operation.contains("summary")) << path;
-      routes.insert(Cat(method == "get" ? "GET " : "POST ", pattern,
+      routes.insert(Cat(absl::AsciiStrToUpper(method), " ", pattern,
                         pattern == path ? "" : "*"));
     }
   }
