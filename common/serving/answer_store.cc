@@ -7,7 +7,7 @@ namespace sluice::serving {
 namespace {
 
 // Of an entry's list, map and strings.
-constexpr size_t kEntryBytes = 512;
+constexpr size_t kKeptAnswerBytes = 512;
 
 Status NoAnswer(std::string_view id) {
   return NotFound("there is no response ", id.substr(0, 200),
@@ -17,7 +17,7 @@ Status NoAnswer(std::string_view id) {
 }  // namespace
 
 size_t AnswerStore::Answer::memory() const {
-  return kEntryBytes + answer.size() + items.size();
+  return kKeptAnswerBytes + answer.size() + items.size();
 }
 
 void AnswerStore::Put(const std::string& tenant, const std::string& id,

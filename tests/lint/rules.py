@@ -94,6 +94,9 @@ ROOMS = {
     "common/dialects/openai": (_BASE | {"common/core", "common/text",
                                         "common/grammar", "common/http",
                                         "common/serving"}, _PLAIN),
+    "common/dialects/responses": (_BASE | {"common/core", "common/text",
+                                           "common/grammar", "common/http",
+                                           "common/serving"}, _PLAIN),
     "common/otlp": (_NOUNS | {"common/trace", "common/rpc"}, _STREAMS),
     # Both ends of one protocol: they meet on the wire alone.
     "common/pipeline/gateway": (_NOUNS | {"common/engine",
@@ -149,6 +152,7 @@ ROOMS = {
                                      "common/dialects/messages",
                                      "common/dialects/ollama",
                                      "common/dialects/openai",
+                                     "common/dialects/responses",
                                      "common/trace", "common/otlp",
                                      "common/pipeline/gateway"}, _PLAIN),
     "services/stage": (_PROCESS | {"common/placement",
