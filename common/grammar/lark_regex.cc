@@ -103,9 +103,9 @@ class Lexer {
     if (IsNameChar(first)) {
       while (at_ < text_.size() && IsNameChar(text_[at_])) ++at_;
       const std::string word(text_.substr(begin, at_ - begin));
-      const bool is_number = std::all_of(
-          word.begin(), word.end(),
-          [](unsigned char c) { return absl::ascii_isdigit(c); });
+      const bool is_number =
+          std::all_of(word.begin(), word.end(),
+                      [](unsigned char c) { return absl::ascii_isdigit(c); });
       return Token{is_number ? Kind::kNumber : Kind::kName, word, begin, false};
     }
     for (const std::string_view sign : {"->", ".."}) {
@@ -259,9 +259,9 @@ class Writer {
   }
 
   Status Import(const Token& name, const std::string& as) {
-    const auto found = std::find_if(
-        std::begin(kCommon), std::end(kCommon),
-        [&](const auto& one) { return one.first == name.text; });
+    const auto found =
+        std::find_if(std::begin(kCommon), std::end(kCommon),
+                     [&](const auto& one) { return one.first == name.text; });
     if (found == std::end(kCommon)) {
       return Unimplemented("the import at byte ", name.at);
     }
@@ -401,9 +401,8 @@ class Writer {
 
   Status Spend(size_t bytes) {
     spent_ += bytes;
-    return spent_ <= kMaxSpentBytes && bytes <= kMaxLarkRegexBytes
-               ? OkStatus()
-               : TooLarge();
+    return spent_ <= kMaxSpentBytes && bytes <= kMaxLarkRegexBytes ? OkStatus()
+                                                                   : TooLarge();
   }
 
   const std::vector<Token> tokens_;

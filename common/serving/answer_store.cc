@@ -34,9 +34,8 @@ void AnswerStore::Put(const std::string& tenant, const std::string& id,
          room.answers.size() >= options_.max_answers) {
     Drop(room, room.answers.begin());
   }
-  room.answers.push_back(
-      {id, std::make_shared<const Answer>(std::move(answer)),
-       Clock::now() + options_.max_age});
+  room.answers.push_back({id, std::make_shared<const Answer>(std::move(answer)),
+                          Clock::now() + options_.max_age});
   room.by_id[id] = std::prev(room.answers.end());
   room.bytes += bytes;
 }

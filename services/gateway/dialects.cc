@@ -12,9 +12,9 @@ namespace sluice::gateway {
 namespace {
 
 // The last is the default.
-constexpr serving::Dialect kDialects[] = {llamacpp::kDialect, messages::kDialect,
-                                           ollama::kDialect, responses::kDialect,
-                                           openai::kDialect};
+constexpr serving::Dialect kDialects[] = {
+    llamacpp::kDialect, messages::kDialect, ollama::kDialect,
+    responses::kDialect, openai::kDialect};
 
 }  // namespace
 

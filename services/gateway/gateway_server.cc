@@ -229,21 +229,21 @@ class GatewayServer::Impl {
 
  private:
   void AddRoutes() {
-    const serving::ServingContext context{model_,
-                                          engine_,
-                                          metrics_,
-                                          &work_,
-                                          [this] { return readiness(); },
-                                          &traces_,
-                                          doors_->asks_for_keys(),
-                                          options_.strict_fields,
-                                          options_.limits,
-                                          options_.rules,
-                                          &streams_,
-                                          [this] { return arithmetic(); },
-                                          &compiles_,
-                                          answers_.is_on() ? &answers_
-                                                           : nullptr};
+    const serving::ServingContext context{
+        model_,
+        engine_,
+        metrics_,
+        &work_,
+        [this] { return readiness(); },
+        &traces_,
+        doors_->asks_for_keys(),
+        options_.strict_fields,
+        options_.limits,
+        options_.rules,
+        &streams_,
+        [this] { return arithmetic(); },
+        &compiles_,
+        answers_.is_on() ? &answers_ : nullptr};
     AddEndpoints(router_, context, options_.debug_endpoints, [this] {
       return ClusterReading{readiness(), pipeline_->status(), max_context(),
                             engine_.Stats()};

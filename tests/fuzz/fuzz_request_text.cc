@@ -34,12 +34,19 @@ constexpr const char* kTemplate =
     "{%- endfor %}"
     "{%- if add_generation_prompt %}<|start|>assistant\n{%- endif %}";
 
-constexpr const char* kPaths[] = {
-    "/v1/chat/completions", "/v1/completions", "/tokenize",
-    "/detokenize",          "/v1/messages",    "/v1/messages/count_tokens",
-    "/completion",          "/infill",         "/apply-template",
-    "/api/chat",            "/api/generate",   "/v1/responses",
-    "/v1/responses/input_tokens"};
+constexpr const char* kPaths[] = {"/v1/chat/completions",
+                                  "/v1/completions",
+                                  "/tokenize",
+                                  "/detokenize",
+                                  "/v1/messages",
+                                  "/v1/messages/count_tokens",
+                                  "/completion",
+                                  "/infill",
+                                  "/apply-template",
+                                  "/api/chat",
+                                  "/api/generate",
+                                  "/v1/responses",
+                                  "/v1/responses/input_tokens"};
 
 // Everything behind the socket, made once.
 struct TextGateway {

@@ -47,8 +47,8 @@ TEST(LarkRegexTest, HoldsPatches) {
                    "*** Begin Patch\n*** Add File: a.txt\n+one\n+\n"
                    "*** Update File: b\n*** Move to: c\n@@ def\n x\n-y\n+z\n"
                    "*** End of File\n*** Delete File: d\n*** End Patch\n"));
-  EXPECT_TRUE(Fits(kPatch,
-                   "*** Begin Patch\n*** Delete File: d\n*** End Patch"));
+  EXPECT_TRUE(
+      Fits(kPatch, "*** Begin Patch\n*** Delete File: d\n*** End Patch"));
   EXPECT_FALSE(Fits(kPatch, "*** Begin Patch\n*** End Patch\n"));
   EXPECT_FALSE(
       Fits(kPatch, "*** Begin Patch\n*** Add File: a\nno sign\n*** End Patch"));
@@ -60,7 +60,8 @@ TEST(LarkRegexTest, TakesEveryForm) {
     // Sums.
     start: _sum ["=" NUMBER] # end
     _sum.2: TERM (("+" | "-") TERM)~1..2
-    ?TERM: DIGITS | "(" DIGITS{2} ")" | "x".."z" | "a/b\n" | /q\/[a-c]{1,2}/
+    ?TERM: DIGITS | "(" DIGITS{2} ")" | "x".."z" | "a/b\n" | /q\/[a-c]{
+    1, 2}/
     DIGITS: INT+
     %import common (INT, WS)
     %import common.NUMBER -> NUMBER)";

@@ -64,9 +64,9 @@ class ResponseFormat : public serving::BlockFormat {
   Steps Opened(const Block& block) override {
     input_ = {};
     Json item = Item(block, "in_progress");
-    Steps steps = {Made("response.output_item.added",
-                        {{"output_index", block.index},
-                         {"item", std::move(item)}})};
+    Steps steps = {
+        Made("response.output_item.added",
+             {{"output_index", block.index}, {"item", std::move(item)}})};
     if (block.kind == Kind::kCall) return steps;
     steps.push_back(Made(TellsSummary(block)
                              ? "response.reasoning_summary_part.added"
@@ -92,10 +92,9 @@ class ResponseFormat : public serving::BlockFormat {
     const std::string done = Cat(Prefix(block), ".done");
     if (block.kind == Kind::kCall) {
       const bool is_custom = IsCustom(block);
-      Json members =
-          is_custom ? Json{{"input", InputOf(block)}}
-                    : Json{{"name", NameOf(block).name},
-                           {"arguments", block.text}};
+      Json members = is_custom ? Json{{"input", InputOf(block)}}
+                               : Json{{"name", NameOf(block).name},
+                                      {"arguments", block.text}};
       steps.push_back(Made(done, At(block, std::move(members))));
     } else {
       Json members{{"text", block.text}};
@@ -103,10 +102,10 @@ class ResponseFormat : public serving::BlockFormat {
         members["logprobs"] = Logprobs(block.logprobs);
       }
       steps.push_back(Made(done, At(block, std::move(members))));
-      steps.push_back(Made(
-          TellsSummary(block) ? "response.reasoning_summary_part.done"
-                              : "response.content_part.done",
-          At(block, {{"part", Part(block, block.text, block.logprobs)}})));
+      steps.push_back(
+          Made(TellsSummary(block) ? "response.reasoning_summary_part.done"
+                                   : "response.content_part.done",
+               At(block, {{"part", Part(block, block.text, block.logprobs)}})));
     }
     steps.push_back(Made("response.output_item.done",
                          {{"output_index", block.index},

@@ -4,8 +4,8 @@
 
 #include "common/base/json.h"
 #include "common/dialects/responses/stored.h"
-#include "common/serving/answer_store.h"
 #include "common/serving/answer_start.h"
+#include "common/serving/answer_store.h"
 #include "common/serving/prepare.h"
 #include "common/serving/prepare_chat.h"
 #include "common/serving/served_model.h"
@@ -48,14 +48,12 @@ StatusOr<serving::PreparedRequest> Prepare(
 
 StatusOr<http::HttpResponse> CountTokens(const serving::ServingContext& context,
                                          const http::HttpRequest& http) {
-  SLUICE_ASSIGN_OR_RETURN(const ResponsesRequest request,
-                          Parse(context, http));
-  SLUICE_RETURN_IF_ERROR(serving::CheckModel(context.model, "model",
-                                             request.chat.fields.model));
+  SLUICE_ASSIGN_OR_RETURN(const ResponsesRequest request, Parse(context, http));
+  SLUICE_RETURN_IF_ERROR(
+      serving::CheckModel(context.model, "model", request.chat.fields.model));
   const serving::ChatRequest& chat = request.chat;
-  SLUICE_RETURN_IF_ERROR(serving::CheckHistory(*chat.fields.names,
-                                               chat.messages, chat.tools.tools,
-                                               context.limits));
+  SLUICE_RETURN_IF_ERROR(serving::CheckHistory(
+      *chat.fields.names, chat.messages, chat.tools.tools, context.limits));
   SLUICE_ASSIGN_OR_RETURN(const serving::RequestTerms terms,
                           serving::ReadTerms(http));
   SLUICE_ASSIGN_OR_RETURN(
@@ -63,8 +61,8 @@ StatusOr<http::HttpResponse> CountTokens(const serving::ServingContext& context,
       serving::EncodeChatPrompt(context, chat, serving::UnixSeconds(),
                                 terms.deadline));
   http::HttpResponse response;
-  response.body = DumpJson({{"object", "response.input_tokens"},
-                            {"input_tokens", prompt.size()}});
+  response.body = DumpJson(
+      {{"object", "response.input_tokens"}, {"input_tokens", prompt.size()}});
   return response;
 }
 
@@ -85,8 +83,7 @@ void AddOtherHandlers(http::Router& router,
 }
 
 bool IsSpoken(const http::HttpRequest& request) {
-  return request.path == kPath ||
-         request.path.starts_with("/v1/responses/");
+  return request.path == kPath || request.path.starts_with("/v1/responses/");
 }
 
 }  // namespace sluice::responses

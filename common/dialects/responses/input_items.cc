@@ -126,8 +126,8 @@ class History {
   // What the system says before the first turn is one message: templates take
   // one.
   void AddSystem(const std::string& text) {
-    const bool is_first = messages_.size() == 1 &&
-                          messages_.front()["role"] == "system";
+    const bool is_first =
+        messages_.size() == 1 && messages_.front()["role"] == "system";
     if (is_first) {
       Append("content", text, messages_.front());
     } else {
@@ -177,8 +177,8 @@ class History {
   Status AddCall(serving::FieldReader& in, const std::string& where,
                  bool is_custom) {
     const auto name = in.String("name");
-    const std::string joined = JoinedName(
-        in.String("namespace").value_or(""), name.value_or(""));
+    const std::string joined =
+        JoinedName(in.String("namespace").value_or(""), name.value_or(""));
     SLUICE_ASSIGN_OR_RETURN(std::string id, CallId(in, where));
     if (!name || name->empty() || joined.size() > serving::kMaxNameBytes) {
       return ItemError(where, ".name must be a string of 1 to ",
@@ -247,8 +247,7 @@ class History {
     return messages_.back();
   }
 
-  static void Append(const char* name, const std::string& text,
-                     Json& message) {
+  static void Append(const char* name, const std::string& text, Json& message) {
     if (!message.contains(name)) {
       AppendMember(message, name, text);
       return;
@@ -280,7 +279,8 @@ StatusOr<Json> MessagesOf(const Json& before, const Json& input,
   History history(budget);
   if (!instructions.empty()) history.AddSystem(instructions);
   for (size_t i = 0; i < before.size(); ++i) {
-    SLUICE_RETURN_IF_ERROR(history.Add(before[i], Cat("before input: [", i, "]")));
+    SLUICE_RETURN_IF_ERROR(
+        history.Add(before[i], Cat("before input: [", i, "]")));
   }
   if (input.is_string()) {
     history.AddUser(input.get<std::string>());

@@ -19,48 +19,71 @@
 namespace sluice::responses {
 namespace {
 
-constexpr serving::FieldNames kNames = {
-    .prompt = "input",
-    .truncate_prompt = "truncation",
-    .max_tokens = "max_output_tokens",
-    .min_tokens = "min_tokens",
-    .stop = "stop",
-    .n = "n",
-    .echo = "echo",
-    .logprobs = "include",
-    .top_logprobs = "top_logprobs",
-    .prompt_logprobs = "prompt_logprobs",
-    .stream = "stream",
-    .tools = "tools",
-    .tool_calls = "input",
-    .allowed_tools = "tool_choice",
-    .template_arguments = "reasoning",
-    .continues_message = "input"};
+constexpr serving::FieldNames kNames = {.prompt = "input",
+                                        .truncate_prompt = "truncation",
+                                        .max_tokens = "max_output_tokens",
+                                        .min_tokens = "min_tokens",
+                                        .stop = "stop",
+                                        .n = "n",
+                                        .echo = "echo",
+                                        .logprobs = "include",
+                                        .top_logprobs = "top_logprobs",
+                                        .prompt_logprobs = "prompt_logprobs",
+                                        .stream = "stream",
+                                        .tools = "tools",
+                                        .tool_calls = "input",
+                                        .allowed_tools = "tool_choice",
+                                        .template_arguments = "reasoning",
+                                        .continues_message = "input"};
 
 constexpr std::string_view kLogprobs = "message.output_text.logprobs";
 
 // Fields that change no token and no event of an answer.
-constexpr std::string_view kSilent[] = {
-    "background",        "cache_salt",
-    "client_metadata",   "context_management",
-    "metadata",          "model",
-    "moderation",        "prompt_cache_key",
-    "prompt_cache_options", "prompt_cache_retention",
-    "safety_identifier", "service_tier",
-    "sse_ping_interval", "store",
-    "stream_options",    "user"};
+constexpr std::string_view kSilent[] = {"background",
+                                        "cache_salt",
+                                        "client_metadata",
+                                        "context_management",
+                                        "metadata",
+                                        "model",
+                                        "moderation",
+                                        "prompt_cache_key",
+                                        "prompt_cache_options",
+                                        "prompt_cache_retention",
+                                        "safety_identifier",
+                                        "service_tier",
+                                        "sse_ping_interval",
+                                        "store",
+                                        "stream_options",
+                                        "user"};
 // Fields that decide over an answer. In objects of all of them but tools and
 // text the order of members changes nothing.
-constexpr std::string_view kCounted[] = {
-    "frequency_penalty", "ignore_eos",     "include",
-    "input",             "instructions",   "max_output_tokens",
-    "max_tool_calls",    "min_p",          "min_tokens",
-    "n",                 "parallel_tool_calls", "presence_penalty",
-    "previous_response_id", "reasoning",   "repetition_penalty",
-    "seed",              "stop",           "stop_token_ids",
-    "stream",            "temperature",    "text",
-    "tool_choice",       "tools",          "top_k",
-    "top_logprobs",      "top_p",          "truncation"};
+constexpr std::string_view kCounted[] = {"frequency_penalty",
+                                         "ignore_eos",
+                                         "include",
+                                         "input",
+                                         "instructions",
+                                         "max_output_tokens",
+                                         "max_tool_calls",
+                                         "min_p",
+                                         "min_tokens",
+                                         "n",
+                                         "parallel_tool_calls",
+                                         "presence_penalty",
+                                         "previous_response_id",
+                                         "reasoning",
+                                         "repetition_penalty",
+                                         "seed",
+                                         "stop",
+                                         "stop_token_ids",
+                                         "stream",
+                                         "temperature",
+                                         "text",
+                                         "tool_choice",
+                                         "tools",
+                                         "top_k",
+                                         "top_logprobs",
+                                         "top_p",
+                                         "truncation"};
 constexpr std::string_view kUnordered[] = {"include", "input", "reasoning",
                                            "tool_choice"};
 
@@ -102,9 +125,9 @@ Status CheckFields(const Json& body, bool strict) {
   constexpr size_t kMaxShownName = 64;
   for (const auto& [name, value] : body.items()) {
     if (IsAmong(kSilent, name) || IsAmong(kCounted, name)) continue;
-    return serving::WithCode(serving::FieldError(name.substr(0, kMaxShownName),
-                                                 "is not known here"),
-                             "unknown_parameter");
+    return serving::WithCode(
+        serving::FieldError(name.substr(0, kMaxShownName), "is not known here"),
+        "unknown_parameter");
   }
   return OkStatus();
 }
@@ -186,8 +209,7 @@ void ReadText(serving::FieldReader& in, serving::GenerationFields& out) {
                      {GrammarSpec::Kind::kJsonSchema, DumpJson(*schema)}};
     }
   } else if (type != "text") {
-    part.Refuse("type",
-                "must be \"text\", \"json_object\" or \"json_schema\"");
+    part.Refuse("type", "must be \"text\", \"json_object\" or \"json_schema\"");
   }
   in.Keep(part.status());
 }
@@ -304,8 +326,8 @@ StatusOr<Json> PreviousItems(const std::optional<std::string>& id,
   }
   auto items = options.previous(*id);
   if (items.ok()) return items;
-  return serving::WithCode(
-      serving::FieldError(kField, Message(items.status())), kCode);
+  return serving::WithCode(serving::FieldError(kField, Message(items.status())),
+                           kCode);
 }
 
 // Returns the items `before` and those of the field `input`.
@@ -377,44 +399,43 @@ StatusOr<ResponsesRequest> ParseRequest(std::string_view body,
 }
 
 bool IsPlainBody(std::string_view body) {
-  static constexpr std::string_view kPlain[] = {
-      "background",
-      "cache_salt",
-      "client_metadata",
-      "frequency_penalty",
-      "ignore_eos",
-      "include",
-      "input",
-      "instructions",
-      "max_output_tokens",
-      "max_tool_calls",
-      "metadata",
-      "min_p",
-      "min_tokens",
-      "model",
-      "n",
-      "parallel_tool_calls",
-      "presence_penalty",
-      "previous_response_id",
-      "prompt_cache_key",
-      "prompt_cache_retention",
-      "reasoning",
-      "repetition_penalty",
-      "safety_identifier",
-      "seed",
-      "service_tier",
-      "sse_ping_interval",
-      "stop",
-      "stop_token_ids",
-      "store",
-      "stream",
-      "stream_options",
-      "temperature",
-      "top_k",
-      "top_logprobs",
-      "top_p",
-      "truncation",
-      "user"};
+  static constexpr std::string_view kPlain[] = {"background",
+                                                "cache_salt",
+                                                "client_metadata",
+                                                "frequency_penalty",
+                                                "ignore_eos",
+                                                "include",
+                                                "input",
+                                                "instructions",
+                                                "max_output_tokens",
+                                                "max_tool_calls",
+                                                "metadata",
+                                                "min_p",
+                                                "min_tokens",
+                                                "model",
+                                                "n",
+                                                "parallel_tool_calls",
+                                                "presence_penalty",
+                                                "previous_response_id",
+                                                "prompt_cache_key",
+                                                "prompt_cache_retention",
+                                                "reasoning",
+                                                "repetition_penalty",
+                                                "safety_identifier",
+                                                "seed",
+                                                "service_tier",
+                                                "sse_ping_interval",
+                                                "stop",
+                                                "stop_token_ids",
+                                                "store",
+                                                "stream",
+                                                "stream_options",
+                                                "temperature",
+                                                "top_k",
+                                                "top_logprobs",
+                                                "top_p",
+                                                "truncation",
+                                                "user"};
   static_assert(std::ranges::is_sorted(kPlain));
   static constexpr serving::PlainValue kValues[] = {
       {"tools", "[]"},

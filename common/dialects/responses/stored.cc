@@ -74,9 +74,8 @@ Json ListedItem(Json item, std::string_view response, size_t index) {
   const auto content = item.find("content");
   if (content != item.end() && content->is_string()) {
     const bool is_answer = item.contains("role") && item["role"] == "assistant";
-    *content =
-        Json::array({{{"type", is_answer ? "output_text" : "input_text"},
-                      {"text", content->get<std::string>()}}});
+    *content = Json::array({{{"type", is_answer ? "output_text" : "input_text"},
+                             {"text", content->get<std::string>()}}});
   }
   return item;
 }
@@ -157,8 +156,9 @@ StatusOr<http::HttpResponse> Delete(const serving::ServingContext& context,
   if (!place.part.empty()) return NoPart(place);
   SLUICE_RETURN_IF_ERROR(context.answers->Erase(http.tenant, place.id));
   http::HttpResponse response;
-  response.body = DumpJson(
-      {{"id", std::string(place.id)}, {"object", "response"}, {"deleted", true}});
+  response.body = DumpJson({{"id", std::string(place.id)},
+                            {"object", "response"},
+                            {"deleted", true}});
   return response;
 }
 
@@ -167,8 +167,9 @@ StatusOr<http::HttpResponse> Cancel(const serving::ServingContext& context,
   const Place place = PlaceOf(http);
   SLUICE_RETURN_IF_ERROR(FindEntry(context, http, place.id).status());
   if (place.part != "cancel") return NoPart(place);
-  return FieldError("id", "only a response in the background can be cancelled, "
-                          "and this one has ended");
+  return FieldError("id",
+                    "only a response in the background can be cancelled, "
+                    "and this one has ended");
 }
 
 }  // namespace

@@ -280,7 +280,8 @@ class ToolReader {
   void Allow(const Json& named, const std::string& place) {
     const std::string type = TypeOf(named);
     if (type != "function" && type != "custom") {
-      in_.Refuse("tool_choice", place, "must name a function or a custom tool: ",
+      in_.Refuse("tool_choice", place,
+                 "must name a function or a custom tool: ",
                  "hosted tools are not built");
       return;
     }

@@ -32,12 +32,9 @@ struct OllamaPath {
 constexpr std::string_view kOneModel =
     "is not served: this server has the one model that its operator chose";
 constexpr OllamaPath kOllamaPaths[] = {
-    {"POST", "/api/push", kOneModel},
-    {"POST", "/api/create", kOneModel},
-    {"POST", "/api/copy", kOneModel},
-    {"DELETE", "/api/delete", kOneModel},
-    {"GET", "/api/blobs/*", kOneModel},
-    {"POST", "/api/blobs/*", kOneModel},
+    {"POST", "/api/push", kOneModel},   {"POST", "/api/create", kOneModel},
+    {"POST", "/api/copy", kOneModel},   {"DELETE", "/api/delete", kOneModel},
+    {"GET", "/api/blobs/*", kOneModel}, {"POST", "/api/blobs/*", kOneModel},
 };
 
 void Refuse(http::Router& router, std::string_view method,

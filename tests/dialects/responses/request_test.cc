@@ -286,9 +286,9 @@ TEST(ResponsesRequestTest, ReadsToolChoice) {
   EXPECT_EQ(some.choice, serving::ToolChoice::kAuto);
   EXPECT_EQ(some.allowed, (std::vector<std::string>{"f", "patch"}));
   const auto refused = [](const std::string& choice) {
-    ExpectRefused(Cat(R"({"input":"hi",)", kTools, ",\"tool_choice\":", choice,
-                      "}"),
-                  "tool_choice");
+    ExpectRefused(
+        Cat(R"({"input":"hi",)", kTools, ",\"tool_choice\":", choice, "}"),
+        "tool_choice");
   };
   refused(R"({"type":"web_search"})");
   refused(R"({"type":"function","name":"patch"})");

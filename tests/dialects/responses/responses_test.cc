@@ -197,20 +197,20 @@ TEST_F(ResponsesTest, StreamsTheWholeAnswerInOrder) {
   }
   EXPECT_THAT(
       names,
-      ElementsAre(
-          "response.created", "response.in_progress",
-          "response.output_item.added", "response.content_part.added",
-          "response.reasoning_text.delta", "response.reasoning_text.done",
-          "response.content_part.done", "response.output_item.done",
-          "response.output_item.added", "response.content_part.added",
-          "response.output_text.delta", "response.output_text.done",
-          "response.content_part.done", "response.output_item.done",
-          "response.output_item.added",
-          "response.function_call_arguments.delta",
-          "response.function_call_arguments.done", "response.output_item.done",
-          "response.output_item.added", "response.custom_tool_call_input.delta",
-          "response.custom_tool_call_input.done", "response.output_item.done",
-          "response.completed"));
+      ElementsAre("response.created", "response.in_progress",
+                  "response.output_item.added", "response.content_part.added",
+                  "response.reasoning_text.delta",
+                  "response.reasoning_text.done", "response.content_part.done",
+                  "response.output_item.done", "response.output_item.added",
+                  "response.content_part.added", "response.output_text.delta",
+                  "response.output_text.done", "response.content_part.done",
+                  "response.output_item.done", "response.output_item.added",
+                  "response.function_call_arguments.delta",
+                  "response.function_call_arguments.done",
+                  "response.output_item.done", "response.output_item.added",
+                  "response.custom_tool_call_input.delta",
+                  "response.custom_tool_call_input.done",
+                  "response.output_item.done", "response.completed"));
   Json last = DataOf(on->chunks.back())["response"];
   for (const char* member : {"created_at", "completed_at"}) {
     last[member] = whole[member];
@@ -227,11 +227,10 @@ TEST_F(ResponsesTest, ASummaryIsToldIfAskedFor) {
       WithTools(R"({"stream":true,"reasoning":{"summary":"auto"}})"), kOutput);
   std::set<std::string> names;
   for (const std::string& chunk : on->chunks) names.insert(NameOf(chunk));
-  for (const char* name :
-       {"response.reasoning_summary_part.added",
-        "response.reasoning_summary_text.delta",
-        "response.reasoning_summary_text.done",
-        "response.reasoning_summary_part.done"}) {
+  for (const char* name : {"response.reasoning_summary_part.added",
+                           "response.reasoning_summary_text.delta",
+                           "response.reasoning_summary_text.done",
+                           "response.reasoning_summary_part.done"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
   EXPECT_FALSE(names.contains("response.reasoning_text.delta"));
@@ -337,8 +336,7 @@ TEST_F(ResponsesTest, GoesOnBehindAnyEvent) {
     ASSERT_FALSE(id.empty()) << whole->chunks[told - 1];
     const auto rest = Answer(body, kOutput, id);
     std::vector<std::string> both(
-        whole->chunks.begin(),
-        whole->chunks.begin() + static_cast<long>(told));
+        whole->chunks.begin(), whole->chunks.begin() + static_cast<long>(told));
     EXPECT_EQ(DataOf(rest->chunks.front())["sequence_number"], told);
     both.insert(both.end(), rest->chunks.begin(), rest->chunks.end());
     EXPECT_EQ(told_by(both), expected) << "behind event " << told;
@@ -437,12 +435,15 @@ TEST_F(ResponsesTest, HoldsACustomToolsInput) {
   ASSERT_TRUE(tokens.ok());
   const auto allows = [&](const std::vector<TokenId>& appended,
                           std::string_view bytes) {
-    const ConstraintStep& step = ::sluice::testing::Await(*constraint, appended);
+    const ConstraintStep& step =
+        ::sluice::testing::Await(*constraint, appended);
     EXPECT_TRUE(step.status.ok()) << step.status;
     std::string allowed;
     for (const char byte : bytes) {
-      const bool fits = !step.forced.empty() ? step.forced[0] == byte
-                        : !step.mask || ::sluice::testing::Allows(*step.mask, byte);
+      const bool fits =
+          !step.forced.empty()
+              ? step.forced[0] == byte
+              : !step.mask || ::sluice::testing::Allows(*step.mask, byte);
       if (fits) allowed += byte;
     }
     return allowed;

@@ -389,9 +389,8 @@ TEST_F(GatewayFieldsTest, TokenizerInfoTellsWhatHarnessesAskFor) {
 }
 
 TEST_F(GatewayFieldsTest, OtherEndpointsOfOpenAiAreRefusedByName) {
-  for (const char* path :
-       {"/v1/moderations", "/v1/audio/speech",
-        "/v1/images/generations", "/rerank"}) {
+  for (const char* path : {"/v1/moderations", "/v1/audio/speech",
+                           "/v1/images/generations", "/rerank"}) {
     const auto on = Route(path, "{}");
     EXPECT_EQ(on->responses[0].status, 404);
     const Json error = on->Body()["error"];
