@@ -56,7 +56,7 @@ TEST(LarkRegexTest, HoldsPatches) {
 }
 
 TEST(LarkRegexTest, TakesEveryForm) {
-  const std::string grammar = R"(
+  const std::string grammar = R"x(
     // Sums.
     start: _sum ["=" NUMBER] # end
     _sum.2: TERM (("+" | "-") TERM)~1..2
@@ -64,7 +64,7 @@ TEST(LarkRegexTest, TakesEveryForm) {
     1, 2}/
     DIGITS: INT+
     %import common (INT, WS)
-    %import common.NUMBER -> NUMBER)";
+    %import common.NUMBER -> NUMBER)x";
   EXPECT_TRUE(Fits(grammar, "1+x"));
   EXPECT_TRUE(Fits(grammar, "12-(34)+q/ab=4.5"));
   EXPECT_TRUE(Fits(grammar, "a/b\n+z"));

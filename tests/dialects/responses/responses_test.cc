@@ -41,7 +41,7 @@ constexpr char kTemplate[] =
     "\n</tool_call>{%- endfor %}<|im_end|>\n{%- endfor %}"
     "{%- if add_generation_prompt %}<|im_start|>assistant\n{%- endif %}";
 
-constexpr char kTools[] = R"([
+constexpr char kAgentTools[] = R"([
   {"type": "namespace", "name": "multi", "description": "Many.", "tools": [
     {"type": "function", "name": "close", "description": "Ends one.",
      "parameters": {"type": "object", "properties": {"id": {"type": "string"}},
@@ -106,7 +106,7 @@ class ResponsesTest : public ::testing::Test {
   }
   Json WithTools(const char* members = "{}") {
     Json body = *ParseJson(members);
-    body["tools"] = *ParseJson(kTools);
+    body["tools"] = *ParseJson(kAgentTools);
     return body;
   }
   void Say(size_t sequence, const std::string& output) {

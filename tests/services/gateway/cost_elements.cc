@@ -837,6 +837,102 @@ void AddOllama(Elements& all) {
 }
 
 // Whatever may be put in the place of any field: a text, keys, a list, depth.
+// Of /v1/responses: items, parts, tools and grammars.
+void AddResponses(Elements& all) {
+  const auto add = [&all](const char* name, size_t small, Make members,
+                          int status = 200) {
+    all.push_back({Cat("responses: ", name), "", "/v1/responses",
+                   [members = std::move(members)](size_t n) {
+                     return Cat("{\"max_output_tokens\":4,", members(n), "}");
+                   },
+                   small, status});
+  };
+  const auto input = [](const std::string& item) {
+    return [item](size_t n) {
+      return "\"input\":" + List(n, [&](size_t) { return item; });
+    };
+  };
+  const auto tools = [](const std::function<std::string(size_t)>& tool) {
+    return [tool](size_t n) {
+      return "\"input\":\"hi\",\"tools\":" + List(n, tool);
+    };
+  };
+  add("messages", 128, input(User("\"hello\"")));
+  add("developers", 128, input(R"({"role":"developer","content":"be"})"));
+  add("an assistant's texts", 128,
+      input(R"({"role":"assistant","content":"so"})"));
+  add("reasoning", 128,
+      input(R"({"type":"reasoning","summary":[{"type":"summary_text",)"
+            R"("text":"hm"}]})"));
+  add("items of unknown types", 128, input(R"({"type":"later","x":[1]})"));
+  add("calls", serving::kMaxToolCalls / 2,
+      input(R"({"type":"function_call","call_id":"c","name":"f",)"
+            R"("arguments":"{\"a\":1}"})"));
+  add("a call's arguments", 512, [](size_t n) {
+    return Cat(R"("input":[{"type":"function_call","name":"f","arguments":)",
+               AsText(Members(n, "0")), "}]");
+  });
+  add("a custom tool's input", kText, [](size_t n) {
+    return Cat(R"("input":[{"type":"custom_tool_call","name":"f","input":)",
+               Quoted(Repeat("x", n)), "}]");
+  });
+  add("outputs", 128,
+      input(R"({"type":"function_call_output","call_id":"c","output":"o"})"));
+  add("pictures of an output", serving::kMaxContentParts / 2, [](size_t n) {
+    return Cat(R"("input":[{"type":"function_call_output","call_id":"c",)"
+               R"("output":)",
+               List(n, [](size_t) { return R"({"type":"input_image"})"; }),
+               "}]");
+  });
+  add("an input, words", kText / 2,
+      [](size_t n) { return "\"input\":" + Quoted(Repeat("a ", n)); });
+  add("instructions", kText, [](size_t n) {
+    return Cat("\"input\":\"hi\",\"instructions\":", Quoted(Repeat("a", n)));
+  });
+  add("metadata", 512, [](size_t n) {
+    return Cat("\"input\":\"hi\",\"metadata\":", Members(n, "\"v\""));
+  });
+  add("tools", serving::kMaxTools / 2, tools([](size_t i) {
+        return Cat(R"({"type":"function","name":"f)", i,
+                   R"(","parameters":{"type":"object"}})");
+      }));
+  add("tools that are left out", 512,
+      tools([](size_t) { return R"({"type":"web_search"})"; }));
+  add("tools of a namespace", serving::kMaxTools / 2, [](size_t n) {
+    return Cat(R"("input":"hi","tools":[{"type":"namespace","name":"n",)"
+               R"("tools":)",
+               List(n,
+                    [](size_t i) {
+                      return Cat(R"({"type":"function","name":"f)", i, "\"}");
+                    }),
+               "}]");
+  });
+  add(
+      "a Lark grammar that no expression is", 512,
+      [](size_t n) {
+        std::string rules = "start: r0";
+        for (size_t i = 0; i < n; ++i) rules += Cat("\\nr", i, ": r", i + 1);
+        return Cat(R"("input":"hi","tools":[{"type":"custom","name":"c",)"
+                   R"("format":{"type":"grammar","syntax":"lark",)"
+                   R"("definition":")",
+                   rules, "\"}}]");
+      },
+      400);
+  add(
+      "a Lark grammar that doubles", 16,
+      [](size_t n) {
+        std::string rules = "start: r0";
+        for (size_t i = 0; i < n; ++i) {
+          rules += Cat("\\nr", i, ": r", i + 1, " r", i + 1);
+        }
+        return Cat(R"("input":"hi","tools":[{"type":"custom","name":"c",)"
+                   R"("format":{"type":"grammar","syntax":"lark",)"
+                   R"("definition":")",
+                   rules, "\\nr", n, ": \\\"aa\\\"\"}}]");
+      },
+      400);
+}
+
 void AddGeneric(Elements& all) {
   for (const openai::KnownField& field : openai::KnownFields()) {
     for (const char* path : {kChat, kCompletions}) {
@@ -874,6 +970,7 @@ std::vector<CostElement> CostElements() {
   AddOthers(all);
   AddAnthropics(all);
   AddOllama(all);
+  AddResponses(all);
   AddGeneric(all);
   return all;
 }
