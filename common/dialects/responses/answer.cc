@@ -32,7 +32,8 @@ double LogprobNumber(float logprob) {
 
 Json UsageJson(const serving::Usage& usage) {
   return {{"input_tokens", usage.prompt_tokens},
-          {"input_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
+          {"input_tokens_details",
+           {{"cached_tokens", usage.cached_tokens}, {"cache_write_tokens", 0}}},
           {"output_tokens", usage.completion_tokens},
           {"output_tokens_details",
            {{"reasoning_tokens", usage.reasoning_tokens.value_or(0)}}},

@@ -1,9 +1,9 @@
 #include "common/dialects/responses/request.h"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "common/base/cat.h"
 #include "common/core/sampling_params.h"
@@ -38,52 +38,64 @@ constexpr serving::FieldNames kNames = {.prompt = "input",
 
 constexpr std::string_view kLogprobs = "message.output_text.logprobs";
 
-// Fields that change no token and no event of an answer.
-constexpr std::string_view kSilent[] = {"background",
-                                        "cache_salt",
-                                        "client_metadata",
-                                        "context_management",
-                                        "metadata",
-                                        "model",
-                                        "moderation",
-                                        "prompt_cache_key",
-                                        "prompt_cache_options",
-                                        "prompt_cache_retention",
-                                        "safety_identifier",
-                                        "service_tier",
-                                        "sse_ping_interval",
-                                        "store",
-                                        "stream_options",
-                                        "user"};
-// Fields that decide over an answer. In objects of all of them but tools and
-// text the order of members changes nothing.
-constexpr std::string_view kCounted[] = {"frequency_penalty",
-                                         "ignore_eos",
-                                         "include",
-                                         "input",
-                                         "instructions",
-                                         "max_output_tokens",
-                                         "max_tool_calls",
-                                         "min_p",
-                                         "min_tokens",
-                                         "n",
-                                         "parallel_tool_calls",
-                                         "presence_penalty",
-                                         "previous_response_id",
-                                         "reasoning",
-                                         "repetition_penalty",
-                                         "seed",
-                                         "stop",
-                                         "stop_token_ids",
-                                         "stream",
-                                         "temperature",
-                                         "text",
-                                         "tool_choice",
-                                         "tools",
-                                         "top_k",
-                                         "top_logprobs",
-                                         "top_p",
-                                         "truncation"};
+// A field that is read.
+struct ReadField {
+  std::string_view name;
+  bool is_silent = false;  // changes no token and no event of an answer
+  bool is_plain = true;    // brings no grammar, whatever its value is
+};
+// Sorted.
+constexpr ReadField kFields[] = {
+    {"allowed_token_ids"},
+    {"background", true},
+    {"bad_words"},
+    {"cache_salt", true},
+    {"client_metadata", true},
+    {"context_management", true},
+    {"frequency_penalty"},
+    {"ignore_eos"},
+    {"include"},
+    {"input"},
+    {"instructions"},
+    {"max_output_tokens"},
+    {"max_tool_calls"},
+    {"metadata", true},
+    {"min_p"},
+    {"min_tokens"},
+    {"model", true},
+    {"moderation", true},
+    {"n"},
+    {"parallel_tool_calls"},
+    {"presence_penalty"},
+    {"previous_response_id"},
+    {"priority", true},
+    {"prompt_cache_key", true},
+    {"prompt_cache_options", true},
+    {"prompt_cache_retention", true},
+    {"reasoning"},
+    {"repetition_penalty"},
+    {"safety_identifier", true},
+    {"seed"},
+    {"service_tier", true},
+    {"sse_ping_interval", true},
+    {"stop"},
+    {"stop_token_ids"},
+    {"store", true},
+    {"stream"},
+    {"stream_options", true},
+    {"temperature"},
+    {"text", false, false},
+    {"thinking_token_budget"},
+    {"tool_choice", false, false},
+    {"tools", false, false},
+    {"top_k"},
+    {"top_logprobs"},
+    {"top_p"},
+    {"truncation"},
+    {"user", true},
+};
+static_assert(std::ranges::is_sorted(kFields, {}, &ReadField::name));
+// Fields in whose objects the order of members changes nothing.
 constexpr std::string_view kUnordered[] = {"include", "input", "reasoning",
                                            "tool_choice"};
 
@@ -108,9 +120,13 @@ constexpr RefusedField kRefused[] = {
     {"logprobs", "include and top_logprobs"},
     {"logit_bias", "/v1/chat/completions, which has it"}};
 
-template <size_t N>
-bool IsAmong(const std::string_view (&names)[N], std::string_view name) {
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+// Returns the names of the fields whose `member` is true.
+std::vector<std::string_view> NamesOf(bool ReadField::*member) {
+  std::vector<std::string_view> names;
+  for (const ReadField& field : kFields) {
+    if (field.*member) names.push_back(field.name);
+  }
+  return names;
 }
 
 Status CheckFields(const Json& body, bool strict) {
@@ -124,7 +140,9 @@ Status CheckFields(const Json& body, bool strict) {
   if (!strict) return OkStatus();
   constexpr size_t kMaxShownName = 64;
   for (const auto& [name, value] : body.items()) {
-    if (IsAmong(kSilent, name) || IsAmong(kCounted, name)) continue;
+    const bool is_read =
+        std::ranges::binary_search(kFields, name, {}, &ReadField::name);
+    if (is_read) continue;
     return serving::WithCode(
         serving::FieldError(name.substr(0, kMaxShownName), "is not known here"),
         "unknown_parameter");
@@ -154,6 +172,12 @@ void ReadStops(serving::FieldReader& in, int vocab_size,
       in.TokenIds("stop_token_ids", vocab_size, serving::kMaxClientStopTokenIds)
           .value_or(out.stop_token_ids);
   out.ignore_eos = in.Bool("ignore_eos").value_or(false);
+  out.allowed_token_ids =
+      in.TokenIds("allowed_token_ids", vocab_size, serving::kMaxAllowedTokenIds)
+          .value_or(out.allowed_token_ids);
+  out.bad_words =
+      in.Strings("bad_words", serving::kMaxBadWords, serving::kMaxStopBytes)
+          .value_or(out.bad_words);
   out.min_tokens = in.Int("min_tokens", 0, serving::kMaxInt32).value_or(0);
   if (out.max_tokens && out.min_tokens > *out.max_tokens) {
     in.Refuse("min_tokens", "must not exceed max_output_tokens ",
@@ -361,6 +385,11 @@ StatusOr<ResponsesRequest> ParseRequest(std::string_view body,
   ReadText(in, fields);
   RefuseValues(in);
   fields.stream = in.Bool("stream").value_or(false);
+  fields.priority = static_cast<int32_t>(
+      in.Int("priority", -serving::kMaxInt32, serving::kMaxInt32).value_or(0));
+  fields.thinking_budget_field = "thinking_token_budget";
+  fields.thinking_budget =
+      in.Int(fields.thinking_budget_field, 1, serving::kMaxInt32);
   fields.ping_interval =
       in.Int("sse_ping_interval", -1, serving::kMaxPingSeconds);
   fields.cache_salt = in.String("cache_salt").value_or("");
@@ -369,7 +398,9 @@ StatusOr<ResponsesRequest> ParseRequest(std::string_view body,
               serving::kMaxCacheSaltBytes);
   }
   if (fields.stream) {
-    fields.digest = serving::BodyDigest(json, kSilent, kUnordered);
+    static const auto* const silent =
+        new std::vector<std::string_view>(NamesOf(&ReadField::is_silent));
+    fields.digest = serving::BodyDigest(json, *silent, kUnordered);
   }
   out.chat.chat_template.add_generation_prompt = true;
   ReadReasoning(in, out);
@@ -399,44 +430,8 @@ StatusOr<ResponsesRequest> ParseRequest(std::string_view body,
 }
 
 bool IsPlainBody(std::string_view body) {
-  static constexpr std::string_view kPlain[] = {"background",
-                                                "cache_salt",
-                                                "client_metadata",
-                                                "frequency_penalty",
-                                                "ignore_eos",
-                                                "include",
-                                                "input",
-                                                "instructions",
-                                                "max_output_tokens",
-                                                "max_tool_calls",
-                                                "metadata",
-                                                "min_p",
-                                                "min_tokens",
-                                                "model",
-                                                "n",
-                                                "parallel_tool_calls",
-                                                "presence_penalty",
-                                                "previous_response_id",
-                                                "prompt_cache_key",
-                                                "prompt_cache_retention",
-                                                "reasoning",
-                                                "repetition_penalty",
-                                                "safety_identifier",
-                                                "seed",
-                                                "service_tier",
-                                                "sse_ping_interval",
-                                                "stop",
-                                                "stop_token_ids",
-                                                "store",
-                                                "stream",
-                                                "stream_options",
-                                                "temperature",
-                                                "top_k",
-                                                "top_logprobs",
-                                                "top_p",
-                                                "truncation",
-                                                "user"};
-  static_assert(std::ranges::is_sorted(kPlain));
+  static const auto* const plain =
+      new std::vector<std::string_view>(NamesOf(&ReadField::is_plain));
   static constexpr serving::PlainValue kValues[] = {
       {"tools", "[]"},
       {"tool_choice", R"("none")"},
@@ -445,7 +440,7 @@ bool IsPlainBody(std::string_view body) {
       {"text", R"({"verbosity":"low"})"},
       {"text", R"({"verbosity":"medium"})"},
       {"text", R"({"verbosity":"high"})"}};
-  return serving::IsPlainBody(body, kPlain, kValues);
+  return serving::IsPlainBody(body, *plain, kValues);
 }
 
 }  // namespace sluice::responses
