@@ -44,7 +44,7 @@ using PromptParts = std::vector<serving::Prompt>;
 struct CompletionBody {
   serving::GenerationFields fields{kNames};
   std::vector<PromptParts> prompts;  // of /completion
-  serving::InfillParts infill;                // of /infill
+  serving::InfillParts infill;       // of /infill
   bool is_list = false;              // so is the answer
   bool return_tokens = false;
   bool timings_per_token = false;

@@ -256,9 +256,10 @@ TEST_F(OllamaTest, ASuffixMakesATextWithAHole) {
       R"({"model":"fake","prompt":"ab","suffix":"cd","stream":false})";
   const auto refused = Ask("/api/generate", body);
   EXPECT_EQ(refused->responses.at(0).status, 400);
-  EXPECT_EQ(refused->Body()["error"],
-            "suffix: this model cannot fill in: its vocabulary has no token for "
-            "the prefix (such as <|fim_prefix|>)");
+  EXPECT_EQ(
+      refused->Body()["error"],
+      "suffix: this model cannot fill in: its vocabulary has no token for "
+      "the prefix (such as <|fim_prefix|>)");
   auto text = std::make_unique<serving::FakeText>();
   text->names = {
       {"<|fim_prefix|>", 1}, {"<|fim_suffix|>", 2}, {"<|fim_middle|>", 3}};
