@@ -49,7 +49,7 @@ constexpr std::pair<std::string_view, std::string_view> kCommon[] = {
     {"NEWLINE", "(?:\\r?\\n)+"}};
 
 struct Token {
-  enum class Kind { kName, kString, kRegex, kNumber, kSign, kEnd };
+  enum class Kind { kName, kString, kRegex, kDigits, kSign, kEnd };
   Kind kind = Kind::kEnd;
   std::string text;  // of a string and a regex: decoded, without quotes
   size_t at = 0;     // the byte in the grammar
@@ -106,7 +106,7 @@ class Lexer {
       const bool is_number =
           std::all_of(word.begin(), word.end(),
                       [](unsigned char c) { return absl::ascii_isdigit(c); });
-      return Token{is_number ? Kind::kNumber : Kind::kName, word, begin, false};
+      return Token{is_number ? Kind::kDigits : Kind::kName, word, begin, false};
     }
     for (const std::string_view sign : {"->", ".."}) {
       if (!text_.substr(at_).starts_with(sign)) continue;
@@ -355,7 +355,7 @@ class Writer {
     int64_t count = -1;
     const char* const end = token.text.data() + token.text.size();
     const auto parsed = std::from_chars(token.text.data(), end, count);
-    if (token.kind != Kind::kNumber || parsed.ptr != end ||
+    if (token.kind != Kind::kDigits || parsed.ptr != end ||
         count > kMaxRepeats) {
       return InvalidArgument("at byte ", token.at,
                              " must be a number of repeats from 0 to ",
