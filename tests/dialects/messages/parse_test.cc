@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -477,6 +479,19 @@ TEST(MessagesParseTest, EveryFieldThatIsReadIsKnown) {
                       /*strict=*/true)
                     .ok())
         << field;
+  }
+}
+
+// Runs in the root of the checkout.
+TEST(MessagesParseTest, ThePageHasEveryField) {
+  std::ifstream file("services/gateway/MESSAGES.md");
+  ASSERT_TRUE(file.is_open());
+  std::ostringstream page;
+  page << file.rdbuf();
+  for (const auto fields : {ReadFields(), IgnoredFields()}) {
+    for (const std::string_view field : fields) {
+      EXPECT_THAT(page.str(), HasSubstr(Cat("`", field, "`")));
+    }
   }
 }
 
