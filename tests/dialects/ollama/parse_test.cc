@@ -145,7 +145,8 @@ TEST(OllamaParseTest, KnownFieldsAreWhatTheReaderTakes) {
       EXPECT_THAT(Refusal(body(kWrong), chat), HasSubstr(field.name));
       if (field.use != FieldUse::kUnbuilt) continue;
       Parsed(body("null"), chat);
-      for (const Json& neutral : *ParseJson(field.neutral)) {
+      const Json values = *ParseJson(field.neutral);
+      for (const Json& neutral : values) {
         Parsed(body(DumpJson(neutral)), chat);
       }
     }
