@@ -17,7 +17,7 @@ constexpr std::string_view kOtherParts[] = {
     "input_audio", "audio_url", "video_url", "file", "input_file", "thinking"};
 
 template <size_t N>
-bool IsAmong(const std::string_view (&names)[N], std::string_view name) {
+bool HasName(const std::string_view (&names)[N], std::string_view name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
@@ -41,7 +41,7 @@ constexpr TextPart kTextParts[] = {{"text", "text"},
 
 // Returns the refusal of a part of `type`, without the client's words.
 std::string PartRefusal(const std::string& type) {
-  return IsAmong(kOtherParts, type) || IsAmong(kPictures, type)
+  return HasName(kOtherParts, type) || HasName(kPictures, type)
              ? Cat(".type \"", type, "\" is not supported, only \"text\" is")
              : ".type must be \"text\"";
 }
@@ -62,7 +62,7 @@ StatusOr<std::string> JoinParts(const Json& parts, const Place& place) {
     serving::FieldReader part(parts[i]);
     const std::string type = part.String("type").value_or("");
     if (i > 0) text += '\n';
-    if (place.notes_pictures && IsAmong(kPictures, type)) {
+    if (place.notes_pictures && HasName(kPictures, type)) {
       text += serving::kImageNote;
       continue;
     }
