@@ -141,7 +141,8 @@ TEST(ResponsesRequestTest, ReadsSampling) {
         "seed":7,"max_output_tokens":9,"min_tokens":2,"stop":["a"],
         "stop_token_ids":[3],"ignore_eos":true,"frequency_penalty":1,
         "presence_penalty":-1,"repetition_penalty":1.1,"stream":true,
-        "cache_salt":"s","sse_ping_interval":5)")
+        "cache_salt":"s","sse_ping_interval":5,"allowed_token_ids":[1,2],
+        "bad_words":["x"],"thinking_token_budget":8,"priority":-1)")
           .chat.fields;
   EXPECT_EQ(fields.temperature, 0.5);
   EXPECT_EQ(fields.top_p, 0.9);
@@ -158,6 +159,10 @@ TEST(ResponsesRequestTest, ReadsSampling) {
   EXPECT_EQ(fields.repetition_penalty, 1.1);
   EXPECT_EQ(fields.ping_interval, 5);
   EXPECT_EQ(fields.cache_salt, "s");
+  EXPECT_EQ(fields.allowed_token_ids.size(), 2u);
+  EXPECT_EQ(fields.bad_words, std::vector<std::string>{"x"});
+  EXPECT_EQ(fields.thinking_budget, 8);
+  EXPECT_EQ(fields.priority, -1);
   EXPECT_NE(fields.digest, 0u);
 }
 
