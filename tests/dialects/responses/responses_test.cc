@@ -75,6 +75,19 @@ std::string IdOf(const std::string& chunk) {
   return chunk.substr(begin + 4, chunk.find('\n', begin) - begin - 4);
 }
 
+// The events of a stream; its first chunk has several.
+std::vector<std::string> EventsOf(const http::FakeExchange& on) {
+  std::string all;
+  for (const std::string& chunk : on.chunks) all += chunk;
+  std::vector<std::string> events;
+  while (!all.empty()) {
+    const size_t end = all.find("\n\n");
+    events.push_back(all.substr(0, end) + "\n");
+    all.erase(0, end == all.npos ? end : end + 2);
+  }
+  return events;
+}
+
 class ResponsesTest : public ::testing::Test {
  protected:
   ResponsesTest()
@@ -178,9 +191,10 @@ TEST_F(ResponsesTest, StreamsTheWholeAnswerInOrder) {
   EXPECT_TRUE(on->ended);
   std::vector<std::string> names;
   std::map<std::string, std::string> texts;  // of deltas, by item
-  for (size_t i = 0; i < on->chunks.size(); ++i) {
-    const Json event = DataOf(on->chunks[i]);
-    const std::string name = NameOf(on->chunks[i]);
+  const std::vector<std::string> events = EventsOf(*on);
+  for (size_t i = 0; i < events.size(); ++i) {
+    const Json event = DataOf(events[i]);
+    const std::string name = NameOf(events[i]);
     EXPECT_EQ(event["type"], name);
     EXPECT_EQ(event["sequence_number"], i);
     if (name.ends_with(".delta")) {
@@ -226,7 +240,7 @@ TEST_F(ResponsesTest, ASummaryIsToldIfAskedFor) {
   const auto on = Answer(
       WithTools(R"({"stream":true,"reasoning":{"summary":"auto"}})"), kOutput);
   std::set<std::string> names;
-  for (const std::string& chunk : on->chunks) names.insert(NameOf(chunk));
+  for (const std::string& event : EventsOf(*on)) names.insert(NameOf(event));
   for (const char* name : {"response.reasoning_summary_part.added",
                            "response.reasoning_summary_text.delta",
                            "response.reasoning_summary_text.done",
@@ -244,7 +258,7 @@ TEST_F(ResponsesTest, KeepsASilentStreamAlive) {
   const auto on = Ask(*ParseJson(R"({"stream":true})"));
   ASSERT_TRUE(on->RunLater());  // the wait for the header is over
   std::string head;
-  for (const std::string& chunk : on->chunks) head += chunk;
+  for (const std::string& event : EventsOf(*on)) head += event;
   EXPECT_THAT(head, HasSubstr("event: response.created"));
   EXPECT_THAT(head, HasSubstr("event: response.in_progress"));
   ASSERT_TRUE(on->RunLater());
@@ -273,7 +287,7 @@ TEST_F(ResponsesTest, ALostStageEndsInAFailedResponse) {
   engine_.End(0, std::move(end));
   EXPECT_EQ(NameOf(on->chunks.back()), "response.failed");
   const Json event = DataOf(on->chunks.back());
-  EXPECT_EQ(event["sequence_number"], on->chunks.size() - 1);
+  EXPECT_EQ(event["sequence_number"], EventsOf(*on).size() - 1);
   EXPECT_EQ(event["response"]["status"], "failed");
   EXPECT_EQ(event["response"]["error"]["code"], "server_error");
   EXPECT_EQ(event["response"]["output"][0]["content"][0]["text"], "Oh");
@@ -311,7 +325,7 @@ TEST_F(ResponsesTest, RefusesBeforeAStreamAsOpenAi) {
 TEST_F(ResponsesTest, GoesOnBehindAnyEvent) {
   rules_.event_ids = true;
   const Json body = WithTools(R"({"stream":true})");
-  const auto whole = Answer(body, kOutput);
+  const auto whole = EventsOf(*Answer(body, kOutput));
   const auto told_by = [](const std::vector<std::string>& chunks) {
     std::vector<std::string> lines;
     for (const std::string& chunk : chunks) {
@@ -330,15 +344,15 @@ TEST_F(ResponsesTest, GoesOnBehindAnyEvent) {
     }
     return lines;
   };
-  const auto expected = told_by(whole->chunks);
-  for (size_t told = 1; told < whole->chunks.size(); told += 3) {
-    const std::string id = IdOf(whole->chunks[told - 1]);
-    ASSERT_FALSE(id.empty()) << whole->chunks[told - 1];
-    const auto rest = Answer(body, kOutput, id);
-    std::vector<std::string> both(
-        whole->chunks.begin(), whole->chunks.begin() + static_cast<long>(told));
-    EXPECT_EQ(DataOf(rest->chunks.front())["sequence_number"], told);
-    both.insert(both.end(), rest->chunks.begin(), rest->chunks.end());
+  const auto expected = told_by(whole);
+  for (size_t told = 1; told < whole.size(); told += 3) {
+    const std::string id = IdOf(whole[told - 1]);
+    ASSERT_FALSE(id.empty()) << whole[told - 1];
+    const auto rest = EventsOf(*Answer(body, kOutput, id));
+    std::vector<std::string> both(whole.begin(),
+                                  whole.begin() + static_cast<long>(told));
+    EXPECT_EQ(DataOf(rest.front())["sequence_number"], told);
+    both.insert(both.end(), rest.begin(), rest.end());
     EXPECT_EQ(told_by(both), expected) << "behind event " << told;
   }
 }
@@ -405,9 +419,9 @@ TEST_F(ResponsesTest, KeepsResponsesOfTheirKey) {
   const auto prompt = model_.text->Decode(engine_.request(1).prompt_tokens,
                                           /*skip_special=*/false);
   ASSERT_TRUE(prompt.ok());
-  EXPECT_THAT(*prompt, HasSubstr("user\nFirst.<|im_end|>"));
-  EXPECT_THAT(*prompt, HasSubstr("assistant\nOh.<|im_end|>"));
-  EXPECT_THAT(*prompt, HasSubstr("user\nSecond.<|im_end|>"));
+  EXPECT_THAT(*prompt, HasSubstr("userFirst.<|im_end|>"));
+  EXPECT_THAT(*prompt, HasSubstr("assistantOh.<|im_end|>"));
+  EXPECT_THAT(*prompt, HasSubstr("userSecond.<|im_end|>"));
   EXPECT_EQ(on("DELETE", path)->Body()["deleted"], true);
   EXPECT_EQ(on("GET", path)->responses[0].status, 404);
   EXPECT_EQ(Ask(body)->Body()["error"]["code"], "previous_response_not_found");
