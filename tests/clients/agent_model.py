@@ -1,6 +1,6 @@
 """A model that says what a script wants, for tests of coding agents.
 
-Its weights are a recipe's in tests/golden's form (agents/model.json): two layers,
+Its weights are a recipe's in tests/golden's form (coding/model.json): two layers,
 65,536 positions, the vocabulary of Qwen3. Its chat template knows the scripts:
 it finds the script of the tools that a request offers, or of words that it has,
 and writes that script's next answer behind the conversation, between two marks
@@ -21,7 +21,7 @@ import harness
 sys.path.insert(0, str(harness.ROOT / "tests" / "golden"))
 import recipe as recipes  # noqa: E402
 
-RECIPE = pathlib.Path(__file__).resolve().parent / "agents" / "model.json"
+RECIPE = pathlib.Path(__file__).resolve().parent / "coding" / "model.json"
 TOKENIZER = "tokenizers/qwen3/tokenizer.json"
 GATEWAY = "tests/testing/scripted_gateway/sluice-scripted-gateway"
 FLAGS = ["--weights", "f32", "--stages", 2, "--spares", 1, "--threads", 1,
