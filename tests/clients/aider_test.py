@@ -13,13 +13,13 @@ EDIT = """
 
 calc.py
 ```python
-<<<<<<< SEARCH
+{} SEARCH
     return a - b
-=======
+{}
     return a + b
->>>>>>> REPLACE
+{} REPLACE
 ```
-"""
+""".format("<" * 7, "=" * 7, ">" * 7)
 
 
 class AiderTest(agent_case.AgentCase):

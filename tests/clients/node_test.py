@@ -1,5 +1,5 @@
-"""Packages for Node, unmodified: openai (node/openai.test.mjs) and the AI SDK
-(node/ai_sdk.test.mjs)."""
+"""Packages for Node, unmodified: openai (node/openai.test.mjs), the AI SDK
+(node/ai_sdk.test.mjs), those of other dialects (node/dialects.test.mjs)."""
 
 import shutil
 import subprocess
@@ -25,7 +25,7 @@ def node():
 
 
 NODE = node()
-for name in ("openai", "ai"):
+for name in ("openai", "ai", "@anthropic-ai/sdk", "ollama"):
     if not (FOLDER / "node_modules" / name).exists():
         skip(f"needs {name} in {FOLDER} (tests/run makes it where there is "
              "npm)")
@@ -41,7 +41,8 @@ class NodeTest(unittest.TestCase):
         cluster = self.cluster
         script = harness.ROOT / "tests/clients/node" / name
         done = run_client([NODE, "--test", script], cluster, 300,
-                          {"SLUICE_NODE_MODULES": str(FOLDER)})
+                          {"SLUICE_NODE_MODULES": str(FOLDER),
+                           "SLUICE_URL": cluster.url})
         print("\n".join(line for line in done.stdout.splitlines()
                         if line.startswith(("ok", "# ", "✔", "ℹ"))))
         self.assertRegex(done.stdout, r"(#|ℹ) fail 0")
@@ -53,6 +54,9 @@ class NodeTest(unittest.TestCase):
 
     def test_the_ai_sdk_gives_objects_of_a_schema(self):
         self.run_script("ai_sdk.test.mjs")
+
+    def test_the_packages_of_other_dialects_work(self):
+        self.run_script("dialects.test.mjs")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-// Holds answers to a script: EngineLoop::Submit, wrapped by the linker. A prompt
-// that has SCRIPT between <|object_ref_start|> and <|object_ref_end|>, which the
-// chat template of a test's model writes and no message can, is answered by
-// SCRIPT: a grammar allows nothing else. The model computes, the sampler draws
-// and the journal keeps each token, as of any constrained request. The grammar of
-// the request itself, where there is one, is left out.
+// Holds answers to a script: EngineLoop::Submit, wrapped by the linker. A
+// prompt that has SCRIPT between <|object_ref_start|> and <|object_ref_end|>,
+// which the chat template of a test's model writes and no message can, is
+// answered by SCRIPT: a grammar allows nothing else. The model computes, the
+// sampler draws and the journal keeps each token, as of any constrained
+// request. The grammar of the request itself, where there is one, is left out.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -26,7 +26,7 @@
 #define SLUICE_SUBMIT                                              \
   "_ZN6sluice10EngineLoop6SubmitENS_15GenerateRequestESt10shared_" \
   "ptrINS_9TokenSinkEE"
-#define SLUICE_LOAD                                                      \
+#define SLUICE_LOAD                                                       \
   "_ZN6sluice7serving15LoadServedModelERKNSt7__cxx1112basic_stringIcSt11" \
   "char_traitsIcESaIcEEES8_S8_S8_RKNS_15GrammarCompiler7OptionsE"
 
