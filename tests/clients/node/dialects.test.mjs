@@ -118,7 +118,7 @@ test("ollama: a chat and a prompt, whole and streamed", async () => {
 
 test("ollama: the model is listed and shown", async () => {
   const { models } = await ollama.list();
-  assert.ok(models.some((one) => one.name === model));
+  assert.ok(models.some((one) => one.name === `${model}:latest`));
   const shown = await ollama.show({ model });
   assert.ok(shown.capabilities.includes("completion"));
   assert.ok((await ollama.ps()).models.length > 0);
