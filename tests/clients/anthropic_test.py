@@ -29,6 +29,8 @@ PICTURE = {"type": "image", "source": {
     "type": "base64", "media_type": "image/png", "data":
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW"
     "jR9awAAAABJRU5ErkJggg=="}}
+# This version of the package has no field for it.
+GREEDY = {"temperature": 0}
 VERSION = {"anthropic-version": "2023-06-01"}
 
 
@@ -42,8 +44,8 @@ class AnthropicCase(unittest.TestCase):
     def ask(self, **fields):
         """An answer: greedy and short, unless `fields` say otherwise."""
         return self.client.messages.create(
-            **{"model": self.model, "messages": MESSAGES, "temperature": 0,
-               "max_tokens": 24, **fields})
+            **{"model": self.model, "messages": MESSAGES, "max_tokens": 24,
+               "extra_body": GREEDY, **fields})
 
     def events(self, **fields):
         """The events of a stream, each as the SDK's types have it; checks that
@@ -126,8 +128,8 @@ class AnthropicTest(AnthropicCase):
 
     def test_the_stream_helper_puts_a_message_together(self):
         with self.client.messages.stream(
-                model=self.model, messages=MESSAGES, temperature=0,
-                max_tokens=24) as stream:
+                model=self.model, messages=MESSAGES, max_tokens=24,
+                extra_body=GREEDY) as stream:
             text = "".join(stream.text_stream)
             final = stream.get_final_message()
         self.assertEqual(text, self.ask().content[0].text)
@@ -137,7 +139,7 @@ class AnthropicTest(AnthropicCase):
         async def run():
             async with anthropic.AsyncAnthropic(**self.options) as client:
                 fields = dict(model=self.model, messages=MESSAGES,
-                              temperature=0, max_tokens=24)
+                              max_tokens=24, extra_body=GREEDY)
                 whole = await client.messages.create(**fields)
                 async with client.messages.stream(**fields) as stream:
                     text = "".join([part async for part in stream.text_stream])
@@ -156,8 +158,11 @@ class AnthropicTest(AnthropicCase):
         self.assertNotIn("is", stopped.content[0].text)
 
     def test_more_tokens_than_the_context_are_cut(self):
-        message = self.ask(max_tokens=128000)
+        # The package refuses as many without a stream or a timeout.
+        message = self.ask(max_tokens=128000, timeout=60)
         self.assertEqual(message.stop_reason, "end_turn")
+        events = self.events(max_tokens=128000)
+        self.assertEqual(events[-2].delta.stop_reason, "end_turn")
 
     def test_system_is_a_text_or_blocks_and_comes_in_mid_conversation(self):
         chat = self.chat(messages=[
@@ -247,7 +252,7 @@ class AnthropicTest(AnthropicCase):
     def test_what_agents_send_besides_is_taken(self):
         plain = self.ask().content[0].text
         message = self.client.beta.messages.create(
-            model=self.model, messages=MESSAGES, temperature=0, max_tokens=24,
+            model=self.model, messages=MESSAGES, max_tokens=24, extra_body=GREEDY,
             betas=["claude-code-20250219", "context-management-2025-06-27"],
             thinking={"type": "adaptive", "display": "omitted"},
             context_management={"edits": [{"type": "clear_thinking_20251015",
@@ -259,7 +264,7 @@ class AnthropicTest(AnthropicCase):
     def test_refusals_have_the_types_of_this_dialect(self):
         for fields, status, kind in (
                 ({"messages": []}, 400, "invalid_request_error"),
-                ({"temperature": 9}, 400, "invalid_request_error"),
+                ({"extra_body": {"temperature": 9}}, 400, "invalid_request_error"),
                 ({"max_tokens": 0}, 400, "invalid_request_error"),
                 ({"tools": [WEATHER], "tool_choice": {
                     "type": "tool", "name": "other"}}, 400,
@@ -338,7 +343,7 @@ class AnthropicToolsTest(AnthropicCase):
 
     def test_a_stream_gives_the_same_blocks(self):
         with self.client.messages.stream(
-                model=self.model, temperature=0, max_tokens=400,
+                model=self.model, max_tokens=400, extra_body=GREEDY,
                 tools=[WEATHER], thinking={"type": "adaptive"}, messages=[
                     {"role": "user",
                      "content": "What is the weather in Köln?"}]) as stream:
