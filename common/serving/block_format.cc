@@ -156,7 +156,13 @@ void BlockFormat::Take(const Delta& delta, std::vector<EventValue>* out) {
   }
   if (!delta.finish) return;
   end_ = {*delta.finish, delta.called, delta.stop_reason};
-  if (is_open_) blocks_.back().is_cut = *delta.finish != FinishReason::kStop;
+  if (is_open_) {
+    // A call may be complete where the limit is.
+    const bool is_whole_call =
+        blocks_.back().kind == Kind::kCall && delta.called;
+    blocks_.back().is_cut =
+        *delta.finish != FinishReason::kStop && !is_whole_call;
+  }
   CloseBlock(out);
 }
 

@@ -14,6 +14,9 @@ inline constexpr int64_t kMaxMessageBytes = (int64_t{1} << 31) - 1;
 
 inline constexpr int32_t kMaxLayers = 1 << 16;
 inline constexpr int32_t kMaxHiddenSize = 1 << 20;
+// Of the hidden states that a result carries: a row has at most so many values,
+// or as many as the vocabulary has tokens.
+inline constexpr int32_t kMaxResultHidden = 1 << 15;
 inline constexpr int32_t kMaxVocabSize = 1 << 24;
 inline constexpr int32_t kMaxContextTokens = 1 << 24;
 inline constexpr int32_t kMaxStepTokens = 1 << 20;  // and rows of a batch

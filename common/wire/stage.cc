@@ -426,10 +426,10 @@ int64_t MaxFrameBytes(const PlanLimits& limits, int32_t hidden_size) {
 }
 
 int64_t MaxResultBytes(const PlanLimits& limits) {
-  // A logprob is at most 20 bytes; per token its own and the top ones. Raw
-  // logits are rows of floats.
+  // A logprob is at most 20 bytes; per token its own and the top ones. Raw rows
+  // are floats.
   const int64_t per_token =
-      20 * (kMaxTopLogprobs + 2) + int64_t{limits.vocab_size} * 4;
+      20 * (kMaxTopLogprobs + 2) + MaxRawRowValues(limits) * 4;
   return std::min(kMaxMessageBytes, kMiB +
                                         int64_t{limits.max_sequences} * 8192 +
                                         limits.max_step_tokens * per_token);

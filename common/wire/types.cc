@@ -227,14 +227,15 @@ StatusOr<std::vector<TokenResult>> TokensFromProto(const char* what,
   return out;
 }
 
-StatusOr<std::vector<float>> LogitsRowsFromProto(const std::string& bytes,
-                                                 const PlanLimits& limits) {
-  const size_t row = sizeof(float) * static_cast<size_t>(limits.vocab_size);
-  const size_t max_rows = static_cast<size_t>(limits.max_step_tokens);
-  if (bytes.empty()) return std::vector<float>();
-  if (row == 0 || bytes.size() % row != 0 || bytes.size() / row > max_rows) {
-    return InvalidArgument("logits have ", bytes.size(), " bytes, not rows of ",
-                           row, " bytes, limit ", max_rows, " rows");
+StatusOr<std::vector<float>> RawRowsFromProto(const std::string& bytes,
+                                              const PlanLimits& limits) {
+  // The engine knows what was asked for, and so the exact size.
+  const size_t most = sizeof(float) *
+                      static_cast<size_t>(MaxRawRowValues(limits)) *
+                      static_cast<size_t>(limits.max_step_tokens);
+  if (bytes.size() % sizeof(float) != 0 || bytes.size() > most) {
+    return InvalidArgument("raw rows have ", bytes.size(),
+                           " bytes, they must be floats, limit ", most);
   }
   std::vector<float> out(bytes.size() / sizeof(float));
   std::memcpy(out.data(), bytes.data(), bytes.size());
@@ -414,7 +415,7 @@ StatusOr<SequenceResult> FromProto(const v1::SequenceResult& proto,
   SLUICE_ASSIGN_OR_RETURN(result.prompt,
                           TokensFromProto("prompt", proto.prompt(), limits));
   SLUICE_ASSIGN_OR_RETURN(result.logits,
-                          LogitsRowsFromProto(proto.logits(), limits));
+                          RawRowsFromProto(proto.logits(), limits));
   return result;
 }
 

@@ -1,9 +1,13 @@
 #ifndef SLUICE_COMMON_WIRE_TYPES_H_
 #define SLUICE_COMMON_WIRE_TYPES_H_
 
+#include <algorithm>
+#include <cstdint>
+
 #include "common/base/status.h"
 #include "common/core/sampling_params.h"
 #include "common/core/step_plan.h"
+#include "common/wire/limits.h"
 #include "sluice/v1/types.pb.h"
 
 // types.proto to common/core and back. FromProto trusts no peer: it checks
@@ -34,6 +38,11 @@ v1::StepPlan ToProto(const StepPlan& plan);
 StatusOr<StepPlan> FromProto(const v1::StepHeader& header,
                              const v1::StepPlan& proto,
                              const PlanLimits& limits);
+
+// Returns the most values of a result's raw row: logits, or hidden states.
+inline int64_t MaxRawRowValues(const PlanLimits& limits) {
+  return std::max(limits.vocab_size, kMaxResultHidden);
+}
 
 v1::SequenceResult ToProto(const SequenceResult& result);
 StatusOr<SequenceResult> FromProto(const v1::SequenceResult& proto,

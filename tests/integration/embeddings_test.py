@@ -94,7 +94,7 @@ class EmbeddingsTest(unittest.TestCase):
         seen = []
         for options in CUTS:
             with self.subTest(options=options), self.cluster(
-                    "mean_tokens", "--debug-endpoints", *options) as cluster:
+                    "mean_tokens", "--debug", *options) as cluster:
                 seen.append(embed(cluster.url, self.prompts))
                 _, rows = api.post(cluster.url, "/debug/logits",
                                    {"prompt": self.prompts[2]})

@@ -304,10 +304,11 @@ TEST(WireTypesTest, AResultOutOfRangeIsRefused) {
               }),
               RefusedWith("prompt has 18 entries, limit 16"));
   EXPECT_THAT(check([](auto* r) { r->set_logits("12345"); }),
-              RefusedWith("logits have 5 bytes"));
-  EXPECT_THAT(
-      check([](auto* r) { r->set_logits(std::string(400 * 17, '\0')); }),
-      RefusedWith("limit 16 rows"));
+              RefusedWith("raw rows have 5 bytes"));
+  EXPECT_THAT(check([](auto* r) {
+                r->set_logits(std::string(4 * 16 * kMaxResultHidden + 4, '\0'));
+              }),
+              RefusedWith("raw rows have 2097156 bytes"));
 }
 
 TEST(WireTypesTest, AnUnknownStatusCodeBecomesUnknownAndIsCut) {
