@@ -202,7 +202,8 @@ void AddThinking(const FieldSchemaOptions& options, const Json& word,
   out["include_reasoning"] = Flag(true);
   for (const char* name :
        {"reasoning_budget", "thinking_token_budget", "thinking_budget"}) {
-    out[name] = WithDefault(Integers(-1, options.chat ? 0 : -1), -1);
+    out[name] =
+        WithDefault(Integers(-1, options.chat ? serving::kMaxInt32 : -1), -1);
   }
 }
 
