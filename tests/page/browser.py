@@ -73,8 +73,11 @@ class Browser:
     def _open_page(self):
         targets = self.call("Target.getTargets")["targetInfos"]
         page = next(t for t in targets if t["type"] == "page")
+        self._attach(page["targetId"])
+
+    def _attach(self, target):
         self._session = self.call("Target.attachToTarget", flatten=True,
-                                  targetId=page["targetId"])["sessionId"]
+                                  targetId=target)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
 
@@ -168,14 +171,53 @@ class Browser:
     # The page.
 
     def open(self, url):
+        self._load("Page.navigate", url=url)
+
+    def _load(self, method, **params):
         before = self.done["Page.loadEventFired"]
-        self.call("Page.navigate", url=url)
+        self.call(method, **params)
         end = time.monotonic() + 20
         while self.done["Page.loadEventFired"] == before:
-            self._receive(end, url)
+            self._receive(end, method)
 
     def reload(self):
-        self.open(self.value("location.href"))
+        self._load("Page.reload")
+
+    def forget(self, origin):
+        """Leaves the page; all that its origin keeps is gone."""
+        self.open("about:blank")
+        self.call("Storage.clearDataForOrigin", origin=origin,
+                  storageTypes="all")
+
+    @contextlib.contextmanager
+    def other_tab(self, url):
+        """Within it, calls go to a second tab."""
+        first, self._session = self._session, None
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._attach(target)
+        self.open(url)
+        yield
+        self._session = first
+        self.call("Target.closeTarget", targetId=target)
+
+    def drop(self, selector, *paths):
+        """Files are dragged onto the element and dropped."""
+        x, y = self._middle(selector)
+        data = {"items": [], "files": list(map(str, paths)),
+                "dragOperationsMask": 1}
+        for kind in ("dragEnter", "dragOver", "drop"):
+            self.call("Input.dispatchDragEvent", type=kind, x=x, y=y, data=data)
+
+    def choose(self, selector, *paths):
+        """Files for a file input."""
+        found = self.call("Runtime.evaluate",
+                          expression=f"document.querySelector({selector!r})")
+        self.call("DOM.setFileInputFiles", files=list(map(str, paths)),
+                  objectId=found["result"]["objectId"])
+
+    def save_downloads(self, folder):
+        self.call("Browser.setDownloadBehavior", behavior="allow",
+                  downloadPath=str(folder))
 
     def value(self, expression):
         """What a JavaScript expression (or its promise) gives."""
@@ -186,9 +228,9 @@ class Browser:
         return result["result"].get("value")
 
     def wait(self, expression, seconds=10):
-        """Until the expression is true."""
+        """Until the expression, or what its promise gives, is true."""
         end = time.monotonic() + seconds
-        while not self.value(f"!!({expression})"):
+        while not self.value(f"Promise.resolve({expression}).then(v => !!v)"):
             if time.monotonic() > end:
                 raise AssertionError(f"not within {seconds} s: {expression}")
             # Paced by the browser: its next frame, or 50 ms.
@@ -207,14 +249,17 @@ class Browser:
 
     def click(self, selector):
         """A real click at the element's middle."""
-        x, y = self.value(
+        x, y = self._middle(selector)
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y,
+                      button="left", clickCount=1)
+
+    def _middle(self, selector):
+        return self.value(
             f"(() => {{ const e = document.querySelector({selector!r});"
             "e.scrollIntoView({block: 'nearest'});"
             "const r = e.getBoundingClientRect();"
             "return [r.x + r.width / 2, r.y + r.height / 2]; })()")
-        for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y,
-                      button="left", clickCount=1)
 
     def look(self, width=1360, height=860, dark=False, scale=1):
         """The size of the window, and the system's theme."""

@@ -8,20 +8,15 @@ import pathlib
 import sys
 import threading
 import time
-import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]
                        / "integration"))
 import api  # noqa: E402
 import browser  # noqa: E402
 import harness  # noqa: E402
+import page_case  # noqa: E402
 from hostile_markdown import DEEP, MARKDOWN  # noqa: E402
-
-PICTURES = harness.ROOT / "build" / "artefacts" / "page"
-ANSWER = "document.querySelector('.message.assistant:last-child')"
-TEXT = f"({ANSWER}?.querySelector('.body').textContent ?? '')"
-ENDED = f"{ANSWER}?.getAttribute('aria-busy') === 'false'"
-FOCUS = "document.activeElement.id"
+from page_case import ANSWER, ENDED, FOCUS, TEXT  # noqa: E402
 
 # The markup of a text that a view gets in pieces of a length, without copy
 # buttons and newlines between elements.
@@ -93,54 +88,11 @@ def stream(*events):
         for data in events)
 
 
-class PageTest(unittest.TestCase):
+class PageTest(page_case.PageCase):
     @classmethod
-    def setUpClass(cls):
-        program = browser.find()
-        if program is None:
-            raise unittest.SkipTest("needs Chromium (deploy/local/setup "
-                                    "--tests installs Debian's)")
-        cls.cluster = cls.enterClassContext(
-            harness.Cluster(harness.default_model()))
-        cls.page = cls.enterClassContext(browser.Browser(program))
-
-    def setUp(self):
-        self.page.look()
-        self.page.requests.clear()
-        self.page.faults.clear()
-        self.page.open(self.cluster.url + "/")
-        self.page.wait("document.getElementById('pill-text').textContent"
-                       " === 'ready'")
-
-    def tearDown(self):
-        outside = [url for url in self.page.requests
-                   if not url.startswith((self.cluster.url, "data:"))]
-        self.page.value("localStorage.clear(); sessionStorage.clear()")
-        self.assertEqual(outside, [])
-        self.assertEqual(self.page.faults, [])
-
-    def send(self, text):
-        self.page.value("document.getElementById('prompt').focus()")
-        self.page.type(text)
-        self.page.key("Enter")
-
-    def set_parameters(self, **parameters):
-        self.page.value(
-            "import('/page/store.js').then(s => { Object.assign("
-            f"s.settings.parameters, {json.dumps(parameters)}) }})")
-
-    def load_conversation(self, *messages):
-        """Shows a conversation as the browser would have kept it."""
-        kept = [{"id": "1", "title": "Kept", "updated": 1, "messages": [
-            {"role": role, "content": content} for role, content in messages]}]
-        self.page.value("localStorage.setItem('sluice.conversations', "
-                        f"{json.dumps(json.dumps(kept))})")
-        self.page.reload()
-        self.page.wait("document.querySelector('.conversation')")
-        self.page.value("document.querySelector('.conversation').click()")
-
-    def screenshot(self, name):
-        self.page.screenshot(PICTURES / f"{name}.png")
+    def make_gateway(cls):
+        cls.cluster = harness.Cluster(harness.default_model())
+        return cls.cluster
 
     def test_an_answer_streams_and_can_be_asked_for_again(self):
         page = self.page
@@ -159,17 +111,63 @@ class PageTest(unittest.TestCase):
         self.assertRegex(meta, r"\d+ tokens · \d+(\.\d)? tokens/s · "
                                r"first after \d+(\.\d)? m?s")
         first = page.value(TEXT)
-        page.value(f"{ANSWER}.querySelector('[aria-label=\"Answer again\"]')"
-                   ".click()")
+        page.value(f"{ANSWER}.querySelector('[aria-label=\"Regenerate this "
+                   "answer\"]').click()")
         page.wait(f"!({ENDED})")
         page.wait(ENDED, 30)
         self.assertEqual(page.value(TEXT), first, "greedy, so the same")
         self.assertEqual(page.value("document.querySelectorAll('.message')"
                                     ".length"), 2)
         page.reload()
-        page.wait("document.querySelector('.conversation')")
-        page.value("document.querySelector('.conversation').click()")
+        page.wait(f"{TEXT} !== ''")
         self.assertEqual(page.value(TEXT), first, "kept by the browser")
+
+    def test_a_reload_takes_up_the_answer_again(self):
+        page = self.page
+        self.set_parameters(temperature=0, max_tokens=150)
+        page.value("import('/page/store.js').then(s => s.saveSettings())")
+        self.ask("Write a long story about a river.")
+        whole = page.value(TEXT)
+        page.click("#new-chat")
+        self.send("Write a long story about a river.")
+        page.wait("import('/page/chats.js').then(c => c.loadAll()).then(all =>"
+                  " all.some(one => one.messages.at(-1).pending?.event))", 30)
+        page.reload()
+        page.wait(f"{TEXT} !== '' && {ENDED}", 30)
+        self.assertEqual(page.value(TEXT), whole)
+        self.assertEqual(page.value("document.querySelectorAll('.error')"
+                                    ".length"), 0)
+
+    def test_the_time_of_each_token_is_measured(self):
+        page = self.page
+        self.set_parameters(temperature=0, max_tokens=24)
+        self.ask("Name some rivers.")
+        page.click("[aria-label='Time of this answer']")
+        page.wait("/ms each/.test(document.getElementById('times-of')"
+                  ".textContent)")
+        parts = page.value("[...document.querySelectorAll('#times-parts li')]"
+                           ".map(one => one.textContent)")
+        self.assertIn("Stage 0 computes", parts[0])
+        self.assertIn("Stage 1 computes", parts[1])
+        self.assertIn("Between processes", parts[2])
+        shares = [float(part.split()[-2].removeprefix("ms"))
+                  for part in parts]
+        self.assertAlmostEqual(sum(shares), 100, delta=1.5)
+
+    def test_json_mode_gives_json(self):
+        page = self.page
+        schema = {"type": "object", "additionalProperties": False,
+                  "required": ["river", "km"], "properties": {
+                      "river": {"type": "string", "maxLength": 20},
+                      "km": {"type": "integer", "maximum": 9999}}}
+        self.set_parameters(temperature=0, max_tokens=60)
+        page.value("import('/page/store.js').then(s => Object.assign("
+                   "s.settings, {format: 'schema', schema: "
+                   f"{json.dumps(json.dumps(schema))}}}))")
+        self.ask("A river and its length.")
+        answer = json.loads(page.value(
+            f"{ANSWER}.querySelector('.code code').textContent"))
+        self.assertEqual(list(answer), ["river", "km"])
 
     def test_the_keyboard_is_enough(self):
         page = self.page
@@ -230,6 +228,15 @@ class PageTest(unittest.TestCase):
         self.assertFalse(page.value(
             "document.querySelector('[data-field=top_p]').hidden"))
         self.screenshot("docs")
+        self.check_axe("docs")
+
+    def check_axe(self, name):
+        axe = harness.test_data("axe/axe.min.js").read_text()
+        for width, height in ((1360, 860), (390, 844)):
+            for dark in (False, True):
+                self.page.look(width, height, dark=dark)
+                with self.subTest(name, width=width, dark=dark):
+                    self.assertEqual(self.page.value(page_case.AXE % axe), "")
 
     def reading(self):
         status, text = api.get(self.cluster.url, "/cluster")
@@ -256,10 +263,6 @@ class PageTest(unittest.TestCase):
         page.wait(f"{TEXT} !== '' && {ENDED}", 30)
         self.assertEqual(self.messages()[0], "Say three.")
         self.assertEqual(len(self.messages()), 2, "what followed is gone")
-
-    def messages(self):
-        return self.page.value("[...document.querySelectorAll("
-                               "'.message .body')].map(b => b.textContent)")
 
     def test_the_theme_is_chosen_and_kept(self):
         page = self.page
@@ -391,7 +394,7 @@ class PageTest(unittest.TestCase):
         taken.set()
         for thread in work:
             thread.join()
-        page.look(390, 844, scale=2)
+        page.look(390, 844, dark=True)
         self.screenshot("narrow")
         self.assertLessEqual(
             page.value("document.documentElement.scrollWidth"), 390)
@@ -433,6 +436,16 @@ class PageTest(unittest.TestCase):
             page.wait("document.getElementById('pill-text').textContent"
                       " === 'ready'", 30)
         self.assertEqual(self.states(), ["ready", "ready"])
+        page.wait(ENDED, 60)
+        self.assertEqual(page.value("document.querySelectorAll('.error')"
+                                    ".length"), 0, "the answer goes on")
+        self.assertRegex(page.value(f"{ANSWER}.querySelector('.meta')"
+                                    ".textContent"),
+                         r"4\d\d tokens .* longest pause \d+\.\d s")
+        page.click("[aria-label='Time of this answer']")
+        page.wait("/ms each/.test(document.getElementById('times-of')"
+                  ".textContent)")
+        self.screenshot("returned")
 
     def states(self):
         return self.page.value("[...document.querySelectorAll("

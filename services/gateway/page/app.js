@@ -1,12 +1,16 @@
 // Puts the page together: bar, panels, conversations, keys.
 
 import {Chat} from './chat.js';
+import * as chats from './chats.js';
 import {ClusterWatch} from './cluster.js';
-import {announce, byId, el, icon} from './dom.js';
-import {askForKey, setUpSettings} from './settings.js';
-import {choice, conversations, followOtherTabs, newConversation,
-        saveConversations, setChoice} from './store.js';
+import {announce, byId} from './dom.js';
+import {History} from './history.js';
+import {askForKey, openSettings, setUpSettings} from './settings.js';
+import {choice, setChoice, settings} from './store.js';
+import {showTimes} from './times.js';
+import {newConversation} from './tree.js';
 
+const kTimesTokens = 300;  // of an answer whose times are shown unasked
 const kWide = matchMedia('(min-width: 1160px)');
 const kMedium = matchMedia('(min-width: 820px)');
 
@@ -90,47 +94,99 @@ byId('theme').addEventListener('click', () => {
 
 // Chat and conversations ------------------------------------------------------
 
+let list = null;  // the History, once there is one
 const chat = new Chat({
   changed: (conversation) => {
-    if (!conversations.includes(conversation)) {
-      conversations.unshift(conversation);
-    }
-    saveConversations();
-    showHistory();
+    chats.keep(conversation);
+    if (conversation === chat.conversation) nameInAddress(conversation.id);
+    list.show();
+  },
+  running: () => list?.show(),
+  answered: (request, {meta}) => {
+    if (isOpen('cluster') && meta.tokens <= kTimesTokens) showTimes(request);
+  },
+  time: (request) => {
+    if (!isOpen('cluster')) setPanel('cluster', true);
+    showTimes(request);
+    byId('times').scrollIntoView({block: 'nearest'});
   },
   key: askForKey,
+  settings: openSettings,
 });
 
-function open(conversation) {
-  chat.show(conversation);
-  showHistory();
+// The address names the conversation, so that a reload shows it again.
+function nameInAddress(id) {
+  const wanted = `#chat-${id}`;
+  if (location.hash !== wanted) {
+    history.replaceState(null, '', wanted);
+  }
+}
+
+function go(id) {
   if (isAbove('history')) setPanel('history', false, false);
+  const wanted = id ? `#chat-${id}` : '';
+  if (location.hash === wanted) showAddressed();
+  else if (id) location.hash = wanted;
+  else {
+    history.pushState(null, '', location.pathname + location.search);
+    showAddressed();
+  }
   chat.focus();
 }
 
-function forget(conversation) {
-  conversations.splice(conversations.indexOf(conversation), 1);
-  saveConversations();
-  if (chat.conversation === conversation) chat.show(newConversation());
-  showHistory();
+// `anew`: the conversation is on the screen already.
+async function showAddressed(anew = false) {
+  const id = /^#chat-([\w-]+)$/.exec(location.hash)?.[1];
+  const found = id && await chats.load(id).catch(() => undefined);
+  chat.show(found ?? newConversation(settings.system), anew);
+  list.show();
 }
 
-function showHistory() {
-  byId('conversations').replaceChildren(...conversations.map((one) =>
-    el('li', {class: one === chat.conversation ? 'current' : null},
-       el('button', {type: 'button', class: 'conversation',
-                     'aria-current': one === chat.conversation ? 'true' : null,
-                     click: () => open(one)}, one.title),
-       el('button', {type: 'button', class: 'quiet delete',
-                     'aria-label': `Delete “${one.title}”`,
-                     click: () => forget(one)}, icon('close')))));
-  byId('no-conversations').hidden = conversations.length > 0;
-}
+list = new History({
+  current: () => chat.conversation,
+  open: go,
+  busy: (id) => chat.answers.has(id),
+  closed: (id) => {
+    chat.drop(id);
+    if (chat.conversation.id === id) go(null);
+  },
+  renamed: async (id, title) => {
+    const kept = chat.answers.get(id)?.conversation ??
+        (chat.conversation.id === id ? chat.conversation :
+                                       await chats.load(id));
+    kept.title = title;
+    await chats.keep(kept);
+    list.show();
+  },
+});
 
-byId('new-chat').addEventListener('click', () => open(newConversation()));
-byId('new-chat-bar').addEventListener('click', () => open(newConversation()));
-showHistory();
-followOtherTabs(() => chat.conversation, showHistory);
+byId('new-chat').addEventListener('click', () => go(null));
+byId('new-chat-bar').addEventListener('click', () => go(null));
+addEventListener('popstate', () => showAddressed());
+addEventListener('beforeunload', (event) => {
+  if (chats.hasUnwritten()) event.preventDefault();
+});
+
+// What could not be kept, for as long as it is not.
+byId('trouble-export').addEventListener('click', () => list.exportAll());
+chats.openChats({
+  trouble: (why) => {
+    byId('trouble').hidden = why === null;
+    byId('trouble-text').textContent = why === null ? '' :
+        `The browser does not keep this chat: ${why}. It is here until this ` +
+        'tab is closed: export it, or delete chats to make room.';
+  },
+  // Another tab changed what is shown here.
+  changed: async (id) => {
+    list.show();
+    if (id !== chat.conversation.id || chat.running || chat.isEdited()) return;
+    if (!chats.heads.some((head) => head.id === id)) go(null);
+    else await showAddressed(true);
+  },
+}).then(() => {
+  list.show();
+  if (location.hash) showAddressed();
+});
 
 // Keys ------------------------------------------------------------------------
 
@@ -149,11 +205,14 @@ document.addEventListener('keydown', (event) => {
 // Cluster ---------------------------------------------------------------------
 
 const watch = new ClusterWatch({
+  trouble: (text) => { chat.trouble = text; },
   reading: ({model}) => {
+    chat.setMaxContext(model.max_context ?? 0);
+    chat.tellSilence();
     if (byId('model').textContent === model.name) return;
     byId('model').textContent = model.name;
     document.title = `${model.name} · Sluice`;
   },
 });
-setUpSettings(() => watch.poll());
+setUpSettings(() => chat.conversation, () => watch.poll());
 if (kMedium.matches) byId('prompt').focus();

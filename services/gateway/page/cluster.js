@@ -31,7 +31,8 @@ function ratesBetween(old, now) {
 }
 
 export class ClusterWatch {
-  // hooks: {reading(cluster)}, called for each answer.
+  // hooks: {reading(cluster)}, called for each answer; {trouble(text)}, why no
+  // tokens may come, or ''.
   constructor(hooks) {
     this.hooks = hooks;
     this.picture = new Picture(byId('picture'));
@@ -171,6 +172,7 @@ export class ClusterWatch {
 
   setPill(state, text) {
     const pill = byId('pill');
+    this.hooks.trouble(state === 'ready' ? '' : text);
     if (byId('pill-text').textContent === text) return;
     pill.dataset.state = state;
     byId('pill-text').textContent = text;

@@ -85,7 +85,8 @@ function table(rows) {
   return el('div', {class: 'fields', tabindex: '0'},
             el('table', {},
                el('thead', {}, el('tr', {}, el('th', {}, 'name'),
-                                  el('th', {}, 'value'), el('th', {}))),
+                                  el('th', {}, 'value'),
+                                  el('th', {}, 'meaning'))),
                el('tbody', {}, ...rows)));
 }
 
@@ -152,7 +153,7 @@ function section(path, method, operation) {
             body && el('h3', {}, 'Fields'), body && fields(body),
             ...(body ? detailsOf(body) : []),
             el('h3', {}, 'Answers'), ...answers(operation),
-            el('h3', {}, 'Try'), el('pre', {}, text),
+            el('h3', {}, 'Try'), el('pre', {tabindex: '0'}, text),
             copyButton(() => text, `Copy the command for ${path}`));
 }
 

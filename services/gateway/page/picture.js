@@ -35,6 +35,11 @@ export function milliseconds(value) {
   return value < 10 ? `${value.toFixed(2)} ms` : `${Math.round(value)} ms`;
 }
 
+// "84 ms", "1.2 s"
+export function seconds(ms) {
+  return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
+}
+
 export function bytes(value) {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   let unit = 0;

@@ -1,6 +1,8 @@
-// The sheet of settings: system prompt, parameters, mode, API key.
+// The sheet of settings: system prompt, parameters, form of the answer, tools,
+// mode, API key.
 
 import {byId, el} from './dom.js';
+import {parsedSetting} from './request.js';
 import {apiKey, saveSettings, setApiKey, settings} from './store.js';
 
 // name, label, lowest, highest, step, what it does.
@@ -22,6 +24,7 @@ const kParameters = [
 
 function parameterField([name, label, min, max, step, hint]) {
   const id = `parameter-${name}`;
+  const told = el('small', {id: `${id}-hint`}, hint);
   const input = el('input', {
     id, type: 'number', min, max, step: 'any', inputmode: 'decimal',
     placeholder: 'default', autocomplete: 'off',
@@ -29,6 +32,8 @@ function parameterField([name, label, min, max, step, hint]) {
     input: () => {
       const value = input.valueAsNumber;
       input.setAttribute('aria-invalid', String(!input.validity.valid));
+      told.textContent = input.validity.valid ? hint :
+          `Not sent: ${input.validationMessage || 'not a number'}`;
       if (Number.isFinite(value) && input.validity.valid) {
         settings.parameters[name] = step === 1 ? Math.trunc(value) : value;
       } else {
@@ -39,21 +44,58 @@ function parameterField([name, label, min, max, step, hint]) {
   });
   input.value = settings.parameters[name] ?? '';
   return el('div', {class: 'field'}, el('label', {for: id}, label), input,
-            el('small', {id: `${id}-hint`}, hint));
+            told);
 }
 
-// Fills the sheet and keeps the settings as they are changed; `onKey` is
-// called after the API key has.
-export function setUpSettings(onKey) {
+let shown = null;  // gives the conversation that is on the screen
+
+// Keeps the control `id` in the settings' member `name`.
+function keepControl(id, name, changed = () => {}) {
+  const control = byId(id);
+  control.value = settings[name];
+  control.addEventListener('input', () => {
+    settings[name] = control.value;
+    saveSettings();
+    changed();
+  });
+  changed();
+}
+
+// Says below the control what is wrong with its JSON; an empty text is right.
+function tellWrong(id, what, text, wantsArray) {
+  let wrong = '';
+  try {
+    if (text.trim()) parsedSetting(what, text, wantsArray);
+  } catch (error) {
+    wrong = error.message;
+  }
+  byId(id).setAttribute('aria-invalid', String(wrong !== ''));
+  byId(`${id}-wrong`).textContent = wrong;
+}
+
+// Fills the sheet and keeps the settings as they are changed. conversation()
+// gives the one whose system prompt is shown; `onKey` is called after the API key
+// has changed.
+export function setUpSettings(conversation, onKey) {
   const sheet = byId('settings');
   byId('parameters').append(...kParameters.map(parameterField));
 
   const system = byId('system');
-  system.value = settings.system;
   system.addEventListener('input', () => {
-    settings.system = system.value;
+    settings.system = conversation().system = system.value;
     saveSettings();
   });
+  shown = conversation;
+
+  keepControl('stop', 'stop');
+  keepControl('thinking', 'thinking');
+  keepControl('format', 'format', () => {
+    byId('schema-field').hidden = settings.format !== 'schema';
+  });
+  keepControl('schema', 'schema', () => tellWrong(
+      'schema', 'The schema', settings.schema, false));
+  keepControl('tools', 'tools', () => tellWrong(
+      'tools', 'The tools', settings.tools, true));
 
   for (const radio of sheet.querySelectorAll('input[name="mode"]')) {
     radio.checked = radio.value === settings.mode;
@@ -72,13 +114,10 @@ export function setUpSettings(onKey) {
 
   byId('reset').addEventListener('click', () => {
     settings.parameters = {};
-    for (const input of byId('parameters').querySelectorAll('input')) {
-      input.value = '';
-      input.removeAttribute('aria-invalid');
-    }
     saveSettings();
+    byId('parameters').replaceChildren(...kParameters.map(parameterField));
   });
-  byId('open-settings').addEventListener('click', () => sheet.showModal());
+  byId('open-settings').addEventListener('click', openSettings);
   byId('close-settings').addEventListener('click', () => sheet.close());
   // A click beside the sheet closes it.
   sheet.addEventListener('click', (event) => {
@@ -86,8 +125,13 @@ export function setUpSettings(onKey) {
   });
 }
 
+export function openSettings() {
+  byId('system').value = shown().system;
+  byId('settings').showModal();
+}
+
 // Opens the sheet at the API key.
 export function askForKey() {
-  byId('settings').showModal();
+  openSettings();
   byId('api-key').focus();
 }

@@ -1,11 +1,9 @@
-// What outlives a reload: conversations and settings in localStorage, the API
-// key in sessionStorage (gone with the tab). Without storage (a private
+// Small things that outlive a reload: settings and choices in localStorage, the
+// API key in sessionStorage (gone with the tab). Without storage (a private
 // window) everything works until the page is closed.
 
-const kConversations = 'sluice.conversations';
 const kSettings = 'sluice.settings';
 const kKey = 'sluice.key';
-const kMaxConversations = 50;
 
 function load(key, otherwise) {
   try {
@@ -24,45 +22,14 @@ function save(key, value) {
   }
 }
 
-// Conversations: {id, title, updated, messages: [{role, content, meta?,
-// error?}]}, the latest first.
-export const conversations = load(kConversations, []);
-if (!Array.isArray(conversations)) conversations.length = 0;
-
-// Drops the oldest until the rest fits into the browser's storage.
-export function saveConversations() {
-  conversations.sort((a, b) => b.updated - a.updated);
-  conversations.length = Math.min(conversations.length, kMaxConversations);
-  const kept = conversations.filter((one) => one.messages.length > 0);
-  while (!save(kConversations, kept) && kept.length > 1) kept.pop();
-}
-
-// Takes over what another tab has kept; `current` stays as it is here.
-// `changed` is called afterwards.
-export function followOtherTabs(current, changed) {
-  addEventListener('storage', (event) => {
-    if (event.key !== kConversations) return;
-    const theirs = load(kConversations, []);
-    if (!Array.isArray(theirs)) return;
-    const kept = theirs.map((one) =>
-      one.id === current().id ? current() : one);
-    if (conversations.includes(current()) && !kept.includes(current())) {
-      kept.unshift(current());
-    }
-    conversations.splice(0, conversations.length, ...kept);
-    changed();
-  });
-}
-
-export function newConversation() {
-  const id = Date.now().toString(36) + Math.random().toString(36).slice(2, 8);
-  return {id, title: 'New chat', updated: Date.now(), messages: []};
-}
-
-// {system, mode: 'chat' or 'completion', parameters: {name: number}}.
-// Parameters that are absent are not sent.
-export const settings = {system: '', mode: 'chat', parameters: {},
-                         ...load(kSettings, {})};
+// system: of new chats. mode: 'chat' or 'completion'. parameters: {name:
+// number}; those that are absent are not sent. stop: a text a line. thinking: ''
+// or a word of reasoning_effort. format: 'text', 'json' or 'schema'; schema and
+// tools are JSON as it was typed.
+export const settings = {
+  system: '', mode: 'chat', parameters: {}, stop: '', thinking: '',
+  format: 'text', schema: '', tools: '', ...load(kSettings, {}),
+};
 
 export function saveSettings() {
   save(kSettings, settings);
