@@ -8,6 +8,9 @@ namespace sluice::messages {
 namespace {
 
 constexpr std::string_view kRead[] = {
+    "allowed_token_ids",
+    "bad_words",
+    "priority",
     "cache_salt",
     "container",
     "frequency_penalty",
@@ -44,6 +47,8 @@ constexpr std::string_view kIgnored[] = {
 
 // Members that bring no grammar, whatever their value is.
 constexpr std::string_view kPlainNames[] = {
+    "allowed_token_ids",
+    "bad_words",
     "cache_control",
     "cache_salt",
     "context_management",
@@ -56,6 +61,7 @@ constexpr std::string_view kPlainNames[] = {
     "min_tokens",
     "model",
     "presence_penalty",
+    "priority",
     "repetition_penalty",
     "seed",
     "service_tier",

@@ -96,6 +96,14 @@ void ReadSampling(serving::FieldReader& in, int vocab_size,
   out.stop_token_ids =
       in.TokenIds("stop_token_ids", vocab_size, serving::kMaxClientStopTokenIds)
           .value_or(out.stop_token_ids);
+  out.allowed_token_ids =
+      in.TokenIds("allowed_token_ids", vocab_size, serving::kMaxAllowedTokenIds)
+          .value_or(out.allowed_token_ids);
+  out.bad_words =
+      in.Strings("bad_words", serving::kMaxBadWords, serving::kMaxStopBytes)
+          .value_or(out.bad_words);
+  out.priority = static_cast<int32_t>(
+      in.Int("priority", -serving::kMaxInt32, serving::kMaxInt32).value_or(0));
 }
 
 void ReadStops(serving::FieldReader& in, serving::GenerationFields& out) {
@@ -153,8 +161,10 @@ std::string ReadOutputConfig(serving::FieldReader& in,
   return *effort;
 }
 
-// Returns whether the model thinks; nothing: as it does by itself.
-std::optional<bool> ReadThinking(serving::FieldReader& in, bool& omits) {
+// Reads whether `out` omits thinking, and its budget. Returns whether the model
+// thinks; nothing: as it does by itself.
+std::optional<bool> ReadThinking(serving::FieldReader& in,
+                                 MessagesRequest& out) {
   const Json* thinking = in.Find("thinking");
   if (thinking == nullptr) return std::nullopt;
   if (!thinking->is_object()) {
@@ -164,9 +174,8 @@ std::optional<bool> ReadThinking(serving::FieldReader& in, bool& omits) {
   }
   serving::FieldReader part(*thinking, "thinking.");
   const std::string type = part.String("type").value_or("");
-  omits = part.String("display").value_or("") == "omitted";
-  // Checked, and no limit: the answer has max_tokens alone.
-  part.Int("budget_tokens", 1, serving::kMaxInt32);
+  out.omits_thinking = part.String("display").value_or("") == "omitted";
+  const auto budget = part.Int("budget_tokens", 1, serving::kMaxInt32);
   const bool by_itself = type == "adaptive" || type == "between_tools";
   if (!by_itself && type != "enabled" && type != "disabled") {
     part.Refuse("type", "must be \"adaptive\", \"enabled\", \"disabled\" or ",
@@ -174,6 +183,10 @@ std::optional<bool> ReadThinking(serving::FieldReader& in, bool& omits) {
   }
   in.Keep(part.status());
   if (by_itself) return std::nullopt;
+  if (type == "enabled") {
+    out.chat.fields.thinking_budget = budget;
+    out.chat.fields.thinking_budget_field = "thinking.budget_tokens";
+  }
   return type == "enabled";
 }
 
@@ -207,7 +220,7 @@ StatusOr<MessagesRequest> ParseMessagesRequest(std::string_view body,
               serving::kMaxCacheSaltBytes);
   }
   std::string effort = ReadOutputConfig(in, fields);
-  const auto thinks = ReadThinking(in, out.omits_thinking);
+  const auto thinks = ReadThinking(in, out);
   SLUICE_RETURN_IF_ERROR(in.status());
   SLUICE_ASSIGN_OR_RETURN(Turns turns,
                           ReadTurns(in.Find("system"), *messages, budget));

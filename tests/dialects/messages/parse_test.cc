@@ -66,7 +66,8 @@ TEST(MessagesParseTest, ReadsTheFields) {
          "top_p":0.9,"top_k":40,"min_p":0.1,"seed":7,"min_tokens":2,
          "stop_sequences":["a","b"],"stop_token_ids":[5],"ignore_eos":true,
          "frequency_penalty":0.25,"presence_penalty":0.5,
-         "repetition_penalty":1.5,"cache_salt":"s")");
+         "repetition_penalty":1.5,"cache_salt":"s",
+         "allowed_token_ids":[7,5],"bad_words":["no"],"priority":-3)");
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   const serving::GenerationFields& fields = parsed->chat.fields;
   EXPECT_EQ(parsed->model, "claude-opus-5-5");
@@ -87,6 +88,9 @@ TEST(MessagesParseTest, ReadsTheFields) {
   EXPECT_EQ(fields.presence_penalty, 0.5);
   EXPECT_EQ(fields.repetition_penalty, 1.5);
   EXPECT_EQ(fields.cache_salt, "s");
+  EXPECT_THAT(fields.allowed_token_ids, ElementsAre(7, 5));
+  EXPECT_THAT(fields.bad_words, ElementsAre("no"));
+  EXPECT_EQ(fields.priority, -3);
   EXPECT_TRUE(parsed->chat.tools.tools.is_null());
   EXPECT_TRUE(parsed->chat.chat_template.add_generation_prompt);
   EXPECT_FALSE(parsed->chat.chat_template.continue_final_message);
@@ -336,6 +340,13 @@ TEST(MessagesParseTest, Thinking) {
     EXPECT_EQ(kwargs(Cat(R"("output_config":{"effort":")", effort, R"("})")),
               R"({"reasoning_effort":"high"})");
   }
+  const auto budget = [](const char* type) {
+    return With(
+               Cat(R"("thinking":{"budget_tokens":1024,"type":")", type, "\"}"))
+        ->chat.fields.thinking_budget;
+  };
+  EXPECT_EQ(budget("enabled"), 1024);
+  EXPECT_EQ(budget("adaptive"), std::nullopt);
   EXPECT_TRUE(With(R"("thinking":{"type":"adaptive","display":"omitted"})")
                   ->omits_thinking);
   EXPECT_FALSE(With(R"("thinking":{"type":"adaptive","display":"summarized"})")
