@@ -94,7 +94,9 @@ bool IsNeutral(const Json& value, std::string_view neutral) {
 Status CheckMembers(const Json& object, int place, bool strict,
                     std::string_view prefix) {
   size_t index = 0;
-  for (const auto& [key, value] : object.items()) {
+  for (const auto& item : object.items()) {
+    const std::string& key = item.key();
+    const Json& value = item.value();
     ++index;
     const auto found = std::find_if(
         std::begin(kFields), std::end(kFields), [&](const KnownField& one) {
