@@ -22,7 +22,8 @@ void FairQueue::Push(Sequence& sequence) {
     client = found->get();
     auto& waiting = client->waiting;
     auto place = waiting.end();
-    while (place != waiting.begin() &&
+    // What had started before goes on first, whatever its priority is.
+    while (place != waiting.begin() && !(*std::prev(place))->was_started &&
            (*std::prev(place))->request.priority > sequence.request.priority) {
       --place;
     }

@@ -21,7 +21,7 @@ constexpr uint64_t kFingerprintMask = (uint64_t{1} << kFingerprintBits) - 1;
 
 // Rises with a release whose sampling, parsing or writing of answers gives
 // another answer to the same request and seed.
-constexpr uint64_t kAnswersVersion = 2;
+constexpr uint64_t kAnswersVersion = 3;
 
 // The model and its arithmetic, the body's members, and what the server's
 // settings and the model's folder make of them. Without max_tokens, whose

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/json.h"
+#include "common/serving/error.h"
 
 namespace sluice::serving {
 namespace {
@@ -28,6 +29,7 @@ void Add(const ChoiceProgress& more, ChoiceProgress& sum) {
   sum.reasoning += more.reasoning;
   sum.calls += more.calls;
   sum.arguments += more.arguments;
+  sum.entries += more.entries;
 }
 
 // Returns the call with index `call`.
@@ -105,6 +107,10 @@ std::vector<EventValue> BlockFormat::ChunkValues(int, const Delta& delta,
 std::vector<Event> BlockFormat::End(const Usage& usage) {
   if (told_.ended) return {};
   Steps steps = Closing(blocks_, end_, usage);
+  if (told_.marks >= steps.size()) {
+    return Fail(
+        ToApiError(EventIdError("names a place beyond the end of the answer")));
+  }
   std::vector<EventValue> values;
   Steps last;
   last.push_back(std::move(steps.back()));
@@ -142,26 +148,29 @@ void BlockFormat::Take(const Delta& delta, std::vector<EventValue>* out) {
   RunReader reader(delta);
   untold_logprobs_.insert(untold_logprobs_.end(), delta.logprobs.begin(),
                           delta.logprobs.end());
+  auto next = untold_logprobs_.begin();
   for (const DeltaRun& run : delta.runs) {
     TurnTo(run, delta, out);
-    // The log probabilities of reasoning and calls are not shown.
-    const std::vector<TokenResult> logprobs =
-        std::exchange(untold_logprobs_, {});
+    const auto left = static_cast<size_t>(untold_logprobs_.end() - next);
+    const auto end =
+        next + static_cast<std::ptrdiff_t>(std::min(run.tokens, left));
     const std::string_view piece = reader.Next(run);
+    // The log probabilities of reasoning and calls are not shown.
     if (run.kind == Kind::kText) {
-      Grow(piece, logprobs, out);
+      Grow(piece, {next, end}, out);
     } else if (!piece.empty()) {
       Grow(piece, {}, out);
     }
+    next = end;
   }
+  untold_logprobs_.erase(untold_logprobs_.begin(), next);
   if (!delta.finish) return;
   end_ = {*delta.finish, delta.called, delta.stop_reason};
   if (is_open_) {
-    // A call may be complete where the limit is.
-    const bool is_whole_call =
-        blocks_.back().kind == Kind::kCall && delta.called;
-    blocks_.back().is_cut =
-        *delta.finish != FinishReason::kStop && !is_whole_call;
+    // A call may be complete where the limit is, and cut by a stop token.
+    blocks_.back().is_cut = blocks_.back().kind == Kind::kCall
+                                ? !delta.called
+                                : *delta.finish != FinishReason::kStop;
   }
   CloseBlock(out);
 }
@@ -198,13 +207,21 @@ void BlockFormat::Grow(std::string_view piece,
                        std::vector<EventValue>* out) {
   AnswerBlock& block = blocks_.back();
   block.text += piece;
-  block.logprobs.insert(block.logprobs.end(), logprobs.begin(), logprobs.end());
-  if (out == nullptr) return;
+  if (out == nullptr) {
+    block.logprobs.insert(block.logprobs.end(), logprobs.begin(),
+                          logprobs.end());
+    return;
+  }
+  const auto told_logprobs =
+      static_cast<size_t>(std::min<uint64_t>(told_.entries, logprobs.size()));
+  told_.entries -= told_logprobs;
+  logprobs = logprobs.subspan(told_logprobs);
   const size_t told = TakeTold(piece.size());
   if (told == piece.size()) return;
   piece.remove_prefix(told);
   ChoiceProgress shown;
   shown.*CountOf(block.kind) = piece.size();
+  shown.entries = logprobs.size();
   Step step = Piece(block, piece, logprobs);
   if (step.json.is_null()) {
     Add(shown, unsent_);

@@ -26,7 +26,9 @@ struct AnswerBlock {
   std::string name;  // of a call's function
   // So far: reasoning, text, or a call's arguments.
   std::string text;
-  std::vector<TokenResult> logprobs;  // of a text, if requested
+  // Of a whole answer's text, if requested. A stream tells them once, beside
+  // their text.
+  std::vector<TokenResult> logprobs;
   // The answer ended within the block: by its limit, or by a failure.
   bool is_cut = false;
 };

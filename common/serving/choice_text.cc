@@ -19,6 +19,7 @@ void Delta::AddRun(DeltaRun run) {
                        runs.back().call == run.call;
   if (goes_on) {
     runs.back().bytes += run.bytes;
+    runs.back().tokens += run.tokens;
   } else {
     runs.push_back(run);
   }
@@ -222,6 +223,16 @@ void ChoiceText::Take(TokenId token, const std::string& text, Delta& delta) {
   TakeEvents(options_.parser->Feed(token, text), delta);
 }
 
+void ChoiceText::TakeToken(TokenId token, Delta& delta) {
+  const size_t runs = delta.runs.size();
+  const size_t bytes = runs > 0 ? delta.runs.back().bytes : 0;
+  Take(token, decoder_.Push(token), delta);
+  ++tokens_of_no_run_;
+  const bool shows =
+      delta.runs.size() > runs || (runs > 0 && delta.runs.back().bytes > bytes);
+  if (shows) delta.runs.back().tokens += std::exchange(tokens_of_no_run_, 0);
+}
+
 Delta ChoiceText::OnTokens(const TokenEvent& event,
                            const std::vector<PromptResults>& prompt) {
   if (ended_) return {};
@@ -231,7 +242,7 @@ Delta ChoiceText::OnTokens(const TokenEvent& event,
     delta.token_ids.push_back(token.token);
     if (options_.logprobs) delta.logprobs.push_back(token);
     ++completion_tokens_;
-    Take(token.token, decoder_.Push(token.token), delta);
+    TakeToken(token.token, delta);
     if (ended_) break;
   }
   return delta;

@@ -43,6 +43,9 @@ struct DeltaRun {
   Kind kind = Kind::kText;
   size_t bytes = 0;  // of a call: of its arguments
   int call = 0;      // index of the call
+  // Tokens whose text ends in the run. Those that show nothing so far count for
+  // the next run.
+  size_t tokens = 0;
 };
 
 // A piece of one choice: text to show, and tokens. Text may come later than its
@@ -148,6 +151,7 @@ class ChoiceText {
   Delta Begin();
   // `text` is the decoder's text for `token`.
   void Take(TokenId token, const std::string& text, Delta& delta);
+  void TakeToken(TokenId token, Delta& delta);
   void TakeEvents(OutputEvents events, Delta& delta);
   void TakeContent(const std::string& text, Delta& delta);
   // Takes the text that decoder, parser and stop strings hold back.
@@ -161,6 +165,7 @@ class ChoiceText {
   std::optional<Delta> echo_;  // until a delta has it
   int64_t completion_tokens_ = 0;
   int64_t reasoning_tokens_ = 0;
+  size_t tokens_of_no_run_ = 0;  // the latest
   int64_t untold_tokens_ =
       0;  // the latest tokens, while no text has come of them
   bool called_ = false;

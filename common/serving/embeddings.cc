@@ -1,11 +1,14 @@
 #include "common/serving/embeddings.h"
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <optional>
 #include <utility>
 
 #include "common/base/cat.h"
+#include "common/base/retry_after.h"
 #include "common/engine/engine_loop.h"
 #include "common/serving/error.h"
 #include "common/serving/pooling.h"
@@ -89,6 +92,9 @@ StatusOr<Prepared> Prepare(const ServingContext& context,
     const auto annotated = [&](const Status& status) {
       if (request.inputs.size() == 1) return status;
       Status named = Annotate(status, "input ", i);
+      status.ForEachPayload([&named](auto key, const auto& value) {
+        named.SetPayload(key, value);
+      });
       return named;
     };
     auto ids = EncodeInput(context, request, request.inputs[i]);
@@ -121,6 +127,7 @@ class EmbeddingsRunner : public std::enable_shared_from_this<EmbeddingsRunner> {
 
   void Start() {
     http::AnswerFigures& figures = exchange_->figures();
+    figures.generates = true;
     for (const GenerateRequest& request : prepared_.requests) {
       figures.prompt_tokens += std::ssize(request.prompt_tokens);
     }
@@ -138,7 +145,12 @@ class EmbeddingsRunner : public std::enable_shared_from_this<EmbeddingsRunner> {
     Sink(std::shared_ptr<EmbeddingsRunner> runner, size_t index)
         : runner_(std::move(runner)),
           index_(index),
-          pooler_(runner_->context_.model.embeddings.pooling) {}
+          pooler_(runner_->context_.model.embeddings.pooling) {
+      const GenerateRequest& request = runner_->prepared_.requests[index];
+      wanted_rows_ = request.sampling.hidden == HiddenWanted::kLast
+                         ? 1
+                         : request.prompt_tokens.size();
+    }
 
     void OnTokens(TokenEvent event) override {
       const auto size =
@@ -151,7 +163,7 @@ class EmbeddingsRunner : public std::enable_shared_from_this<EmbeddingsRunner> {
         return;
       }
       pooler_.Add(event.logits, size);
-      has_rows_ = true;
+      num_rows_ += event.logits.size() / size;
     }
 
     void OnEnd(FinalEvent event) override {
@@ -159,11 +171,16 @@ class EmbeddingsRunner : public std::enable_shared_from_this<EmbeddingsRunner> {
       if (event.reason == FinishReason::kCancelled) {
         status_ = Unavailable("cancelled");
       }
-      if (status_.ok() && !has_rows_) {
-        status_ = Internal("the last stage sent no hidden states");
+      if (status_.ok() && num_rows_ != wanted_rows_) {
+        status_ = Internal("the last stage sent ", num_rows_,
+                           " rows of hidden states, asked for ", wanted_rows_);
       }
       std::vector<float> row;
       if (status_.ok()) row = pooler_.Finish(runner_->prepared_.dimensions);
+      if (!std::ranges::all_of(
+              row, [](float value) { return std::isfinite(value); })) {
+        status_ = Internal("the hidden states are no numbers");
+      }
       http::Exchange& on = *runner_->exchange_;
       on.Post([runner = runner_, index = index_, status = status_,
                row = std::move(row), stats = event.stats]() mutable {
@@ -175,13 +192,14 @@ class EmbeddingsRunner : public std::enable_shared_from_this<EmbeddingsRunner> {
     const std::shared_ptr<EmbeddingsRunner> runner_;
     const size_t index_;
     Pooler pooler_;
-    bool has_rows_ = false;
+    size_t num_rows_ = 0;
+    size_t wanted_rows_ = 0;
     int32_t cached_tokens_ = 0;
     Status status_;
   };
 
   void SubmitMore() {
-    while (!is_over_ && next_ < running_.size() && num_running_ < kMostAtOnce) {
+    while (!is_over_ && next_ < running_.size() && num_running_ < most_) {
       const size_t index = next_++;
       ++num_running_;
       auto sequence = context_.engine.Submit(
@@ -193,7 +211,8 @@ class EmbeddingsRunner : public std::enable_shared_from_this<EmbeddingsRunner> {
       }
       next_ = index;
       --num_running_;
-      // A full queue has room when another prompt has ended.
+      // A full queue has the places of the prompts that are in it.
+      most_ = num_running_;
       const bool waits =
           sequence.status().code() == StatusCode::kResourceExhausted &&
           num_running_ > 0;
@@ -209,8 +228,10 @@ class EmbeddingsRunner : public std::enable_shared_from_this<EmbeddingsRunner> {
     ++num_ended_;
     const double seconds =
         std::chrono::duration<double>(Clock::now() - begun_).count();
-    context_.metrics.OnSequenceEnd(
-        status.ok() ? Outcome::kStop : Outcome::kError, stats, 0, seconds);
+    context_.metrics.OnSequenceEnd(status.ok() ? Outcome::kStop
+                                   : is_over_  ? Outcome::kAbort
+                                               : Outcome::kError,
+                                   stats, 0, seconds);
     exchange_->figures().cached_tokens += stats.cached_tokens;
     if (is_over_) return;
     if (!status.ok()) return Fail(status);
@@ -227,8 +248,8 @@ class EmbeddingsRunner : public std::enable_shared_from_this<EmbeddingsRunner> {
     is_over_ = true;
     result_.took = Clock::now() - begun_;
     const size_t bytes = 2 * held_ * kValueBytes / sizeof(float);
-    RunTextWork({context_.work, context_.metrics}, exchange_, bytes,
-                [self = shared_from_this()] {
+    RunTextWork({context_.work, context_.metrics, /*goes_on=*/true}, exchange_,
+                bytes, [self = shared_from_this()] {
                   auto response = std::make_shared<http::HttpResponse>(
                       self->prepared_.write(self->result_));
                   self->exchange_->Post([self, response] {
@@ -240,7 +261,11 @@ class EmbeddingsRunner : public std::enable_shared_from_this<EmbeddingsRunner> {
 
   void Fail(const Status& status) {
     if (is_over_) return;
-    exchange_->SendError(ToApiError(status));
+    http::ApiError error = ToApiError(status);
+    if (error.http_status == 503 && !RetryAfterSeconds(status)) {
+      error.retry_after_seconds = context_.readiness().retry_after_seconds;
+    }
+    exchange_->SendError(std::move(error));
     Stop();
   }
 
@@ -257,6 +282,7 @@ class EmbeddingsRunner : public std::enable_shared_from_this<EmbeddingsRunner> {
   const TimePoint begun_ = Clock::now();
   std::vector<std::optional<SequenceId>> running_;  // by input
   size_t next_ = 0;
+  size_t most_ = kMostAtOnce;
   size_t num_running_ = 0;
   size_t num_ended_ = 0;
   size_t held_ = 0;  // bytes of the rows so far

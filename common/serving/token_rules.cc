@@ -14,6 +14,10 @@ namespace {
 
 using Runs = std::vector<TokenRun>;
 
+// Of a request's allowed ids: a step's masks hold them for each choice, on the
+// engine's thread and on the wire.
+constexpr size_t kMaxAllowedRuns = 4096;
+
 // Returns the tokens of [0, vocab_size) that are in no run.
 Runs Complement(const Runs& runs, int32_t vocab_size) {
   Runs out;
@@ -98,6 +102,12 @@ StatusOr<std::shared_ptr<const TokenRules>> MakeTokenRules(
   std::sort(rules.allowed.begin(), rules.allowed.end());
   rules.allowed.erase(std::unique(rules.allowed.begin(), rules.allowed.end()),
                       rules.allowed.end());
+  if (const size_t runs = RunsOf(rules.allowed).size();
+      runs > kMaxAllowedRuns) {
+    return FieldError("allowed_token_ids", "has ", runs,
+                      " runs of ids that follow one another, limit ",
+                      kMaxAllowedRuns);
+  }
   for (const std::string& word : fields.bad_words) {
     const Status added = AddBadWord(*context.model.text, word, rules.bad_words);
     if (!added.ok()) return WithParam(added, "bad_words");
@@ -116,6 +126,7 @@ RuledConstraint::RuledConstraint(std::shared_ptr<const TokenRules> rules,
                                  int32_t vocab_size)
     : rules_(std::move(rules)),
       grammar_(std::move(grammar)),
+      allowed_(RunsOf(rules_->allowed)),
       vocab_size_(vocab_size),
       in_reasoning_(rules_->begins_in_reasoning) {}
 
@@ -183,7 +194,7 @@ ConstraintStep RuledConstraint::Joined(const ConstraintStep& of_grammar) const {
   if (ends_reasoning) {
     allow({{rules_->reasoning_end, rules_->reasoning_end + 1}});
   } else if (!rules_->allowed.empty()) {
-    allow(RunsOf(rules_->allowed));
+    allow(allowed_);
   }
   const Runs banned = ends_reasoning ? Runs() : RunsOf(Banned());
   if (!banned.empty()) allow(Complement(banned, vocab_size_));

@@ -58,6 +58,7 @@ class RuledConstraint : public TokenConstraint {
 
   const std::shared_ptr<const TokenRules> rules_;
   const std::shared_ptr<TokenConstraint> grammar_;
+  const std::vector<TokenRun> allowed_;  // rules_->allowed
   const int32_t vocab_size_;
   std::vector<TokenId> emitted_;
   bool in_reasoning_ = false;

@@ -508,6 +508,7 @@ StatusOr<OpenedModel> OpenChecked(const StageOptions& options,
   LogUnreadKeys(*model.file);
   info.num_layers = model.config.num_layers();
   info.hidden_size = model.config.row_size();
+  info.residual_size = static_cast<int32_t>(model.config.hidden_size);
   info.ranks = options.total_ranks();
   return model;
 }

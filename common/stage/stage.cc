@@ -132,7 +132,7 @@ void Stage::Begin(const std::vector<ChunkInput>& chunks, HiddenStates in,
   }
   flight.chunks = chunks;
   flight.hidden = std::move(in);
-  flight.sampler.emplace(chunks, info_.limits.vocab_size, info_.hidden_size);
+  flight.sampler.emplace(chunks, info_.limits.vocab_size, info_.residual_size);
   flight.ran = step.num_tokens > 0;  // else a plan that only starts or ends
   StepIo io;
   io.hidden = flight.hidden.values();

@@ -24,6 +24,8 @@ struct StageInfo : StageIdentity {
   std::vector<std::string> gpus;  // ids of those it computes on; none: a CPU
   uint64_t bytes_read = 0;        // of tensor data, while loading
   double load_seconds = 0;
+  // H: hidden_size, of rows between stages, has what goes along for layers too.
+  int32_t residual_size = 0;
 };
 
 }  // namespace sluice

@@ -46,9 +46,11 @@ class PlainFormat : public BlockFormat {
             {"part", {{"index", block.index}}}};
   }
   Step Piece(const AnswerBlock& block, std::string_view piece,
-             std::span<const TokenResult>) override {
+             std::span<const TokenResult> logprobs) override {
     if (hides_ && block.kind == DeltaRun::Kind::kReasoning) return {};
-    return {"piece", {{"text", piece}}};
+    Json json{{"text", piece}};
+    for (const TokenResult& one : logprobs) json["ids"].push_back(one.token);
+    return {"piece", std::move(json)};
   }
   Steps Closed(const AnswerBlock& block) override {
     return {{"close", {{"text", block.text}, {"cut", block.is_cut}}}};
@@ -177,6 +179,58 @@ TEST(BlockFormatTest, OpensGrowsAndCloses) {
     EXPECT_EQ(NumberOf(events[i]), i);
     EXPECT_FALSE(events[i].id.empty());
   }
+}
+
+// A delta of four tokens: two of reasoning, two of text.
+Delta WithTokens() {
+  Delta delta;
+  for (TokenId id = 1; id <= 4; ++id) {
+    if (id <= 2) delta.AddReasoning("r");
+    if (id > 2) delta.AddText("t");
+    ++delta.runs.back().tokens;
+    TokenResult result;
+    result.token = id;
+    delta.logprobs.push_back(std::move(result));
+  }
+  return delta;
+}
+
+TEST(BlockFormatTest, LogProbabilitiesAreThoseOfTheText) {
+  PlainFormat format(Info());
+  format.Begin({});
+  std::vector<std::string> pieces;
+  std::string last_id;
+  for (const Event& event : format.Chunks(0, WithTokens(), {})) {
+    if (event.name == "piece") pieces.push_back(event.json);
+    last_id = event.id;
+  }
+  EXPECT_THAT(pieces, ElementsAre(R"({"text":"rr","n":4})",
+                                  R"({"text":"tt","ids":[3,4],"n":8})"));
+  // Told once, also where the stream goes on with more of them at once.
+  const auto id = ParseEventId(last_id);
+  ASSERT_TRUE(id.ok()) << id.status();
+  PlainFormat again(Info(id->progress));
+  again.Begin({});
+  Delta delta = WithTokens();
+  delta.AddText("u");
+  ++delta.runs.back().tokens;
+  delta.logprobs.emplace_back().token = 5;
+  EXPECT_EQ(again.Chunks(0, delta, {}).at(0).json,
+            R"({"text":"u","ids":[5],"n":9})");
+}
+
+TEST(BlockFormatTest, AnIdBeyondTheEndIsAnError) {
+  StreamProgress told;
+  told.choices.resize(1);
+  told.choices[0].begun = true;
+  told.choices[0].marks = 99;
+  PlainFormat format(Info(told));
+  format.Begin({});
+  Delta delta;
+  delta.AddText("so");
+  delta.finish = FinishReason::kStop;
+  EXPECT_TRUE(format.Chunks(0, delta, {}).size() <= 1);
+  EXPECT_EQ(format.End({}).at(0).name, "failed");
 }
 
 TEST(BlockFormatTest, TellsOfACutBlockAndOfAFailure) {
