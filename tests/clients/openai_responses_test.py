@@ -388,8 +388,7 @@ class ResponsesToolsTest(ResponsesCase):
         response = self.client.responses.parse(
             model=self.model, input="What is the weather in Köln?",
             temperature=0, tools=[openai.pydantic_function_tool(
-                GetWeather, name="get_weather")["function"]
-                | {"type": "function"}])
+                GetWeather, name="get_weather")])
         call = next(item for item in response.output
                     if item.type == "function_call")
         self.assertEqual(call.parsed_arguments,
