@@ -1,10 +1,10 @@
-"""Codex, unmodified, over /v1/responses: tasks finished while a stage is killed,
-and a prompt that is too long (long mode)."""
+"""Codex, unmodified, over /v1/responses: tasks finished while a stage is killed, a
+call of a namespace, and a prompt that is too long (long mode)."""
 
 import unittest
 
 import agent_case
-from agent_model import call, script
+from agent_model import ScriptedCluster, call, script
 import harness
 
 PROGRAM = agent_case.BIN / "codex"
@@ -40,6 +40,17 @@ class CodexTest(agent_case.AgentCase):
             agent_case.CHECKS + shell(agent_case.CHECKING),
             agent_case.DONE]),
             lambda cluster: self.command(cluster, KNOWN_NAME))
+
+    def test_a_call_of_a_namespace_is_one_that_it_knows(self):
+        refused = script(tool="exec_command", says="unsupported call",
+                         steps=["It knows no such call."])
+        closes = script(tool="exec_command", steps=[
+            call("multi_agent_v1__close_agent", target="none"),
+            agent_case.DONE])
+        with ScriptedCluster([refused, closes]) as cluster:
+            text, status = self.run_agent(*self.command(cluster))
+        self.assertEqual(status, 0, text)
+        self.assertIn(agent_case.DONE, text)
 
     def test_it_reads_that_a_prompt_is_too_long(self):
         text, status = self.run_on_default_model(self.command)
