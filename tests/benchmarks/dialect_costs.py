@@ -127,7 +127,7 @@ def run(url, pid, name, options):
         texts = [f"Tell me about number {rng.randrange(10 ** 6)}."
                  for _ in range(options.chats)]
         for text in texts:  # every dialect then finds the prompt in the cache
-            ask(connection, name, "chat", text, 1)
+            ask(connection, name, "chat", text, options.tokens)
         told = {}
         for dialect in rng.sample(list(DIALECTS), len(DIALECTS)):
             before = cpu_seconds(pid)
