@@ -32,7 +32,8 @@ bool KeepDigits(std::string_view body, GenerationFields& fields) {
 StatusOr<Json> ParseBody(std::string_view body, JsonBudget& budget,
                          RoundedNumbers* rounded) {
   SLUICE_ASSIGN_OR_RETURN(Json json,
-                          ParseJson(body, {.max_key_bytes = kMaxKeyBytes,
+                          ParseJson(body, {.max_bytes = body.size(),
+                                           .max_key_bytes = kMaxKeyBytes,
                                            .budget = &budget,
                                            .rounded = rounded}));
   if (!json.is_object()) {

@@ -235,6 +235,8 @@ OptionRows DoorRows(GatewayOptions& o) {
       {"max-connections-per-client",
        {&limits.connections_per_client, 1, option::kNoLimit},
        "of one address, while all are taken and others wait"},
+      {"max-body", Mebibytes(&limits.body_bytes, 1, 1024),
+       "MiB of a request's body: agents repeat the pictures of a conversation"},
       {"header-timeout", Seconds(&limits.header_time, 0.1, 3600),
        "seconds in which a connection's first byte, and then a request's "
        "header, must be there"},
