@@ -1,5 +1,5 @@
 // The prompts of infills.
-#include "common/dialects/llamacpp/infill.h"
+#include "common/serving/infill.h"
 
 #include <gmock/gmock.h>
 
