@@ -157,7 +157,8 @@ TEST(LlamacppParseTest, BadPromptsAreRefused) {
 TEST(LlamacppParseTest, NeutralAndUnknownFields) {
   for (const KnownField& field : KnownFields()) {
     if (field.use != FieldUse::kUnbuilt) continue;
-    for (const Json& value : *ParseJson(field.neutral)) {
+    const Json values = *ParseJson(field.neutral);
+    for (const Json& value : values) {
       EXPECT_EQ(ParamOf(Cat('"', field.name, "\":", DumpJson(value)), true),
                 "taken")
           << field.name;
