@@ -65,9 +65,10 @@ Status Validate(const SamplingParams& params, int vocab_size) {
       CheckRange("logprobs", params.logprobs, -1, kMaxTopLogprobs));
   SLUICE_RETURN_IF_ERROR(CheckRange("prompt_logprobs", params.prompt_logprobs,
                                     -1, kMaxTopLogprobs));
-  if (params.return_logits && params.hidden != HiddenWanted::kNone) {
+  const bool wants_logits = params.return_logits || params.prompt_logprobs >= 0;
+  if (wants_logits && params.hidden != HiddenWanted::kNone) {
     return InvalidArgument(
-        "a result carries logits or hidden states, both are asked for");
+        "a result is of logits or of hidden states, both are asked for");
   }
   if (params.min_tokens < 0) {
     return InvalidArgument("min_tokens must not be negative, got ",

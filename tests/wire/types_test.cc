@@ -38,7 +38,6 @@ StepPlan FullPlan() {
   started.sampling.seed = std::numeric_limits<uint64_t>::max();
   started.sampling.choice = 2;
   started.sampling.logprobs = 5;
-  started.sampling.prompt_logprobs = 0;
   started.sampling.hidden = HiddenWanted::kLast;
   started.sampling.min_tokens = 7;
   started.sampling.stop_token_ids = {0, 99};

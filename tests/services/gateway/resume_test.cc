@@ -319,7 +319,7 @@ TEST(ResumeTest, AnIdIsTheSameInEveryRelease) {
   gateway.Run(on);
   std::string id = IdOf(on->chunks[0]);
   EXPECT_EQ(id.replace(1, 6, "TIME.."),
-            "bTIME..AAAAAAAAAAHrUDKzX8Egolden~0e2.");
+            "bTIME..AAAAAAAAAAH9BsM82Pwgolden~0e2.");
 }
 
 // Keeps the times that its templates are rendered for.
