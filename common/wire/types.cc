@@ -229,6 +229,7 @@ StatusOr<std::vector<TokenResult>> TokensFromProto(const char* what,
 
 StatusOr<std::vector<float>> RawRowsFromProto(const std::string& bytes,
                                               const PlanLimits& limits) {
+  if (bytes.empty()) return std::vector<float>();
   // The engine knows what was asked for, and so the exact size.
   const size_t most = sizeof(float) *
                       static_cast<size_t>(MaxRawRowValues(limits)) *
