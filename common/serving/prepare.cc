@@ -397,20 +397,21 @@ AnswerInfo MakeAnswerInfo(const ServedModel& model,
   return info;
 }
 
-TextWorkers WorkersFor(const ServingContext& context,
-                       http::Exchange& exchange) {
-  const bool here = exchange.request().body.size() <= kMaxInlineBytes &&
-                    context.model.text->is_quick();
+TextWorkers WorkersFor(const ServingContext& context, http::Exchange& exchange,
+                       size_t more_bytes) {
+  const size_t bytes = exchange.request().body.size() + more_bytes;
+  const bool here = bytes <= kMaxInlineBytes && context.model.text->is_quick();
   return {here ? nullptr : context.work, context.metrics};
 }
 
-size_t TextMemory(http::Exchange& exchange) {
-  return exchange.request().body.size() * kMemoryPerByte;
+size_t TextMemory(http::Exchange& exchange, size_t more_bytes) {
+  return (exchange.request().body.size() + more_bytes) * kMemoryPerByte;
 }
 
 void PrepareAndRun(const ServingContext& context,
                    Maker<PreparedRequest> prepare,
-                   std::shared_ptr<http::Exchange> exchange) {
+                   std::shared_ptr<http::Exchange> exchange,
+                   size_t more_bytes) {
   // Before anything is told under another id.
   const Status resumed = TakeResumedId(exchange->request());
   if (!resumed.ok()) return RunOrRefuse(context, resumed, exchange);
@@ -438,12 +439,14 @@ void PrepareAndRun(const ServingContext& context,
       RunOrRefuse(context, std::move(prepared), on);
     }
   };
-  MakeThenUse(context, prepare, std::move(run), std::move(exchange));
+  MakeThenUse(context, prepare, std::move(run), std::move(exchange),
+              more_bytes);
 }
 
 void AnswerOffLoop(const ServingContext& context,
                    Maker<http::HttpResponse> answer,
-                   std::shared_ptr<http::Exchange> exchange) {
+                   std::shared_ptr<http::Exchange> exchange,
+                   size_t more_bytes) {
   MakeThenUse(
       context, answer,
       [](const std::shared_ptr<http::Exchange>& on,
@@ -451,7 +454,7 @@ void AnswerOffLoop(const ServingContext& context,
         if (response.ok()) return on->Send(*std::move(response));
         on->SendError(ToApiError(response.status()));
       },
-      std::move(exchange));
+      std::move(exchange), more_bytes);
 }
 
 }  // namespace sluice::serving

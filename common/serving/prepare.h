@@ -105,11 +105,12 @@ AnswerInfo MakeAnswerInfo(const ServedModel& model,
                           const GenerationFields& fields,
                           const AnswerStart& start, std::string_view id_prefix);
 
-// Returns the workers for the exchange's body: none, so the loop, for a small
-// body if the model's text side is quick.
-TextWorkers WorkersFor(const ServingContext& context, http::Exchange& exchange);
+// Returns the workers for the exchange's body and `more_bytes` of text beside
+// it: none, so the loop, for little text if the model's text side is quick.
+TextWorkers WorkersFor(const ServingContext& context, http::Exchange& exchange,
+                       size_t more_bytes = 0);
 // Returns the memory of that work.
-size_t TextMemory(http::Exchange& exchange);
+size_t TextMemory(http::Exchange& exchange, size_t more_bytes = 0);
 
 template <typename Made>
 using Maker = StatusOr<Made> (*)(const ServingContext& context,
@@ -137,12 +138,14 @@ void WorkThenUse(const TextWorkers& workers, size_t bytes, Make make, Use use,
   RunTextWork(workers, exchange, bytes, std::move(work));
 }
 
-// The same with a `make` that reads the body, on the loop or as text work.
+// The same with a `make` that reads the body, and `more_bytes` of text beside
+// it, on the loop or as text work.
 template <typename Made, typename Use>
 void MakeThenUse(const ServingContext& context, Maker<Made> make, Use use,
-                 std::shared_ptr<http::Exchange> exchange) {
-  const TextWorkers workers = WorkersFor(context, *exchange);
-  const size_t bytes = TextMemory(*exchange);
+                 std::shared_ptr<http::Exchange> exchange,
+                 size_t more_bytes = 0) {
+  const TextWorkers workers = WorkersFor(context, *exchange, more_bytes);
+  const size_t bytes = TextMemory(*exchange, more_bytes);
   auto made = [context, make, exchange] {
     return make(context, exchange->request());
   };
@@ -151,15 +154,19 @@ void MakeThenUse(const ServingContext& context, Maker<Made> make, Use use,
 }
 
 // Runs the request that `prepare` returns, or answers with its error. A grammar
-// is compiled as text work of its own, never on the loop.
+// is compiled as text work of its own, never on the loop. `more_bytes`: of text
+// that `prepare` reads beside the body.
 void PrepareAndRun(const ServingContext& context,
                    Maker<PreparedRequest> prepare,
-                   std::shared_ptr<http::Exchange> exchange);
+                   std::shared_ptr<http::Exchange> exchange,
+                   size_t more_bytes = 0);
 
-// Answers with the response or error that `answer` returns.
+// Answers with the response or error that `answer` returns; `more_bytes`
+// likewise.
 void AnswerOffLoop(const ServingContext& context,
                    Maker<http::HttpResponse> answer,
-                   std::shared_ptr<http::Exchange> exchange);
+                   std::shared_ptr<http::Exchange> exchange,
+                   size_t more_bytes = 0);
 
 }  // namespace sluice::serving
 

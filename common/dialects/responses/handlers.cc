@@ -19,8 +19,13 @@ StatusOr<ResponsesRequest> Parse(const serving::ServingContext& context,
   options.vocab_size = context.model.vocab_size;
   options.strict = context.strict_fields;
   if (context.answers != nullptr) {
-    options.previous = [&](std::string_view id) {
-      return ItemsBehind(*context.answers, http.tenant, id);
+    options.previous = [&](std::string_view id,
+                           JsonBudget& budget) -> StatusOr<Json> {
+      // The work was given its thread and its memory by this id.
+      if (id != PreviousIdOf(http.body)) {
+        return InvalidArgument("must have no escapes in its name and value");
+      }
+      return ItemsBehind(*context.answers, http.tenant, id, budget);
     };
   }
   return ParseRequest(http.body, options);
@@ -70,14 +75,17 @@ StatusOr<http::HttpResponse> CountTokens(const serving::ServingContext& context,
 
 void RunResponse(const serving::ServingContext& context,
                  std::shared_ptr<http::Exchange> exchange) {
-  serving::PrepareAndRun(context, Prepare, std::move(exchange));
+  const size_t behind = BytesBehind(context, exchange->request());
+  serving::PrepareAndRun(context, Prepare, std::move(exchange), behind);
 }
 
 void AddOtherHandlers(http::Router& router,
                       const serving::ServingContext& context) {
   router.Add("POST", "/v1/responses/input_tokens",
              [context](std::shared_ptr<http::Exchange> on) {
-               serving::AnswerOffLoop(context, CountTokens, std::move(on));
+               const size_t behind = BytesBehind(context, on->request());
+               serving::AnswerOffLoop(context, CountTokens, std::move(on),
+                                      behind);
              });
   AddStoredHandlers(router, context);
 }

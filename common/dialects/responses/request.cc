@@ -338,7 +338,7 @@ Json EchoOf(serving::FieldReader& in, const ResponsesRequest& request,
 
 // Returns the items before the request's own.
 StatusOr<Json> PreviousItems(const std::optional<std::string>& id,
-                             const ReadOptions& options) {
+                             const ReadOptions& options, JsonBudget& budget) {
   if (!id) return Json::array();
   constexpr std::string_view kField = "previous_response_id";
   constexpr std::string_view kCode = "previous_response_not_found";
@@ -348,10 +348,11 @@ StatusOr<Json> PreviousItems(const std::optional<std::string>& id,
                             "--response-store): send the items before"),
         kCode);
   }
-  auto items = options.previous(*id);
+  auto items = options.previous(*id, budget);
   if (items.ok()) return items;
-  return serving::WithCode(serving::FieldError(kField, Message(items.status())),
-                           kCode);
+  const Status error = serving::FieldError(kField, Message(items.status()));
+  if (items.status().code() != StatusCode::kNotFound) return error;
+  return serving::WithCode(error, kCode);
 }
 
 // Returns the items `before` and those of the field `input`.
@@ -416,7 +417,8 @@ StatusOr<ResponsesRequest> ParseRequest(std::string_view body,
   if (input == nullptr && !previous) {
     return serving::FieldError("input", "is missing");
   }
-  SLUICE_ASSIGN_OR_RETURN(Json before, PreviousItems(previous, options));
+  SLUICE_ASSIGN_OR_RETURN(Json before,
+                          PreviousItems(previous, options, budget));
   const Json none = Json::array();
   const Json& own = input == nullptr ? none : *input;
   SLUICE_ASSIGN_OR_RETURN(

@@ -29,8 +29,10 @@ struct ReadOptions {
   int vocab_size = 0;   // bounds token ids
   bool strict = false;  // refuses unknown fields instead of ignoring them
   // Returns the items of the response with an id, its input and its output,
-  // NOT_FOUND if there is none; null: no response is kept.
-  std::function<StatusOr<Json>(std::string_view id)> previous = nullptr;
+  // whose values count against `budget`; NOT_FOUND if there is none,
+  // INVALID_ARGUMENT if they cannot be read; null: no response is kept.
+  std::function<StatusOr<Json>(std::string_view id, JsonBudget& budget)>
+      previous = nullptr;
 };
 
 // Parses a body of POST /v1/responses. INVALID_ARGUMENT, with the field as

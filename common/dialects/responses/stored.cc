@@ -59,6 +59,13 @@ StatusOr<AnswerStore::Entry> FindEntry(const serving::ServingContext& context,
   return found;
 }
 
+// Returns the bytes of a response; 0: it is not kept.
+size_t StoredBytes(const serving::ServingContext& context,
+                   const http::HttpRequest& http, std::string_view id) {
+  const auto found = FindEntry(context, http, id);
+  return found.ok() ? (*found)->answer.size() + (*found)->items.size() : 0;
+}
+
 Status NoPart(const Place& place) {
   return serving::WithCode(
       NotFound("a response has no ", place.part.substr(0, 64)), "not_found");
@@ -175,13 +182,32 @@ StatusOr<http::HttpResponse> Cancel(const serving::ServingContext& context,
 }  // namespace
 
 StatusOr<Json> ItemsBehind(AnswerStore& store, const std::string& tenant,
-                           std::string_view id) {
+                           std::string_view id, JsonBudget& budget) {
   SLUICE_ASSIGN_OR_RETURN(const AnswerStore::Entry kept,
                           store.Find(tenant, id));
-  SLUICE_ASSIGN_OR_RETURN(Json items, ParseJson(kept->items));
-  SLUICE_ASSIGN_OR_RETURN(Json answer, ParseJson(kept->answer));
+  const JsonLimits limits{.budget = &budget};
+  SLUICE_ASSIGN_OR_RETURN(Json items, ParseJson(kept->items, limits));
+  SLUICE_ASSIGN_OR_RETURN(Json answer, ParseJson(kept->answer, limits));
   for (Json& item : answer["output"]) items.push_back(std::move(item));
   return items;
+}
+
+std::string_view PreviousIdOf(std::string_view body) {
+  constexpr std::string_view kField = "previous_response_id";
+  if (body.find(kField) == body.npos) return {};
+  std::string_view text = FindJsonText(body, kField).value_or("");
+  const size_t begin = text.find('"');
+  if (begin == text.npos) return {};
+  text.remove_prefix(begin + 1);
+  text = text.substr(0, text.find('"'));
+  return text.find('\\') == text.npos ? text : std::string_view();
+}
+
+size_t BytesBehind(const serving::ServingContext& context,
+                   const http::HttpRequest& request) {
+  if (context.answers == nullptr) return 0;
+  const std::string_view id = PreviousIdOf(request.body);
+  return id.empty() ? 0 : StoredBytes(context, request, id);
 }
 
 void AddStoredHandlers(http::Router& router,
@@ -194,7 +220,11 @@ void AddStoredHandlers(http::Router& router,
                  serving::AnswerOffLoop(context, answer, std::move(on));
                });
   };
-  add("GET", Get);
+  router.Add("GET", pattern, [context](std::shared_ptr<http::Exchange> on) {
+    const http::HttpRequest& request = on->request();
+    const size_t bytes = StoredBytes(context, request, PlaceOf(request).id);
+    serving::AnswerOffLoop(context, Get, std::move(on), bytes);
+  });
   add("DELETE", Delete);
   add("POST", Cancel);
 }

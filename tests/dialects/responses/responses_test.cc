@@ -11,10 +11,13 @@
 #include <vector>
 
 #include "common/base/json.h"
+#include "common/concurrency/turn_queue.h"
 #include "common/dialects/responses/handlers.h"
+#include "common/dialects/responses/stored.h"
 #include "common/http/router.h"
 #include "common/serving/answer_store.h"
 #include "common/serving/dialect.h"
+#include "common/serving/prepare.h"
 #include "services/gateway/gateway_metrics.h"
 #include "tests/grammar/walk.h"
 #include "tests/http/fake_exchange.h"
@@ -425,6 +428,51 @@ TEST_F(ResponsesTest, KeepsResponsesOfTheirKey) {
   EXPECT_EQ(on("DELETE", path)->Body()["deleted"], true);
   EXPECT_EQ(on("GET", path)->responses[0].status, 404);
   EXPECT_EQ(Ask(body)->Body()["error"]["code"], "previous_response_not_found");
+}
+
+// What is kept counts like a body: for its thread and for its memory.
+TEST_F(ResponsesTest, WhatIsBehindCountsAsText) {
+  serving::AnswerStore store({.max_bytes = 1 << 20});
+  answers_ = &store;
+  const std::string items =
+      DumpJson(Json::array({{{"role", "user"}, {"content", "First."}}}));
+  store.Put("", "resp_a", {R"({"output":[]})", items + std::string(9000, ' ')});
+  const auto behind = [&](const std::string& body) {
+    return BytesBehind(Context(), http::Post(kPath, body)->request());
+  };
+  const size_t bytes = items.size() + 9000 + 13;
+  EXPECT_EQ(behind(R"({"previous_response_id":"resp_a"})"), bytes);
+  EXPECT_EQ(behind("{\"a\":{},\n\"previous_response_id\" : \"resp_a\" }"),
+            bytes);
+  EXPECT_EQ(behind(R"({"previous_response_id":"resp_b"})"), 0u);
+  EXPECT_EQ(behind(R"({"previous_response_id":null})"), 0u);
+  EXPECT_EQ(behind(R"({"input":"previous_response_id"})"), 0u);
+  EXPECT_EQ(behind(R"({"previous_response_id":"res)"), 0u);
+  EXPECT_EQ(behind(R"({"previous_response_id)"), 0u);
+  TurnQueue queue({.threads = 1});
+  serving::ServingContext context = Context();
+  context.work = &queue;
+  const auto on = http::Post(kPath, "{}");
+  EXPECT_EQ(serving::WorkersFor(context, *on).queue, nullptr);
+  EXPECT_EQ(serving::WorkersFor(context, *on, bytes).queue, &queue);
+  EXPECT_EQ(serving::TextMemory(*on, bytes),
+            serving::TextMemory(*on) / 2 * (bytes + 2));
+  Ask(*ParseJson(R"({"previous_response_id":"resp_a"})"));
+  EXPECT_EQ(engine_.submitted(), 1u);
+  // An id that was not foreseen is not read.
+  for (const char* body : {R"({"previous\u005fresponse_id":"resp_a"})",
+                           R"({"previous_response_id":"resp\u005fa"})"}) {
+    const auto refused = http::Post(kPath, body);
+    refused->format = kDialect.format;
+    http::Router router;
+    serving::AddDialects(kDialects, router, Context());
+    router.Route(refused);
+    ASSERT_EQ(refused->responses.size(), 1u) << body;
+    EXPECT_EQ(refused->responses[0].status, 400);
+    EXPECT_EQ(refused->Body()["error"]["param"], "previous_response_id");
+    EXPECT_THAT(refused->Body()["error"]["message"].get<std::string>(),
+                HasSubstr("no escapes"));
+  }
 }
 
 TEST_F(ResponsesTest, WithoutAStoreNothingIsKept) {
