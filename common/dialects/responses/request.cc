@@ -38,6 +38,11 @@ constexpr serving::FieldNames kNames = {.prompt = "input",
 
 constexpr std::string_view kLogprobs = "message.output_text.logprobs";
 
+// OpenAI's limits of metadata; kMaxLabelBytes also of a user and of keys.
+constexpr size_t kMaxMetadata = 16;
+constexpr size_t kMaxMetadataKeyBytes = 64;
+constexpr size_t kMaxLabelBytes = 512;
+
 // A field that is read.
 struct ReadField {
   std::string_view name;
@@ -296,7 +301,36 @@ void RefuseValues(serving::FieldReader& in) {
     part.Bool("include_obfuscation");
     in.Keep(part.status());
   }
-  FindObject(in, "metadata");
+}
+
+// Fields that a response says again, and that change nothing else.
+void CheckLabels(serving::FieldReader& in) {
+  for (const char* name : {"prompt_cache_key", "safety_identifier", "user"}) {
+    const auto text = in.String(name);
+    if (text && text->size() > kMaxLabelBytes) {
+      in.Refuse(name, "has ", text->size(), " bytes, limit ", kMaxLabelBytes);
+    }
+  }
+  const Json* metadata = FindObject(in, "metadata");
+  if (metadata == nullptr) return;
+  if (metadata->size() > kMaxMetadata) {
+    in.Refuse("metadata", "has ", metadata->size(), " members, limit ",
+              kMaxMetadata);
+    return;
+  }
+  for (const auto& [key, value] : metadata->items()) {
+    if (key.size() > kMaxMetadataKeyBytes) {
+      in.Refuse("metadata", "has a key of ", key.size(), " bytes, limit ",
+                kMaxMetadataKeyBytes);
+    } else if (!value.is_string()) {
+      in.Refuse("metadata", key, " must be a string, got ",
+                serving::Describe(value));
+    } else if (const size_t bytes = value.get_ref<const std::string&>().size();
+               bytes > kMaxLabelBytes) {
+      in.Refuse("metadata", key, " has ", bytes, " bytes, limit ",
+                kMaxLabelBytes);
+    }
+  }
 }
 
 // Returns the members of an answer that say again what was asked for.
@@ -385,6 +419,7 @@ StatusOr<ResponsesRequest> ParseRequest(std::string_view body,
   ReadLogprobs(in, fields);
   ReadText(in, fields);
   RefuseValues(in);
+  CheckLabels(in);
   fields.stream = in.Bool("stream").value_or(false);
   fields.priority = static_cast<int32_t>(
       in.Int("priority", -serving::kMaxInt32, serving::kMaxInt32).value_or(0));

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "common/base/cat.h"
 #include "common/base/json.h"
 #include "common/serving/chat_parts.h"
 #include "common/serving/error.h"
@@ -182,6 +183,17 @@ TEST(ResponsesRequestTest, RefusesValuesByTheirFields) {
   refused(R"("stream_options":{"include_obfuscation":1})",
           "stream_options.include_obfuscation");
   refused(R"("metadata":[])", "metadata");
+  refused(R"("metadata":{"a":1})", "metadata");
+  refused(R"("metadata":{"a":")" + std::string(513, 'x') + "\"}", "metadata");
+  refused(R"("metadata":{")" + std::string(65, 'k') + R"(":""})", "metadata");
+  std::string many;
+  for (int i = 0; i < 17; ++i)
+    many += Cat(i == 0 ? "" : ",", "\"", i, "\":\"\"");
+  refused(Cat(R"("metadata":{)", many, "}"), "metadata");
+  for (const char* name : {"user", "prompt_cache_key", "safety_identifier"}) {
+    refused(Cat("\"", name, "\":[]"), name);
+    refused(Cat("\"", name, "\":\"", std::string(513, 'x'), "\""), name);
+  }
   refused(R"("include":"x")", "include");
   refused(R"("top_logprobs":21)", "top_logprobs");
   refused(R"("reasoning":{"effort":"<a>"})", "reasoning.effort");
