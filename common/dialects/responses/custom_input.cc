@@ -1,5 +1,7 @@
 #include "common/dialects/responses/custom_input.h"
 
+#include <algorithm>
+
 #include "common/base/cat.h"
 #include "common/base/json.h"
 #include "common/dialects/responses/tool_fields.h"
@@ -30,6 +32,10 @@ std::string CustomInput::Next(std::string_view arguments, size_t bytes) {
     if (place_ == Place::kBefore) FindText(text.substr(0, kMaxBefore));
     while (place_ == Place::kWithin && ReadChar(text, added)) {
     }
+    if (place_ == Place::kRaw) {
+      added += text.substr(at_);
+      at_ = text.size();
+    }
   }
   return added;
 }
@@ -37,16 +43,16 @@ std::string CustomInput::Next(std::string_view arguments, size_t bytes) {
 void CustomInput::FindText(std::string_view arguments) {
   const std::string name = Cat('"', kCustomInput, '"');
   size_t at = 0;
+  bool is_other = arguments.size() == kMaxBefore;
   const auto takes = [&](std::string_view expected) {
-    at = arguments.find_first_not_of(" \t\r\n", at);
-    if (at == arguments.npos || !arguments.substr(at).starts_with(expected)) {
-      return false;
-    }
-    at += expected.size();
-    return true;
+    at = std::min(arguments.find_first_not_of(" \t\r\n", at), arguments.size());
+    const std::string_view rest = arguments.substr(at, expected.size());
+    is_other = is_other || !expected.starts_with(rest);
+    at += rest.size();
+    return rest == expected;
   };
   if (!takes("{") || !takes(name) || !takes(":") || !takes("\"")) {
-    if (arguments.size() == kMaxBefore) place_ = Place::kBehind;
+    if (is_other) place_ = Place::kRaw;
     return;
   }
   at_ = at;

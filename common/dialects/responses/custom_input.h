@@ -10,8 +10,8 @@ namespace sluice::responses {
 
 // Takes a custom tool's input out of the arguments of its call, a text of JSON
 // {"input": TEXT} that grows: what a client is told of it piece by piece does
-// not depend on the pieces. Of arguments without such a member the input is
-// empty; an input that was cut ends where it was cut.
+// not depend on the pieces. Arguments that do not begin with such a member are
+// the input as they are; an input that was cut ends where it was cut.
 class CustomInput {
  public:
   // Reads the rest of `arguments`, the text so far, and returns what it adds to
@@ -19,8 +19,9 @@ class CustomInput {
   std::string Next(std::string_view arguments, size_t bytes);
 
  private:
-  // Before the member's name, in the text, behind the text.
-  enum class Place { kBefore, kWithin, kBehind };
+  // Before the member's name, in the text, behind the text; in arguments
+  // without the member.
+  enum class Place { kBefore, kWithin, kBehind, kRaw };
 
   // Moves to the input's first character, if `arguments` have it.
   void FindText(std::string_view arguments);

@@ -31,9 +31,24 @@ StatusOr<ResponsesRequest> Parse(const serving::ServingContext& context,
   return ParseRequest(http.body, options);
 }
 
+// Custom tools that take any text need no grammar where a model has none.
+void FreeCustomTools(const ToolNames& names, serving::ToolFields& fields) {
+  for (size_t i = 0; i < fields.tools.size(); ++i) {
+    const auto named = names.find(
+        fields.tools[i]["function"]["name"].get_ref<const std::string&>());
+    if (named != names.end() && named->second.is_custom &&
+        fields.held[i].empty()) {
+      fields.strict[i].reset();
+    }
+  }
+}
+
 StatusOr<serving::PreparedRequest> Prepare(
     const serving::ServingContext& context, const http::HttpRequest& http) {
   SLUICE_ASSIGN_OR_RETURN(ResponsesRequest request, Parse(context, http));
+  if (context.model.grammars == nullptr) {
+    FreeCustomTools(request.names, request.chat.tools);
+  }
   AnswerTerms terms{std::move(request.names), std::move(request.echo),
                     request.tells_summary};
   if (context.answers != nullptr && request.store) {

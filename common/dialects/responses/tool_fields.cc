@@ -171,10 +171,10 @@ class ToolReader {
       told = Paragraphs(description, Cat("The input must keep to this ", what,
                                          ":\n", format.definition));
     }
-    const bool is_held = !format.pattern.empty();
-    Add(joined, told, CustomParameters(""),
-        is_held ? std::optional<bool>(true) : std::nullopt,
-        is_held ? DumpJson(CustomParameters(format.pattern)) : "");
+    // Without a pattern, too: what the model gives beside the text is lost.
+    Add(joined, told, CustomParameters(""), true,
+        format.pattern.empty() ? ""
+                               : DumpJson(CustomParameters(format.pattern)));
     return tool;
   }
 

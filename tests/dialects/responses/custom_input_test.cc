@@ -22,11 +22,18 @@ TEST(CustomInputTest, TakesTheTextOfTheMember) {
   EXPECT_EQ(Whole(" {\n\"input\" :\"\"}"), "");
   EXPECT_EQ(Whole(R"({"input": "cut of)"), "cut of");
   EXPECT_EQ(Whole(R"({"input": "cut \u00)"), "cut ");
-  EXPECT_EQ(Whole(R"({"other": "a"})"), "");
-  EXPECT_EQ(Whole(R"({"input": 1})"), "");
+  EXPECT_EQ(Whole(R"({"inp)"), "");
   EXPECT_EQ(Whole(""), "");
+}
+
+TEST(CustomInputTest, ArgumentsWithoutTheMemberAreTheText) {
   const std::string spaces(300, ' ');
-  EXPECT_EQ(Whole(Cat("{", spaces, R"("input": "a"})")), "");
+  for (const std::string& other :
+       {std::string(R"({"other": "a"})"), std::string(R"({"input": 1})"),
+        std::string("{}"), std::string("*** Begin"),
+        Cat("{", spaces, R"("input": "a"})")}) {
+    EXPECT_EQ(Whole(other), other);
+  }
 }
 
 // Wherever the text is cut, and whatever a client has of it.
@@ -34,7 +41,8 @@ TEST(CustomInputTest, PiecesAreTheWhole) {
   const std::string text = "*** Begin\n+\"x\\y\"\té\U0001F600\n";
   for (const std::string& arguments :
        {DumpJson({{"input", text}}),
-        std::string(R"({"input": "\u002a\uD83D\uDE00 \/ end"})")}) {
+        std::string(R"({"input": "\u002a\uD83D\uDE00 \/ end"})"),
+        std::string(R"( {"inputs": ["a"]})")}) {
     const std::string whole = Whole(arguments);
     for (size_t step = 1; step <= arguments.size(); ++step) {
       CustomInput input;

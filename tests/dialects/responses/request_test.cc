@@ -282,6 +282,16 @@ TEST(ResponsesRequestTest, ReadsTools) {
   EXPECT_EQ(read.echo["tools"].size(), 3u) << "without the hosted ones";
 }
 
+TEST(ResponsesRequestTest, ACustomToolWithoutAFormatIsHeldToItsText) {
+  const auto tools =
+      ReadWith(R"("tools":[{"type":"custom","name":"c"}])").chat.tools;
+  EXPECT_EQ(tools.strict.at(0), true);
+  EXPECT_EQ(tools.held.at(0), "");
+  EXPECT_EQ(DumpJson(tools.tools[0]["function"]["parameters"]),
+            R"({"type":"object","properties":{"input":{"type":"string"}},)"
+            R"("required":["input"],"additionalProperties":false})");
+}
+
 TEST(ResponsesRequestTest, ReadsToolChoice) {
   const auto chosen = [](const std::string& choice) {
     return ReadWith(Cat(kTools, ",\"tool_choice\":", choice)).chat.tools;
