@@ -1,6 +1,5 @@
 #include "common/serving/answer_store.h"
 
-#include <iterator>
 #include <utility>
 
 namespace sluice::serving {
@@ -20,30 +19,36 @@ size_t AnswerStore::Answer::memory() const {
   return kKeptAnswerBytes + answer.size() + items.size();
 }
 
-void AnswerStore::Put(const std::string& tenant, const std::string& id,
+bool AnswerStore::Put(const std::string& tenant, const std::string& id,
                       Answer answer) {
   const size_t bytes = answer.memory();
+  std::list<Kept> made;
+  made.push_back({id, std::make_shared<const Answer>(std::move(answer)),
+                  Clock::now() + options_.max_age});
+  std::list<Kept> dropped;
   MutexLock lock(mutex_);
-  Expire();
-  if (bytes > options_.max_bytes) return;
+  Expire(dropped);
+  if (bytes > options_.max_bytes) return false;
   Room& room = rooms_[tenant];
   if (const auto same = room.by_id.find(id); same != room.by_id.end()) {
-    Drop(room, same->second);
+    Drop(room, same->second, dropped);
   }
-  while (room.bytes + bytes > options_.max_bytes ||
-         room.answers.size() >= options_.max_answers) {
-    Drop(room, room.answers.begin());
+  while (!room.answers.empty() &&
+         (room.bytes + bytes > options_.max_bytes ||
+          room.answers.size() >= options_.max_answers)) {
+    Drop(room, room.answers.begin(), dropped);
   }
-  room.answers.push_back({id, std::make_shared<const Answer>(std::move(answer)),
-                          Clock::now() + options_.max_age});
-  room.by_id[id] = std::prev(room.answers.end());
+  room.by_id.emplace(id, made.begin());  // may throw; the rest does not
+  room.answers.splice(room.answers.end(), made);
   room.bytes += bytes;
+  return true;
 }
 
 StatusOr<AnswerStore::Entry> AnswerStore::Find(const std::string& tenant,
                                                std::string_view id) {
+  std::list<Kept> dropped;
   MutexLock lock(mutex_);
-  Expire();
+  Expire(dropped);
   const auto room = rooms_.find(tenant);
   if (room == rooms_.end()) return NoAnswer(id);
   const auto found = room->second.by_id.find(id);
@@ -52,13 +57,14 @@ StatusOr<AnswerStore::Entry> AnswerStore::Find(const std::string& tenant,
 }
 
 Status AnswerStore::Erase(const std::string& tenant, std::string_view id) {
+  std::list<Kept> dropped;
   MutexLock lock(mutex_);
-  Expire();
+  Expire(dropped);
   const auto room = rooms_.find(tenant);
   if (room == rooms_.end()) return NoAnswer(id);
   const auto found = room->second.by_id.find(id);
   if (found == room->second.by_id.end()) return NoAnswer(id);
-  Drop(room->second, found->second);
+  Drop(room->second, found->second, dropped);
   return OkStatus();
 }
 
@@ -69,17 +75,18 @@ size_t AnswerStore::bytes() {
   return bytes;
 }
 
-void AnswerStore::Drop(Room& room, std::list<Kept>::iterator kept) {
+void AnswerStore::Drop(Room& room, std::list<Kept>::iterator kept,
+                       std::list<Kept>& dropped) {
   room.bytes -= kept->entry->memory();
   room.by_id.erase(kept->id);
-  room.answers.erase(kept);
+  dropped.splice(dropped.end(), room.answers, kept);
 }
 
-void AnswerStore::Expire() {
+void AnswerStore::Expire(std::list<Kept>& dropped) {
   const TimePoint now = Clock::now();
   for (auto& [tenant, room] : rooms_) {
     while (!room.answers.empty() && room.answers.front().until <= now) {
-      Drop(room, room.answers.begin());
+      Drop(room, room.answers.begin(), dropped);
     }
   }
 }

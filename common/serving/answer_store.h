@@ -40,9 +40,9 @@ class AnswerStore {
   bool is_on() const { return options_.max_bytes > 0; }
 
   // Keeps an answer of the key `tenant` (empty: a server without keys) in the
-  // place of one with its id. An answer of more bytes than a key has is not
-  // kept.
-  void Put(const std::string& tenant, const std::string& id, Answer answer);
+  // place of one with its id. Returns whether it is kept: an answer of more
+  // bytes than a key has is not. After bad_alloc it is not, either.
+  bool Put(const std::string& tenant, const std::string& id, Answer answer);
   // NOT_FOUND if the key has no answer of that id.
   StatusOr<Entry> Find(const std::string& tenant, std::string_view id);
   // Forgets an answer. NOT_FOUND likewise.
@@ -63,9 +63,12 @@ class AnswerStore {
     size_t bytes = 0;
   };
 
-  static void Drop(Room& room, std::list<Kept>::iterator kept);
+  // Moves an answer of `room` to `dropped`, whose memory is freed without the
+  // lock.
+  static void Drop(Room& room, std::list<Kept>::iterator kept,
+                   std::list<Kept>& dropped);
   // Drops what is too old, of all keys.
-  void Expire() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Expire(std::list<Kept>& dropped) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   Mutex mutex_;

@@ -33,10 +33,11 @@ TEST(AnswerStoreTest, TheOldestOfAKeyMakeRoom) {
   EXPECT_FALSE(store.Find("a", "resp_14").ok());
   EXPECT_TRUE(store.Find("a", "resp_15").ok());
   EXPECT_TRUE(store.Find("b", "resp_0").ok()) << "of another key";
-  store.Put("a", "resp_big", {std::string(8 << 10, ' '), "[]"});
+  EXPECT_TRUE(store.Put("a", "resp_big", {std::string(8 << 10, ' '), "[]"}));
   EXPECT_FALSE(store.Find("a", "resp_15").ok());
   EXPECT_TRUE(store.Find("a", "resp_big").ok());
-  store.Put("a", "resp_bigger", {std::string(11 << 10, ' '), "[]"});
+  EXPECT_FALSE(
+      store.Put("a", "resp_bigger", {std::string(11 << 10, ' '), "[]"}));
   EXPECT_FALSE(store.Find("a", "resp_bigger").ok());
   EXPECT_LE(store.bytes(), size_t{20 << 10});
 }
