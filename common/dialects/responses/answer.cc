@@ -141,7 +141,9 @@ class ResponseFormat : public serving::BlockFormat {
       response["completed_at"] = serving::UnixSeconds();
     }
     response["usage"] = UsageJson(usage);
-    if (terms_.keep != nullptr) terms_.keep(id_, response);
+    if (terms_.keep != nullptr && !terms_.keep(id_, response)) {
+      response["store"] = false;
+    }
     return response;
   }
 

@@ -17,8 +17,9 @@ struct AnswerTerms {
   ToolNames names;
   Json echo;  // of ResponsesRequest
   bool tells_summary = false;
-  // Keeps a response that has ended, its id and it; null: it is not kept.
-  std::function<void(const std::string& id, const Json& response)> keep =
+  // Keeps a response that has ended, its id and it, and returns whether it is
+  // kept; null: it is not.
+  std::function<bool(const std::string& id, const Json& response)> keep =
       nullptr;
 };
 

@@ -1,5 +1,7 @@
 #include "common/dialects/responses/handlers.h"
 
+#include <functional>
+#include <string>
 #include <utility>
 
 #include "common/base/json.h"
@@ -23,7 +25,7 @@ StatusOr<ResponsesRequest> Parse(const serving::ServingContext& context,
                            JsonBudget& budget) -> StatusOr<Json> {
       // The work was given its thread and its memory by this id.
       if (id != PreviousIdOf(http.body)) {
-        return InvalidArgument("must have no escapes in its name and value");
+        return NotFound("must have no escapes in its name and value");
       }
       return ItemsBehind(*context.answers, http.tenant, id, budget);
     };
@@ -43,6 +45,20 @@ void FreeCustomTools(const ToolNames& names, serving::ToolFields& fields) {
   }
 }
 
+// Returns AnswerTerms::keep. What is too long to be read again is not kept.
+std::function<bool(const std::string&, const Json&)> KeepIn(
+    serving::AnswerStore& store, const http::HttpRequest& http,
+    std::string items) {
+  constexpr size_t kMaxBytes = JsonLimits{}.max_bytes;
+  if (items.size() > kMaxBytes) return nullptr;
+  return [&store, tenant = http.tenant, items = std::move(items)](
+             const std::string& id, const Json& response) {
+    std::string text = DumpJson(response);
+    return text.size() <= kMaxBytes &&
+           store.Put(tenant, id, {std::move(text), items});
+  };
+}
+
 StatusOr<serving::PreparedRequest> Prepare(
     const serving::ServingContext& context, const http::HttpRequest& http) {
   SLUICE_ASSIGN_OR_RETURN(ResponsesRequest request, Parse(context, http));
@@ -52,11 +68,7 @@ StatusOr<serving::PreparedRequest> Prepare(
   AnswerTerms terms{std::move(request.names), std::move(request.echo),
                     request.tells_summary};
   if (context.answers != nullptr && request.store) {
-    terms.keep = [store = context.answers, tenant = http.tenant,
-                  items = DumpJson(request.items)](const std::string& id,
-                                                   const Json& response) {
-      store->Put(tenant, id, {DumpJson(response), items});
-    };
+    terms.keep = KeepIn(*context.answers, http, DumpJson(request.items));
   }
   const auto make_format = [&terms](const serving::ModelText& text,
                                     const serving::AnswerInfo& info) {

@@ -384,9 +384,14 @@ StatusOr<Json> PreviousItems(const std::optional<std::string>& id,
   }
   auto items = options.previous(*id, budget);
   if (items.ok()) return items;
-  const Status error = serving::FieldError(kField, Message(items.status()));
-  if (items.status().code() != StatusCode::kNotFound) return error;
-  return serving::WithCode(error, kCode);
+  if (items.status().code() == StatusCode::kNotFound) {
+    return serving::WithCode(
+        serving::FieldError(kField, Message(items.status())), kCode);
+  }
+  return serving::WithCode(
+      serving::FieldError(kField, "its items cannot be read beside those of ",
+                          "the request: ", Message(items.status())),
+      "previous_response_too_large");
 }
 
 // Returns the items `before` and those of the field `input`.

@@ -357,6 +357,24 @@ TEST(ResponsesRequestTest, WithoutAStoreNothingIsBefore) {
   EXPECT_THAT(error.message, HasSubstr("--response-store"));
 }
 
+TEST(ResponsesRequestTest, WhatIsBeforeIsNotFoundOrTooLarge) {
+  const auto code_of = [](const Status& status) {
+    ReadOptions options;
+    options.previous = [&](std::string_view, JsonBudget&) -> StatusOr<Json> {
+      return status;
+    };
+    const auto read = ParseRequest(
+        R"({"input":"hi","previous_response_id":"resp_1"})", options);
+    EXPECT_FALSE(read.ok());
+    const http::ApiError error = serving::ToApiError(read.status());
+    EXPECT_EQ(error.param, "previous_response_id");
+    return error.code;
+  };
+  EXPECT_EQ(code_of(NotFound("none")), "previous_response_not_found");
+  EXPECT_EQ(code_of(InvalidArgument("more than 2 values")),
+            "previous_response_too_large");
+}
+
 TEST(ResponsesRequestTest, TheDigestIsOfWhatChangesTheAnswer) {
   const auto digest = [](const std::string& members) {
     return ReadWith(R"("stream":true,)" + members).chat.fields.digest;

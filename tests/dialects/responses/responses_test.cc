@@ -475,6 +475,29 @@ TEST_F(ResponsesTest, WhatIsBehindCountsAsText) {
   }
 }
 
+// What could not be read again is not kept, and the response says so.
+TEST_F(ResponsesTest, KeepsWhatCanBeReadAgain) {
+  serving::AnswerStore store({.max_bytes = size_t{64} << 20});
+  answers_ = &store;
+  const std::string half(size_t{3} << 20, 'a');
+  const auto ask = [&](std::string_view previous) {
+    Json body{{"previous_response_id", previous},
+              {"max_output_tokens", 1},
+              {"input", Json::array({{{"type", "later"}, {"text", half}}})}};
+    if (previous.empty()) body.erase("previous_response_id");
+    return Answer(body, "Oh.")->Body();
+  };
+  EXPECT_EQ(ask("")["store"], true);
+  EXPECT_EQ(ask("resp_test")["store"], true);
+  EXPECT_EQ(ask("resp_test")["store"], false);
+  // A room of fewer bytes than the response has.
+  serving::AnswerStore small({.max_bytes = 600});
+  answers_ = &small;
+  EXPECT_EQ(Answer(*ParseJson(R"({"input":"a"})"), "Oh.")->Body()["store"],
+            false);
+  EXPECT_EQ(small.bytes(), 0u);
+}
+
 TEST_F(ResponsesTest, WithoutAStoreNothingIsKept) {
   const auto on = http::Post("/v1/responses/resp_test", "");
   on->request().method = "GET";
