@@ -154,6 +154,10 @@ class Lexer {
     if (at_ < text_.size() && IsNameChar(text_[at_])) {
       return Unimplemented("the expression at byte ", begin, " has flags");
     }
+    if (HasLookaround(body)) {
+      return Unimplemented("the expression at byte ", begin,
+                           " has a look-around");
+    }
     return Token{Kind::kRegex, body, begin, false};
   }
 
@@ -301,7 +305,8 @@ class Writer {
       SLUICE_ASSIGN_OR_RETURN(const std::string one, Sequence(level));
       all += Cat(is_first ? "" : "|", one);
       is_first = false;
-      SLUICE_RETURN_IF_ERROR(Spend(all.size()));
+      if (all.size() > kMaxLarkRegexBytes) return TooLarge();
+      SLUICE_RETURN_IF_ERROR(Spend(one.size() + 1));
     } while (Takes("|"));
     return Cat("(?:", all, ")");
   }
@@ -412,6 +417,23 @@ class Writer {
 };
 
 }  // namespace
+
+bool HasLookaround(std::string_view regex) {
+  bool in_class = false;
+  for (size_t at = 0; at < regex.size(); ++at) {
+    if (regex[at] == '\\') {
+      ++at;
+    } else if (regex[at] == '[' || regex[at] == ']') {
+      in_class = regex[at] == '[';
+    } else if (!in_class) {
+      const std::string_view rest = regex.substr(at);
+      for (const std::string_view sign : {"(?=", "(?!", "(?<=", "(?<!"}) {
+        if (rest.starts_with(sign)) return true;
+      }
+    }
+  }
+  return false;
+}
 
 StatusOr<std::string> RegexOfLark(std::string_view lark) {
   if (lark.size() > kMaxTextBytes) {

@@ -16,10 +16,14 @@ inline constexpr size_t kMaxLarkRegexBytes = size_t{32} << 10;
 // Lark grammar: a JSON Schema's `pattern` then holds a string within a call to
 // the grammar. Rules, terminals, groups, repeats, literals, ranges, regular
 // expressions without flags, and imports of `common`. UNIMPLEMENTED for a rule
-// that contains itself, %ignore, other grammars within it, and an expression
-// above kMaxLarkRegexBytes; INVALID_ARGUMENT for a malformed text. Takes time
-// in proportion to the text and a fixed bound.
+// that contains itself, %ignore, other grammars within it, look-around, and an
+// expression above kMaxLarkRegexBytes; INVALID_ARGUMENT for a malformed text.
+// Takes time in proportion to the text and a fixed bound.
 StatusOr<std::string> RegexOfLark(std::string_view lark);
+
+// Whether an expression of ECMA-262 looks ahead or behind, which no grammar
+// holds.
+bool HasLookaround(std::string_view regex);
 
 }  // namespace sluice
 

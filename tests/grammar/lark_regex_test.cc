@@ -96,6 +96,26 @@ TEST(LarkRegexTest, SaysWhatNoExpressionIs) {
   EXPECT_THAT(error("%import common.NOTHING"), HasSubstr("import"));
   EXPECT_EQ(RegexOfLark("start: start").status().code(),
             StatusCode::kUnimplemented);
+  EXPECT_EQ(RegexOfLark("start: /(?!a)b/").status().code(),
+            StatusCode::kUnimplemented);
+}
+
+TEST(LarkRegexTest, FindsLookaround) {
+  for (const char* regex : {"(?=a)", "a(?!b)", "(?<=a)b", "[a](?<!b)"}) {
+    EXPECT_TRUE(HasLookaround(regex)) << regex;
+  }
+  for (const char* regex :
+       {"(?:a)", "(?<name>a)", "\\(?=a", "[(?=]", "[\\](?=]", "a\\", ""}) {
+    EXPECT_FALSE(HasLookaround(regex)) << regex;
+  }
+}
+
+// A long list of words is no grammar of a quadratic size.
+TEST(LarkRegexTest, TakesManyAlternatives) {
+  std::string words = "start: \"w\"";
+  for (int i = 0; i < 2000; ++i) words += Cat(" | \"w", i, "\"");
+  EXPECT_TRUE(Fits(words, "w1999"));
+  EXPECT_FALSE(Fits(words, "w2000"));
 }
 
 // Rules that double, and nesting, end at a bound.

@@ -1,10 +1,12 @@
 #include "common/dialects/responses/tool_fields.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <utility>
 
 #include "common/base/cat.h"
+#include "common/base/log_limit.h"
 #include "common/grammar/lark_regex.h"
 #include "common/serving/chat_parts.h"
 #include "common/serving/request_limits.h"
@@ -18,10 +20,25 @@ constexpr std::string_view kJoint = "__";
 struct InputFormat {
   std::string syntax;      // "lark", "regex"; empty: any text
   std::string definition;  // as the client wrote it
-  std::string pattern;     // of ECMA-262
+  std::string pattern;     // of ECMA-262; empty: the input is not held
 };
 
 Json OrNull(const Json* value) { return value == nullptr ? Json() : *value; }
+
+// Returns an expression that a custom tool's input keeps to. UNIMPLEMENTED if
+// none can hold it.
+StatusOr<std::string> PatternOf(const std::string& syntax,
+                                const std::string& text) {
+  if (syntax == "lark") return RegexOfLark(text);
+  if (HasLookaround(text)) return Unimplemented("it has a look-around");
+  return Cat("^(?:", text, ")$");
+}
+
+void LogFree(std::string_view why) {
+  static auto* const limit = new LogLimit(1, std::chrono::hours(1));
+  limit->Write(LogLevel::kWarning, "responses: a custom tool's input is not ",
+               "held to its grammar: ", why);
+}
 
 // The schema of a custom tool's arguments.
 Json CustomParameters(const std::string& pattern) {
@@ -195,19 +212,16 @@ class ToolReader {
                  "\"definition\": a string}");
       return out;
     }
-    if (*syntax == "lark") {
-      auto pattern = RegexOfLark(*text);
-      if (!pattern.ok()) {
-        in_.Refuse("tools", place, ".format.definition: ",
-                   pattern.status().code() == StatusCode::kUnimplemented
-                       ? "an input cannot be held to this Lark grammar: "
-                       : "",
-                   Message(pattern.status()));
-        return out;
-      }
+    auto pattern = PatternOf(*syntax, *text);
+    if (pattern.ok()) {
       out.pattern = *std::move(pattern);
+    } else if (pattern.status().code() == StatusCode::kUnimplemented) {
+      // The model is told of the grammar, and may keep to it.
+      LogFree(Message(pattern.status()));
     } else {
-      out.pattern = Cat("^(?:", *text, ")$");
+      in_.Refuse("tools", place,
+                 ".format.definition: ", Message(pattern.status()));
+      return out;
     }
     out.syntax = *syntax;
     out.definition = *text;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "common/base/cat.h"
 #include "common/base/json.h"
@@ -292,6 +293,25 @@ TEST(ResponsesRequestTest, ACustomToolWithoutAFormatIsHeldToItsText) {
             R"("required":["input"],"additionalProperties":false})");
 }
 
+// An agent cannot leave its tool out: what cannot be held is told.
+TEST(ResponsesRequestTest, AGrammarThatCannotBeHeldIsTold) {
+  for (const auto& [syntax, grammar] :
+       {std::pair("lark", "start: \"(\" start \")\" | \"x\""),
+        std::pair("lark", "start: /(?!a)b/"), std::pair("regex", "(?=a).*")}) {
+    const Json tool{
+        {"type", "custom"},
+        {"name", "c"},
+        {"format",
+         {{"type", "grammar"}, {"syntax", syntax}, {"definition", grammar}}}};
+    const auto tools =
+        ReadWith(Cat("\"tools\":[", DumpJson(tool), "]")).chat.tools;
+    EXPECT_EQ(tools.strict.at(0), true) << grammar;
+    EXPECT_EQ(tools.held.at(0), "") << grammar;
+    EXPECT_THAT(tools.tools[0]["function"]["description"].get<std::string>(),
+                HasSubstr(grammar));
+  }
+}
+
 TEST(ResponsesRequestTest, ReadsToolChoice) {
   const auto chosen = [](const std::string& choice) {
     return ReadWith(Cat(kTools, ",\"tool_choice\":", choice)).chat.tools;
@@ -344,8 +364,8 @@ TEST(ResponsesRequestTest, RefusesToolsByTheirPlace) {
   refused(R"({"type":"custom","name":"c","format":{"type":"grammar"}})",
           "tools[0].format");
   refused(R"({"type":"custom","name":"c","format":{"type":"grammar",
-             "syntax":"lark","definition":"start: \"(\" start \")\" | "}})",
-          "rule start contains itself");
+             "syntax":"lark","definition":"start: \"(\" other"}})",
+          "tools[0].format.definition: there is no rule other");
   ExpectRefused(R"({"input":"hi","tools":1})", "tools");
 }
 
