@@ -180,9 +180,9 @@ class History {
     const std::string joined =
         JoinedName(in.String("namespace").value_or(""), name.value_or(""));
     SLUICE_ASSIGN_OR_RETURN(std::string id, CallId(in, where));
-    if (!name || name->empty() || joined.size() > serving::kMaxNameBytes) {
+    if (!name || name->empty() || joined.size() > kMaxJoinedNameBytes) {
       return ItemError(where, ".name must be a string of 1 to ",
-                       serving::kMaxNameBytes, " bytes, with its namespace");
+                       kMaxJoinedNameBytes, " bytes, with its namespace");
     }
     Json arguments;
     if (is_custom) {

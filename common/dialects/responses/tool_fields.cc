@@ -15,6 +15,8 @@ namespace sluice::responses {
 namespace {
 
 constexpr std::string_view kJoint = "__";
+static_assert(2 * serving::kMaxToolNameBytes + kJoint.size() <=
+              kMaxJoinedNameBytes);
 
 // What a custom tool's input keeps to.
 struct InputFormat {
@@ -109,6 +111,10 @@ class ToolReader {
     const std::string name = part.String("name").value_or("");
     const std::string description = part.String("description").value_or("");
     const Json* tools = part.Find("tools");
+    if (!part.status().ok()) {
+      in_.Refuse("tools", place, ".", Message(part.status()));
+      return;
+    }
     if (!serving::IsToolName(name) || tools == nullptr || !tools->is_array()) {
       in_.Refuse("tools", place, " must have a name, 1 to ",
                  serving::kMaxToolNameBytes,
@@ -147,10 +153,9 @@ class ToolReader {
       return nullptr;
     }
     const std::string joined = JoinedName(name_space, named.name);
-    if (named.name.empty() || !serving::IsToolName(joined)) {
+    if (!serving::IsToolName(named.name)) {
       in_.Refuse("tools", place, ".name must be 1 to ",
-                 serving::kMaxToolNameBytes, " of A-Z a-z 0-9 _ . : / -",
-                 name_space.empty() ? "" : ", with its namespace");
+                 serving::kMaxToolNameBytes, " of A-Z a-z 0-9 _ . : / -");
       return nullptr;
     }
     if (!out_.names.emplace(joined, named).second) {

@@ -24,6 +24,10 @@ using ToolNames = std::map<std::string, ToolName, std::less<>>;
 // The member of the arguments that has a custom tool's input.
 inline constexpr std::string_view kCustomInput = "input";
 
+// The most bytes of a name that the model is given: two names of at most
+// kMaxToolNameBytes, and what joins them.
+inline constexpr size_t kMaxJoinedNameBytes = 260;
+
 // Returns the name that the model is given.
 std::string JoinedName(std::string_view name_space, std::string_view name);
 

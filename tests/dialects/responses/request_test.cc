@@ -347,6 +347,29 @@ TEST(ResponsesRequestTest, ReadsToolChoice) {
                 "tool_choice", "there are none");
 }
 
+// The tools of an agent's servers have long names.
+TEST(ResponsesRequestTest, ANameAndItsNamespaceHaveEachTheirRoom) {
+  const std::string part(128, 'n');
+  const auto tools = [](const std::string& name_space,
+                        const std::string& name) {
+    return Cat(R"("tools":[{"type":"namespace","name":")", name_space,
+               R"(","tools":[{"type":"function","name":")", name, "\"}]}]");
+  };
+  const auto read = ReadWith(tools(part, part));
+  EXPECT_EQ(read.names.begin()->first, Cat(part, "__", part));
+  for (const std::string& longer :
+       {tools(part + "n", "n"), tools("n", part + "n")}) {
+    ExpectRefused(Cat(R"({"input":"hi",)", longer, "}"), "tools", "128");
+  }
+  const std::string call =
+      R"([{"type":"function_call","call_id":"c","arguments":"{}","namespace":")";
+  EXPECT_EQ(MessagesOf(Cat(call, part, R"(","name":")", part, "\"}]"))
+                .at(0)["tool_calls"][0]["function"]["name"],
+            Cat(part, "__", part));
+  ExpectRefused(Cat(R"({"input":)", call, part, part, R"(","name":"name"}]})"),
+                "input", "260");
+}
+
 TEST(ResponsesRequestTest, RefusesToolsByTheirPlace) {
   const auto refused = [](const std::string& tool, const std::string& words) {
     ExpectRefused(R"({"input":"hi","tools":[)" + tool + "]}", "tools", words);
@@ -358,6 +381,8 @@ TEST(ResponsesRequestTest, RefusesToolsByTheirPlace) {
   refused(R"({"type":"function","name":"f","parameters":1})",
           "tools[0].parameters");
   refused(R"({"type":"namespace","name":"n"})", "tools[0]");
+  refused(R"({"type":"namespace","name":"n","description":5,"tools":[]})",
+          "tools[0].description");
   refused(R"({"type":"function","name":"n__f"},{"type":"namespace","name":"n",
              "tools":[{"type":"function","name":"f"}]})",
           "tools[1].tools[0] has the name of another tool: n__f");
