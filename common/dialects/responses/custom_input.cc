@@ -14,11 +14,18 @@ constexpr size_t kMaxBefore = 256;
 // The bytes of \uXXXX.
 constexpr size_t kEscapeBytes = 6;
 
-bool IsHighSurrogate(std::string_view escape) {
-  const char kind = escape.size() > 3 ? escape[3] : '0';
+// Whether `escape`, \uXXXX, is a half of a pair with a third digit of `kinds`.
+bool IsSurrogate(std::string_view escape, std::string_view kinds) {
   return (escape[2] == 'd' || escape[2] == 'D') &&
-         (kind == '8' || kind == '9' || kind == 'a' || kind == 'A' ||
-          kind == 'b' || kind == 'B');
+         kinds.find(escape[3]) != kinds.npos;
+}
+
+// Whether `text`, the beginning of what follows a high surrogate, is or may
+// become its other half.
+bool MayBeLowSurrogate(std::string_view text) {
+  return std::string_view("\\u").starts_with(text.substr(0, 2)) &&
+         (text.size() < 3 || text[2] == 'd' || text[2] == 'D') &&
+         (text.size() < 4 || IsSurrogate(text, "cdefCDEF"));
 }
 
 }  // namespace
@@ -76,7 +83,8 @@ bool CustomInput::ReadChar(std::string_view arguments, std::string& out) {
   if (rest.size() < 2) return false;
   size_t size = rest[1] == 'u' ? kEscapeBytes : 2;
   if (rest.size() < size) return false;
-  if (size == kEscapeBytes && IsHighSurrogate(rest.substr(0, size))) {
+  if (size == kEscapeBytes && IsSurrogate(rest, "89abAB") &&
+      MayBeLowSurrogate(rest.substr(size))) {
     size += kEscapeBytes;  // the other half
     if (rest.size() < size) return false;
   }

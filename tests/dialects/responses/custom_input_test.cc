@@ -22,6 +22,13 @@ TEST(CustomInputTest, TakesTheTextOfTheMember) {
   EXPECT_EQ(Whole(" {\n\"input\" :\"\"}"), "");
   EXPECT_EQ(Whole(R"({"input": "cut of)"), "cut of");
   EXPECT_EQ(Whole(R"({"input": "cut \u00)"), "cut ");
+  EXPECT_EQ(Whole(R"({"input": "\ud83dabc"})"),
+            "\xEF\xBF\xBD"
+            "abc");
+  EXPECT_EQ(Whole(R"({"input": "\ud83d"})"), "\xEF\xBF\xBD");
+  EXPECT_EQ(Whole(R"({"input": "\ud83d\nx\ud83d\u0041"})"),
+            "\xEF\xBF\xBD\nx\xEF\xBF\xBD"
+            "A");
   EXPECT_EQ(Whole(R"({"inp)"), "");
   EXPECT_EQ(Whole(""), "");
 }
@@ -42,7 +49,8 @@ TEST(CustomInputTest, PiecesAreTheWhole) {
   for (const std::string& arguments :
        {DumpJson({{"input", text}}),
         std::string(R"({"input": "\u002a\uD83D\uDE00 \/ end"})"),
-        std::string(R"( {"inputs": ["a"]})")}) {
+        std::string(R"( {"inputs": ["a"]})"),
+        std::string(R"({"input": "\ud83dab\ud83d\t\uD83D\u0041\ud83d"})")}) {
     const std::string whole = Whole(arguments);
     for (size_t step = 1; step <= arguments.size(); ++step) {
       CustomInput input;
