@@ -45,10 +45,17 @@ void FreeCustomTools(const ToolNames& names, serving::ToolFields& fields) {
   }
 }
 
-// Returns AnswerTerms::keep. What is too long to be read again is not kept.
+// Returns AnswerTerms::keep. What is too long to be read again is not kept; of
+// a stream that is resumed its first connection keeps the response, so that a
+// deleted one stays deleted.
 std::function<bool(const std::string&, const Json&)> KeepIn(
     serving::AnswerStore& store, const http::HttpRequest& http,
     std::string items) {
+  if (!http.Header(serving::kLastEventIdHeader).empty()) {
+    return [&store, tenant = http.tenant](const std::string& id, const Json&) {
+      return store.Find(tenant, id).ok();
+    };
+  }
   constexpr size_t kMaxBytes = JsonLimits{}.max_bytes;
   if (items.size() > kMaxBytes) return nullptr;
   return [&store, tenant = http.tenant, items = std::move(items)](

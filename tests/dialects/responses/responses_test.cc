@@ -497,6 +497,23 @@ TEST_F(ResponsesTest, KeepsWhatCanBeReadAgain) {
   EXPECT_EQ(small.bytes(), 0u);
 }
 
+// A stream that is told again brings no deleted response back.
+TEST_F(ResponsesTest, AResumedStreamKeepsNothing) {
+  serving::AnswerStore store({.max_bytes = 1 << 20});
+  answers_ = &store;
+  rules_.event_ids = true;
+  const Json body = *ParseJson(R"({"stream":true})");
+  const auto whole = EventsOf(*Answer(body, "Oh."));
+  const auto stored_at_end = [&] {
+    const auto rest = EventsOf(*Answer(body, "Oh.", IdOf(whole[2])));
+    return DataOf(rest.back())["response"]["store"];
+  };
+  EXPECT_EQ(stored_at_end(), true);
+  ASSERT_TRUE(store.Erase("", "resp_test").ok());
+  EXPECT_EQ(stored_at_end(), false);
+  EXPECT_FALSE(store.Find("", "resp_test").ok());
+}
+
 TEST_F(ResponsesTest, WithoutAStoreNothingIsKept) {
   const auto on = http::Post("/v1/responses/resp_test", "");
   on->request().method = "GET";
