@@ -106,7 +106,7 @@ constexpr std::string_view kUnordered[] = {"include", "input", "reasoning",
 
 // Fields that are refused, with what to give.
 struct RefusedField {
-  const char* name;
+  std::string_view name;
   std::string_view instead;
 };
 constexpr RefusedField kRefused[] = {
@@ -134,10 +134,16 @@ std::vector<std::string_view> NamesOf(bool ReadField::*member) {
   return names;
 }
 
+// Whether a refused field has a value that asks for nothing.
+bool AsksNothing(std::string_view name, const Json& value) {
+  return value.is_null() || (name == "logprobs" && value == false) ||
+         (name == "functions" && value == Json::array());
+}
+
 Status CheckFields(const Json& body, bool strict) {
   for (const RefusedField& field : kRefused) {
     const auto found = body.find(field.name);
-    if (found == body.end() || found->is_null()) continue;
+    if (found == body.end() || AsksNothing(field.name, *found)) continue;
     return serving::WithCode(
         serving::FieldError(field.name, "not supported; give ", field.instead),
         "unsupported_parameter");
@@ -145,9 +151,11 @@ Status CheckFields(const Json& body, bool strict) {
   if (!strict) return OkStatus();
   constexpr size_t kMaxShownName = 64;
   for (const auto& [name, value] : body.items()) {
-    const bool is_read =
-        std::ranges::binary_search(kFields, name, {}, &ReadField::name);
-    if (is_read) continue;
+    const bool is_known =
+        std::ranges::binary_search(kFields, name, {}, &ReadField::name) ||
+        std::ranges::find(kRefused, name, &RefusedField::name) !=
+            std::end(kRefused);
+    if (is_known) continue;
     return serving::WithCode(
         serving::FieldError(name.substr(0, kMaxShownName), "is not known here"),
         "unknown_parameter");

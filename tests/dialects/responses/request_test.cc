@@ -215,9 +215,13 @@ TEST(ResponsesRequestTest, TakesWhatChangesNothing) {
     "verbosity":"low"},"include":["reasoning.encrypted_content"],
     "max_tool_calls":3,"instructions":null,"temperature":null)");
   ExpectRefused(R"({"input":"hi","later":1})", "later", "", /*strict=*/true);
-  EXPECT_TRUE(Read(R"({"input":"hi","store":false,"text":{},"user":"u"})",
+  EXPECT_TRUE(Read(R"({"input":"hi","store":false,"text":{},"user":"u",
+                       "prompt_cache_options":{},"logprobs":false,
+                       "functions":[],"messages":null})",
                    /*strict=*/true)
                   .ok());
+  ExpectRefused(R"({"input":"hi","logprobs":true})", "logprobs");
+  ExpectRefused(R"({"input":"hi","functions":[{}]})", "functions");
 }
 
 TEST(ResponsesRequestTest, ReadsFormats) {
