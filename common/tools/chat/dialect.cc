@@ -48,8 +48,9 @@ std::string PlaceOf(Dialect dialect, const std::string& setting) {
   return dialect == Dialect::kOllama ? "options." + setting : setting;
 }
 
-void AddSetting(Dialect dialect, const std::string& setting, Json value,
-                Json& body) {
+// INVALID_ARGUMENT for a member of what another setting made no object.
+Status AddSetting(Dialect dialect, const std::string& setting, Json value,
+                  Json& body) {
   const std::string place = PlaceOf(dialect, setting);
   if (place == "stop_sequences" && value.is_string()) {
     value = Json::array({std::move(value)});
@@ -57,9 +58,17 @@ void AddSetting(Dialect dialect, const std::string& setting, Json value,
   const size_t dot = place.find('.');
   if (place == setting || dot == std::string::npos) {
     body[place] = std::move(value);
-  } else {
-    body[place.substr(0, dot)][place.substr(dot + 1)] = std::move(value);
+    return OkStatus();
   }
+  const std::string object = place.substr(0, dot);
+  Json& outer = body[object];
+  if (!outer.is_null() && !outer.is_object()) {
+    return InvalidArgument("setting ", setting, " is ", place, " here, and ",
+                           object, " is ", DumpJson(outer),
+                           ", which has no members");
+  }
+  outer[place.substr(dot + 1)] = std::move(value);
+  return OkStatus();
 }
 
 std::string ErrorOf(const Json& error) {
@@ -241,7 +250,7 @@ StatusOr<Server> FindServer(const http::BaseUrl& base,
   return server;
 }
 
-Json RequestOf(const Server& server, const Transcript& transcript) {
+StatusOr<Json> RequestOf(const Server& server, const Transcript& transcript) {
   const Dialect dialect = server.dialect;
   Json body = {{"model", server.model}, {"stream", true}};
   if (dialect == Dialect::kChat) {
@@ -252,7 +261,7 @@ Json RequestOf(const Server& server, const Transcript& transcript) {
     body["max_tokens"] = kMessagesMaxTokens;
   }
   for (const auto& [name, value] : transcript.settings.items()) {
-    AddSetting(dialect, name, value, body);
+    SLUICE_RETURN_IF_ERROR(AddSetting(dialect, name, value, body));
   }
   if (dialect == Dialect::kChat || dialect == Dialect::kOllama) {
     body["messages"] = MessagesOf(transcript);
@@ -299,12 +308,13 @@ StatusOr<AnswerPart> ReadPart(Dialect dialect, std::string_view data) {
 Status StreamAnswer(const Server& server, const Transcript& transcript,
                     const std::function<Status(const AnswerPart&)>& take,
                     int cancel_fd) {
+  SLUICE_ASSIGN_OR_RETURN(const Json body, RequestOf(server, transcript));
   bool is_end = false;
   const auto post = server.dialect == Dialect::kOllama ? http::HttpPostLines
                                                        : http::HttpPostEvents;
   SLUICE_RETURN_IF_ERROR(post(
       server.base, std::string(PathOf(server.dialect)),
-      DumpJson(RequestOf(server, transcript)),
+      DumpJson(body),
       [&](std::string_view data) -> Status {
         SLUICE_ASSIGN_OR_RETURN(const AnswerPart part,
                                 ReadPart(server.dialect, data));

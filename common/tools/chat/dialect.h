@@ -38,9 +38,10 @@ StatusOr<Server> FindServer(const http::BaseUrl& base,
 
 // Returns the path and the body that ask for a streamed answer. Settings have
 // the names of /v1/chat/completions and get those of the dialect; another name
-// is the dialect's own field (of Ollama: an option).
+// is the dialect's own field (of Ollama: an option). INVALID_ARGUMENT for a
+// setting whose place is within one that is no object.
 std::string_view PathOf(Dialect dialect);
-Json RequestOf(const Server& server, const Transcript& transcript);
+StatusOr<Json> RequestOf(const Server& server, const Transcript& transcript);
 
 // What one event of a stream tells.
 struct AnswerPart {

@@ -24,7 +24,8 @@ constexpr char kAllTurns[] =
     R"({"role":"assistant","content":"Ho"},{"role":"user","content":"?"}])";
 
 std::string BodyOf(Dialect dialect) {
-  return DumpJson(RequestOf({{}, dialect, "m"}, kSaid));
+  const auto body = RequestOf({{}, dialect, "m"}, kSaid);
+  return body.ok() ? DumpJson(*body) : std::string(Message(body.status()));
 }
 
 TEST(ChatDialectTest, SettingsHaveEachDialectsNames) {
@@ -50,6 +51,28 @@ TEST(ChatDialectTest, SettingsHaveEachDialectsNames) {
                         R"("num_predict":9,"stop":"x","top_k":3},)"
                         R"("think":"low","messages":)") +
                 kAllTurns + "}");
+}
+
+TEST(ChatDialectTest, ASettingWithinAnotherNeedsAnObject) {
+  const auto body = [](Dialect dialect, const char* name, const Json& value) {
+    Transcript said = kSaid;
+    said.settings = {{name, value}, {"reasoning_effort", "low"}};
+    return RequestOf({{}, dialect, "m"}, said);
+  };
+  for (const Json& value : {Json("high"), Json(3), Json::array()}) {
+    const Status refused =
+        body(Dialect::kResponses, "reasoning", value).status();
+    EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument) << value;
+    EXPECT_THAT(Message(refused), HasSubstr("reasoning.effort"));
+    EXPECT_EQ(body(Dialect::kMessages, "output_config", value).status().code(),
+              StatusCode::kInvalidArgument);
+  }
+  const auto joined =
+      body(Dialect::kResponses, "reasoning", {{"summary", "auto"}});
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  EXPECT_EQ(DumpJson((*joined)["reasoning"]),
+            R"({"summary":"auto","effort":"low"})");
+  EXPECT_TRUE(body(Dialect::kResponses, "reasoning", nullptr).ok());
 }
 
 TEST(ChatDialectTest, NamesAreThoseOfTheOption) {
