@@ -41,6 +41,9 @@ const Endpoint* FindEndpoint(std::span<const Dialect> dialects,
 const Dialect& DialectOf(std::span<const Dialect> dialects,
                          const http::HttpRequest& request) {
   for (const Dialect& dialect : dialects) {
+    if (FindEndpoint({&dialect, 1}, request.path) != nullptr) return dialect;
+  }
+  for (const Dialect& dialect : dialects) {
     if (IsSpoken(dialect, request)) return dialect;
   }
   return dialects.back();

@@ -32,9 +32,9 @@ void AddDialects(std::span<const Dialect> dialects, http::Router& router,
 // Returns the endpoint of a path that generates; null for another path.
 const Endpoint* FindEndpoint(std::span<const Dialect> dialects,
                              std::string_view path);
-// Returns the dialect that the client of `request` speaks: that of the stream's
-// endpoint where the request resumes a stream. The last of `dialects` is the
-// default.
+// Returns the dialect that the client of `request` speaks: that of the endpoint
+// at its path or, where the request resumes a stream, of the stream's endpoint;
+// else the first that is_spoken tells. The last of `dialects` is the default.
 const Dialect& DialectOf(std::span<const Dialect> dialects,
                          const http::HttpRequest& request);
 

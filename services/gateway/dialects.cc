@@ -11,10 +11,11 @@
 namespace sluice::gateway {
 namespace {
 
-// The last is the default.
+// The last is the default. Messages, which a header tells, too, comes behind
+// those that a path alone tells.
 constexpr serving::Dialect kDialects[] = {
-    llamacpp::kDialect, messages::kDialect, ollama::kDialect,
-    responses::kDialect, openai::kDialect};
+    llamacpp::kDialect, ollama::kDialect, responses::kDialect,
+    messages::kDialect, openai::kDialect};
 
 }  // namespace
 

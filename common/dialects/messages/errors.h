@@ -15,7 +15,7 @@ namespace sluice::messages {
 inline constexpr std::string_view kVersionHeader = "anthropic-version";
 
 // Returns whether the client of `request` reads errors of this dialect: by its
-// path or its kVersionHeader.
+// path or, at a path that no other dialect has, its kVersionHeader.
 bool IsSpoken(const http::HttpRequest& request);
 
 // Returns {"type":"error","error":{"type","message"},"request_id"}. The type is

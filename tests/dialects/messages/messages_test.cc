@@ -325,6 +325,25 @@ TEST_F(MessagesTest, PathOrHeaderTellTheDialect) {
             R"("message":"max_tokens: Field required"})");
 }
 
+TEST_F(MessagesTest, TheHeaderDecidesWhereNoOtherDialectHasThePath) {
+  const auto error = [](std::string path) {
+    http::HttpRequest request;
+    request.path = std::move(path);
+    request.headers = {{"anthropic-version", "2023-06-01"}};
+    return gateway::FormatOf(request).error;
+  };
+  for (const char* path : {"/v1/models", "/v1/messages", "/v1/files", "/"}) {
+    EXPECT_EQ(error(path), &WriteError) << path;
+  }
+  for (const char* path :
+       {"/api/chat", "/api/tags", "/api/none", "/v1/responses",
+        "/v1/responses/resp_1", "/v1/chat/completions", "/chat/completions",
+        "/v1/completions", "/completion", "/completions", "/infill", "/props",
+        "/slots", "/apply-template"}) {
+    EXPECT_NE(error(path), &WriteError) << path;
+  }
+}
+
 TEST_F(MessagesTest, ModelsInAnthropicsForm) {
   model_.aliases = {"claude-fake"};
   model_.created = 1764547200;
