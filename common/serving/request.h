@@ -86,6 +86,9 @@ struct GenerationFields {
   int32_t priority = 0;       // among the client's requests; lower: first
   bool include_stop = false;  // with the stop string or token
   bool skip_special = true;   // hides special tokens
+  // A model whose reasoning no token ends answers without thinking_budget,
+  // where the request would else be refused.
+  bool thinking_budget_is_wish = false;
   // Top logprobs per token; 0: the token's own; nullopt: none.
   std::optional<int> logprobs;
   std::optional<int> prompt_logprobs;  // the prompt's top logprobs

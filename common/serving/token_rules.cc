@@ -1,9 +1,11 @@
 #include "common/serving/token_rules.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
+#include "common/base/log_limit.h"
 #include "common/grammar/answer_grammar.h"
 #include "common/serving/context.h"
 #include "common/serving/error.h"
@@ -78,6 +80,13 @@ Status AddBudget(const ServedModel& model, const GenerationFields& fields,
   ReasoningMarks marks;
   if (model.vocabulary != nullptr) {
     marks = ReasoningMarksOf(format, *model.vocabulary);
+  }
+  if (marks.end.empty() && fields.thinking_budget_is_wish) {
+    static LogLimit limit(1, std::chrono::hours(1));
+    limit.Write(LogLevel::kWarning, fields.thinking_budget_field,
+                " is dropped: no token ends the reasoning of model ",
+                model.name);
+    return OkStatus();
   }
   if (marks.end.empty()) {
     return WithCode(

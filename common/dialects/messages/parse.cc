@@ -175,18 +175,20 @@ std::optional<bool> ReadThinking(serving::FieldReader& in,
   serving::FieldReader part(*thinking, "thinking.");
   const std::string type = part.String("type").value_or("");
   out.omits_thinking = part.String("display").value_or("") == "omitted";
-  const auto budget = part.Int("budget_tokens", 1, serving::kMaxInt32);
   const bool by_itself = type == "adaptive" || type == "between_tools";
   if (!by_itself && type != "enabled" && type != "disabled") {
     part.Refuse("type", "must be \"adaptive\", \"enabled\", \"disabled\" or ",
                 "\"between_tools\"");
   }
+  if (type == "enabled") {
+    out.chat.fields.thinking_budget =
+        part.Int("budget_tokens", 1, serving::kMaxInt32);
+    out.chat.fields.thinking_budget_field = "thinking.budget_tokens";
+    // Clients must send it whatever the model is.
+    out.chat.fields.thinking_budget_is_wish = true;
+  }
   in.Keep(part.status());
   if (by_itself) return std::nullopt;
-  if (type == "enabled") {
-    out.chat.fields.thinking_budget = budget;
-    out.chat.fields.thinking_budget_field = "thinking.budget_tokens";
-  }
   return type == "enabled";
 }
 

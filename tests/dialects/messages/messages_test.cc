@@ -344,6 +344,14 @@ TEST_F(MessagesTest, TheHeaderDecidesWhereNoOtherDialectHasThePath) {
   }
 }
 
+TEST_F(MessagesTest, ABudgetThatNoTokenCanKeepIsDropped) {
+  const auto on = Say(
+      R"("max_tokens":9,"thinking":{"type":"enabled","budget_tokens":1024})");
+  ASSERT_EQ(engine_.submitted(), 1u);
+  EXPECT_EQ(engine_.request(0).constraint, nullptr);
+  EXPECT_TRUE(on->responses.empty());
+}
+
 TEST_F(MessagesTest, ModelsInAnthropicsForm) {
   model_.aliases = {"claude-fake"};
   model_.created = 1764547200;

@@ -378,6 +378,8 @@ TEST(MessagesParseTest, ToolsInTheirOneForm) {
       "name":"web_search"}],"tool_choice":{"type":"auto"})");
   ASSERT_TRUE(hosted.ok()) << hosted.status();
   EXPECT_TRUE(hosted->chat.tools.tools.is_null());
+  EXPECT_TRUE(
+      With(R"("thinking":{"type":"disabled","budget_tokens":0})").ok());
 }
 
 TEST(MessagesParseTest, ToolChoices) {
