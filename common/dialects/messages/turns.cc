@@ -41,6 +41,13 @@ void AddPart(std::string_view part, std::optional<std::string>& text) {
   *text += part;
 }
 
+// Adds `more` to `text`, a string, behind a newline where both say something.
+void AddText(std::string_view more, Json& text) {
+  auto& all = text.get_ref<std::string&>();
+  if (!all.empty() && !more.empty()) all += '\n';
+  all += more;
+}
+
 class TurnReader {
  public:
   explicit TurnReader(JsonBudget& budget) : budget_(budget) {}
@@ -292,10 +299,20 @@ Status TurnReader::ReadAssistant(const Json& content, const std::string& at) {
                                " tool_use blocks, limit ",
                                serving::kMaxToolCalls);
   }
-  Json message = serving::MakeMessage("assistant", said.value_or(""));
-  if (thought) AppendMember(message, "reasoning_content", *thought);
+  // Turns of the assistant in a row are one, unless calls end the first.
+  const bool goes_on = !out_.messages.empty() &&
+                       out_.messages.back()["role"] == "assistant" &&
+                       !out_.messages.back().contains("tool_calls");
+  if (!goes_on) out_.messages.push_back(serving::MakeMessage("assistant", ""));
+  Json& message = out_.messages.back();
+  AddText(said.value_or(""), message["content"]);
+  if (thought) {
+    if (!message.contains("reasoning_content")) {
+      AppendMember(message, "reasoning_content", "");
+    }
+    AddText(*thought, message["reasoning_content"]);
+  }
   if (!calls.empty()) AppendMember(message, "tool_calls", std::move(calls));
-  out_.messages.push_back(std::move(message));
   return OkStatus();
 }
 

@@ -322,6 +322,37 @@ TEST(MessagesParseTest, TheLastMessageOfTheAssistantIsGoneOnWith) {
             "messages: has nothing to answer");
 }
 
+TEST(MessagesParseTest, TurnsOfTheAssistantInARowAreOne) {
+  const auto assistant = [](const std::string& content) {
+    return Cat(R"(,{"role":"assistant","content":)", content, "}");
+  };
+  const auto chat = [](const std::string& turns) {
+    return Chat(Cat(R"([{"role":"user","content":"hi"})", turns, "]"));
+  };
+  const std::string user = R"([{"role":"user","content":"hi"},)";
+  EXPECT_EQ(chat(assistant(R"("a")") + assistant(R"([
+                {"type":"thinking","thinking":"hm","signature":"x"},
+                {"type":"text","text":"b"}])") +
+                 assistant(R"("")")),
+            user + R"({"role":"assistant","content":"a\nb",)" +
+                R"("reasoning_content":"hm"}])");
+  const std::string call =
+      assistant(R"([{"type":"tool_use","id":"u","name":"f"}])");
+  const std::string called =
+      R"("tool_calls":[{"type":"function","function":{"name":"f",)"
+      R"("arguments":{}},"id":"u"}]})";
+  EXPECT_EQ(chat(assistant(R"("a")") + call + assistant(R"("b")")),
+            user + R"({"role":"assistant","content":"a",)" + called +
+                R"(,{"role":"assistant","content":"b"}])");
+  const auto prefilled =
+      Parse(Cat(R"({"max_tokens":9,"messages":[{"role":"user","content":"hi"})",
+                assistant(R"("a")"), assistant(R"("{")"), "]}"));
+  ASSERT_TRUE(prefilled.ok()) << prefilled.status();
+  EXPECT_TRUE(prefilled->chat.chat_template.continue_final_message);
+  EXPECT_EQ(prefilled->chat.messages.size(), 2u);
+  EXPECT_EQ(prefilled->chat.messages[1]["content"], "a\n{");
+}
+
 TEST(MessagesParseTest, Thinking) {
   const auto kwargs = [](const std::string& members) {
     const auto parsed = With(members);
