@@ -1,6 +1,9 @@
 #include "common/dialects/messages/tools.h"
 
+#include <functional>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "common/base/cat.h"
@@ -131,12 +134,17 @@ Tools ReadTools(serving::FieldReader& in,
   }
   if (!in.status().ok()) return out;
   Json shown = Json::array();
+  std::set<std::string, std::less<>> names;
   for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
     auto tool = ReadTool(in, (*tools)[i], Cat("tools[", i, "]"));
     out.by_place.strict.push_back(tool ? tool->strict : std::nullopt);
     if (!tool) continue;
     const auto& name =
         tool->shown["function"]["name"].get_ref<const std::string&>();
+    if (!names.insert(name).second) {
+      in.Refuse("tools", "Tool names must be unique");
+      return out;
+    }
     if (tool->is_deferred && !named.contains(name) && name != choice.name) {
       continue;
     }

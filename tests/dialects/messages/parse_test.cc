@@ -378,6 +378,8 @@ TEST(MessagesParseTest, Thinking) {
   };
   EXPECT_EQ(budget("enabled"), 1024);
   EXPECT_EQ(budget("adaptive"), std::nullopt);
+  EXPECT_TRUE(
+      With(R"("thinking":{"type":"disabled","budget_tokens":0})").ok());
   EXPECT_TRUE(With(R"("thinking":{"type":"adaptive","display":"omitted"})")
                   ->omits_thinking);
   EXPECT_FALSE(With(R"("thinking":{"type":"adaptive","display":"summarized"})")
@@ -409,8 +411,15 @@ TEST(MessagesParseTest, ToolsInTheirOneForm) {
       "name":"web_search"}],"tool_choice":{"type":"auto"})");
   ASSERT_TRUE(hosted.ok()) << hosted.status();
   EXPECT_TRUE(hosted->chat.tools.tools.is_null());
-  EXPECT_TRUE(
-      With(R"("thinking":{"type":"disabled","budget_tokens":0})").ok());
+}
+
+TEST(MessagesParseTest, NamesOfToolsAreUnique) {
+  for (const char* tools :
+       {R"([{"name":"f"},{"name":"g"},{"name":"f"}])",
+        R"([{"name":"f","defer_loading":true},{"name":"f"}])"}) {
+    EXPECT_EQ(ErrorOf(With(Cat(R"("tools":)", tools))),
+              "tools: Tool names must be unique");
+  }
 }
 
 TEST(MessagesParseTest, ToolChoices) {
