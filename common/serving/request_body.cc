@@ -1,8 +1,10 @@
 #include "common/serving/request_body.h"
 
+#include <algorithm>
 #include <string>
 
 #include "common/base/cat.h"
+#include "common/serving/error.h"
 #include "common/serving/request_limits.h"
 
 namespace sluice::serving {
@@ -41,6 +43,21 @@ StatusOr<Json> ParseBody(std::string_view body, JsonBudget& budget,
                            Describe(json));
   }
   return json;
+}
+
+Status RefuseOthers(const Json& body, std::span<const std::string_view> known) {
+  constexpr size_t kMaxShownName = 64;
+  size_t index = 0;
+  for (const auto& item : body.items()) {
+    ++index;
+    if (std::find(known.begin(), known.end(), item.key()) != known.end()) {
+      continue;
+    }
+    return WithCode(FieldError(item.key().substr(0, kMaxShownName), "field ",
+                               index, " of the body is not known here"),
+                    "unknown_parameter");
+  }
+  return OkStatus();
 }
 
 void HoldRounded(std::string_view body, FieldReader& in,

@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_SERVING_REQUEST_BODY_H_
 #define SLUICE_COMMON_SERVING_REQUEST_BODY_H_
 
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -18,6 +19,10 @@ using RoundedNumbers = std::vector<RoundedNumber>;
 // malformed JSON, or JSON that is no object or above the limits.
 StatusOr<Json> ParseBody(std::string_view body, JsonBudget& budget,
                          RoundedNumbers* rounded = nullptr);
+
+// INVALID_ARGUMENT (unknown_parameter) for the first member of `body` that is
+// not among `known`.
+Status RefuseOthers(const Json& body, std::span<const std::string_view> known);
 
 // A schema's numbers hold an answer to the digit, or the request is refused: a
 // schema of `fields.grammar` gets the digits that it has in `body`. A tool that

@@ -1,4 +1,6 @@
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,11 @@ namespace sluice::ollama {
 namespace {
 
 int64_t Nanoseconds(Duration time) {
+constexpr std::string_view kKnownOfEmbed[] = {
+    "dimensions", "input", "keep_alive", "model", "options", "truncate"};
+constexpr std::string_view kKnownOfEmbeddings[] = {
+    "dimensions", "keep_alive", "model", "options", "prompt", "truncate"};
+
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
 }
 
@@ -48,7 +55,10 @@ http::HttpResponse EmbeddingsAnswer(const serving::Embeddings& embeddings) {
 // request without texts loads the model, which is there.
 StatusOr<serving::EmbeddingsRequest> ReadInputs(
     const serving::ServingContext& context, const Json& json,
-    std::string_view input) {
+    std::string_view input, std::span<const std::string_view> known) {
+  if (context.strict_fields) {
+    SLUICE_RETURN_IF_ERROR(serving::RefuseOthers(json, known));
+  }
   serving::FieldReader in(json);
   const std::string name = in.String("model").value_or("");
   if (name.empty()) in.Refuse("model", "is missing");
@@ -89,7 +99,7 @@ StatusOr<serving::EmbeddingsRequest> ParseEmbed(
   SLUICE_ASSIGN_OR_RETURN(const Json json,
                           serving::ParseBody(http.body, budget));
   SLUICE_ASSIGN_OR_RETURN(serving::EmbeddingsRequest out,
-                          ReadInputs(context, json, "input"));
+                          ReadInputs(context, json, "input", kKnownOfEmbed));
   out.write = [model = json["model"].get<std::string>()](
                   const serving::Embeddings& embeddings) {
     return EmbedAnswer(model, embeddings);
@@ -103,8 +113,9 @@ StatusOr<serving::EmbeddingsRequest> ParseEmbeddings(
   JsonBudget budget;
   SLUICE_ASSIGN_OR_RETURN(const Json json,
                           serving::ParseBody(http.body, budget));
-  SLUICE_ASSIGN_OR_RETURN(serving::EmbeddingsRequest out,
-                          ReadInputs(context, json, "prompt"));
+  SLUICE_ASSIGN_OR_RETURN(
+      serving::EmbeddingsRequest out,
+      ReadInputs(context, json, "prompt", kKnownOfEmbeddings));
   if (out.inputs.size() > 1) {
     return serving::FieldError("prompt", "must be one text; /api/embed takes ",
                                "several");

@@ -1,7 +1,9 @@
 #include "common/dialects/ollama/handlers.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "common/base/build_info.h"
@@ -44,11 +46,21 @@ struct NamingBody {
   bool stream = true;
 };
 
+constexpr std::string_view kKnownOfShow[] = {"model",    "name", "options",
+                                             "system",   "template",
+                                             "verbose"};
+constexpr std::string_view kKnownOfPull[] = {"insecure", "model",  "name",
+                                             "password", "stream", "username"};
+
 // Reads `model`, or `name`, its older name, which is served.
 StatusOr<NamingBody> ReadName(const serving::ServingContext& context,
-                              std::string_view body) {
+                              std::string_view body,
+                              std::span<const std::string_view> known) {
   JsonBudget budget;
   SLUICE_ASSIGN_OR_RETURN(const Json json, serving::ParseBody(body, budget));
+  if (context.strict_fields) {
+    SLUICE_RETURN_IF_ERROR(serving::RefuseOthers(json, known));
+  }
   serving::FieldReader in(json);
   NamingBody out;
   out.model = in.String("model").value_or("");
@@ -63,14 +75,15 @@ StatusOr<NamingBody> ReadName(const serving::ServingContext& context,
 
 StatusOr<http::HttpResponse> Show(const serving::ServingContext& context,
                                   const http::HttpRequest& http) {
-  SLUICE_RETURN_IF_ERROR(ReadName(context, http.body).status());
+  SLUICE_RETURN_IF_ERROR(ReadName(context, http.body, kKnownOfShow).status());
   return JsonAnswer(ShownJson(context));
 }
 
 // The served model is there already; no other is fetched.
 StatusOr<http::HttpResponse> Pull(const serving::ServingContext& context,
                                   const http::HttpRequest& http) {
-  const StatusOr<NamingBody> body = ReadName(context, http.body);
+  const StatusOr<NamingBody> body =
+      ReadName(context, http.body, kKnownOfPull);
   if (body.status().code() == StatusCode::kNotFound) {
     return serving::WithCode(
         NotFound(Message(body.status()), ": this server downloads no model; ",

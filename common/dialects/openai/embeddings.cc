@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,12 @@ namespace sluice::openai {
 namespace {
 
 // Returns the values as the text of their bytes, little-endian.
+constexpr std::string_view kKnown[] = {
+    "add_special_tokens", "dimensions",
+    "encoding_format",    "input",
+    "model",              "truncate_prompt_tokens",
+    "user"};
+
 std::string Base64Of(const std::vector<float>& values) {
   static_assert(std::endian::native == std::endian::little);
   return absl::Base64Escape({reinterpret_cast<const char*>(values.data()),
@@ -51,6 +58,9 @@ StatusOr<serving::EmbeddingsRequest> ParseEmbeddingsRequest(
   SLUICE_ASSIGN_OR_RETURN(const Json json,
                           serving::ParseBody(http.body, budget));
   serving::FieldReader in(json);
+  if (context.strict_fields) {
+    SLUICE_RETURN_IF_ERROR(serving::RefuseOthers(json, kKnown));
+  }
   serving::EmbeddingsRequest out;
   out.input = "input";
   out.model = in.String("model").value_or("");

@@ -130,6 +130,25 @@ TEST_F(OllamaTest, AModelWithoutPoolingHasNoEmbeddings) {
               HasSubstr("input: must have strings alone"));
 }
 
+TEST_F(OllamaTest, StrictPathsRefuseFieldsThatAreNotKnown) {
+  context_.strict_fields = true;
+  http::Router strict;
+  gateway::AddDialects(strict, context_);
+  for (const char* path :
+       {"/api/embed", "/api/embeddings", "/api/show", "/api/pull"}) {
+    const auto on = http::Post(path, R"({"model":"fake","wich":1})");
+    on->format = gateway::FormatOf(on->request());
+    strict.Route(on);
+    EXPECT_EQ(on->responses.at(0).status, 400) << path;
+    EXPECT_EQ(on->Body()["error"],
+              "wich: field 2 of the body is not known here");
+  }
+  const auto pulled = http::Post(
+      "/api/pull", R"({"name":"fake","insecure":true,"stream":false})");
+  strict.Route(pulled);
+  EXPECT_EQ(pulled->Body(), Json({{"status", "success"}}));
+}
+
 // What the server itself refuses has the dialect's shape, by the path alone.
 TEST_F(OllamaTest, ErrorsAreTexts) {
   EXPECT_EQ(Ask("/api/none", "")->responses.at(0).body,

@@ -124,6 +124,25 @@ TEST_F(EmbeddingsTest, RefusesByName) {
               HasSubstr("has 2049 prompts, limit 2048"));
 }
 
+TEST_F(EmbeddingsTest, AStrictServerRefusesFieldsThatAreNotKnown) {
+  context_.strict_fields = true;
+  http::Router strict;
+  openai::AddEmbeddingsHandler(strict, context_);
+  const auto ask = [&](std::string_view more) {
+    auto on = http::Post(
+        "/v1/embeddings",
+        Cat(R"({"input":[0],"user":"u","encoding_format":"float")", more, "}"));
+    on->deferred = true;
+    strict.Route(on);
+    engine_.Settle(*on);
+    return on;
+  };
+  EXPECT_EQ(ask("")->responses.at(0).status, 200);
+  const Json error = ask(R"(,"wich":1)")->Body()["error"];
+  EXPECT_EQ(error["param"], "wich");
+  EXPECT_EQ(error["code"], "unknown_parameter");
+}
+
 TEST_F(EmbeddingsTest, AModelWithoutPoolingSaysWhichKeyIsMissing) {
   model_.embeddings = {serving::Pooling::kNone, "its GGUF has no key x"};
   EXPECT_EQ(MessageOf(R"({"input":"a"})"),
