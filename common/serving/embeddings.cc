@@ -1,7 +1,6 @@
 #include "common/serving/embeddings.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <optional>
@@ -11,6 +10,7 @@
 #include "common/base/retry_after.h"
 #include "common/engine/engine_loop.h"
 #include "common/serving/error.h"
+#include "common/serving/numbers.h"
 #include "common/serving/pooling.h"
 #include "common/serving/prepare.h"
 #include "common/serving/request_metrics.h"
@@ -23,8 +23,6 @@ namespace {
 // Inputs of a request that the engine has at once: enough to fill its steps,
 // and no more of its queue than a client's other requests take.
 constexpr size_t kMostAtOnce = 32;
-// The text of a value in an answer, at most.
-constexpr size_t kValueBytes = 16;
 
 // A parsed request with its prompts.
 struct Prepared {
@@ -69,7 +67,7 @@ StatusOr<Prepared> Prepare(const ServingContext& context,
   const size_t values = request.dimensions > 0
                             ? request.dimensions
                             : static_cast<size_t>(model.hidden_size);
-  const size_t bytes = request.inputs.size() * values * kValueBytes;
+  const size_t bytes = request.inputs.size() * values * kMaxFloatBytes;
   if (bytes > context.limits.answer_bytes) {
     return WithCode(
         FieldError(request.input, request.inputs.size(), " embeddings of ",
@@ -247,7 +245,7 @@ class EmbeddingsRunner : public std::enable_shared_from_this<EmbeddingsRunner> {
   void Finish() {
     is_over_ = true;
     result_.took = Clock::now() - begun_;
-    const size_t bytes = 2 * held_ * kValueBytes / sizeof(float);
+    const size_t bytes = 2 * held_ * kMaxFloatBytes / sizeof(float);
     RunTextWork({context_.work, context_.metrics, /*goes_on=*/true}, exchange_,
                 bytes, [self = shared_from_this()] {
                   auto response = std::make_shared<http::HttpResponse>(
@@ -313,17 +311,6 @@ void RunEmbeddings(const ServingContext& context,
   };
   WorkThenUse(workers, bytes, std::move(make), std::move(run),
               std::move(exchange));
-}
-
-std::string FloatList(std::span<const float> values) {
-  std::string text = "[";
-  for (const float value : values) {
-    if (text.size() > 1) text += ',';
-    char digits[kValueBytes];
-    const auto end = std::to_chars(digits, digits + sizeof(digits), value).ptr;
-    text.append(digits, end);
-  }
-  return text += ']';
 }
 
 }  // namespace sluice::serving

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -50,9 +49,6 @@ struct EmbeddingsRequest {
 void RunEmbeddings(const ServingContext& context,
                    Maker<EmbeddingsRequest> parse,
                    std::shared_ptr<http::Exchange> exchange);
-
-// Returns "[0.5,..]": each value with the fewest digits that give it again.
-std::string FloatList(std::span<const float> values);
 
 }  // namespace sluice::serving
 

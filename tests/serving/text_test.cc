@@ -8,6 +8,7 @@
 #include "common/http/message.h"
 #include "common/serving/answer_format.h"
 #include "common/serving/choice_text.h"
+#include "common/serving/numbers.h"
 #include "common/serving/stop_matcher.h"
 #include "tests/serving/fake_text.h"
 
@@ -149,10 +150,10 @@ TEST(GatewayChoiceTextTest, TheEndTokenHasItsLogprobToo) {
 }
 
 TEST(GatewayLogprobTest, OneLogprobHasOneShortText) {
-  EXPECT_EQ(DumpJson(openai::LogprobNumber(-0.1f)), "-0.1");
-  EXPECT_EQ(DumpJson(openai::LogprobNumber(-1.2345678f)), "-1.2345678");
-  EXPECT_EQ(DumpJson(openai::LogprobNumber(-INFINITY)), "-9999.0");
-  EXPECT_EQ(DumpJson(openai::LogprobNumber(NAN)), "-9999.0");
+  EXPECT_EQ(DumpJson(LogprobNumber(-0.1f)), "-0.1");
+  EXPECT_EQ(DumpJson(LogprobNumber(-1.2345678f)), "-1.2345678");
+  EXPECT_EQ(DumpJson(LogprobNumber(-INFINITY)), "-9999.0");
+  EXPECT_EQ(DumpJson(LogprobNumber(NAN)), "-9999.0");
 }
 
 TEST(GatewayMessageTest, OnlySaneRequestIdsComeBack) {

@@ -1,26 +1,15 @@
 #include "common/dialects/llamacpp/answer.h"
 
-#include <charconv>
 #include <string_view>
 #include <utility>
 #include <variant>
 
 #include "common/dialects/llamacpp/errors.h"
 #include "common/serving/answer_timings.h"
+#include "common/serving/numbers.h"
 
 namespace sluice::llamacpp {
 namespace {
-
-// Returns the double whose shortest text is the shortest text of `logprob`, at
-// least -9999, since JSON has no infinity.
-double LogprobNumber(float logprob) {
-  if (!(logprob >= -9999.0f)) return -9999.0;
-  char text[48];
-  const auto end = std::to_chars(text, text + sizeof(text), logprob).ptr;
-  double number = 0;
-  std::from_chars(text, end, number);
-  return number;
-}
 
 Json TokenJson(const serving::ModelText& text, TokenId token, float logprob) {
   Json bytes = Json::array();
@@ -30,7 +19,7 @@ Json TokenJson(const serving::ModelText& text, TokenId token, float logprob) {
   return {{"id", token},
           {"token", text.TokenText(token)},
           {"bytes", std::move(bytes)},
-          {"logprob", LogprobNumber(logprob)}};
+          {"logprob", serving::LogprobNumber(logprob)}};
 }
 
 // Returns the members of `answer` that `fields` name: "a/b" is member b of a,

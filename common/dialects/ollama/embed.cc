@@ -10,18 +10,19 @@
 #include "common/dialects/ollama/models.h"
 #include "common/serving/embeddings.h"
 #include "common/serving/fields.h"
+#include "common/serving/numbers.h"
 #include "common/serving/request_body.h"
 #include "common/serving/served_model.h"
 
 namespace sluice::ollama {
 namespace {
 
-int64_t Nanoseconds(Duration time) {
 constexpr std::string_view kKnownOfEmbed[] = {
     "dimensions", "input", "keep_alive", "model", "options", "truncate"};
 constexpr std::string_view kKnownOfEmbeddings[] = {
     "dimensions", "keep_alive", "model", "options", "prompt", "truncate"};
 
+int64_t Nanoseconds(Duration time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
 }
 

@@ -1,10 +1,10 @@
 #include "common/dialects/openai/answer.h"
 
-#include <charconv>
 #include <utility>
 
 #include "common/base/json.h"
 #include "common/serving/answer_timings.h"
+#include "common/serving/numbers.h"
 
 namespace sluice::openai {
 
@@ -58,15 +58,6 @@ void AddTimings(const serving::AnswerInfo& info, size_t choice, Json& json) {
   json["timings"] = serving::TimingsJson(info.timings->Of(choice));
 }
 
-double LogprobNumber(float logprob) {
-  if (!(logprob >= -9999.0f)) return -9999.0;
-  char text[48];
-  const auto end = std::to_chars(text, text + sizeof(text), logprob).ptr;
-  double number = 0;
-  std::from_chars(text, end, number);
-  return number;
-}
-
 Json PromptLogprobsJson(const serving::ModelText& text,
                         const serving::Delta& delta,
                         serving::JsonPieces& pieces) {
@@ -75,7 +66,8 @@ Json PromptLogprobsJson(const serving::ModelText& text,
     const TokenResult& token = delta.prompt_at(index - 1);
     Json entry = Json::object();
     const auto add = [&](const TokenLogprob& one) {
-      entry[Cat(one.token)] = {{"logprob", LogprobNumber(one.logprob)},
+      const double logprob = serving::LogprobNumber(one.logprob);
+      entry[Cat(one.token)] = {{"logprob", logprob},
                                {"rank", one.rank + 1},
                                {"decoded_token", text.TokenText(one.token)}};
     };

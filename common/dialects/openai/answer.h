@@ -50,10 +50,6 @@ void AddTimings(const serving::AnswerInfo& info, size_t choice, Json& json);
 // Returns vLLM's stop_reason: a stop string, the id of a stop token, or null.
 Json StopReasonJson(const serving::Delta& delta);
 
-// Returns the double whose shortest text is the shortest text of `logprob`, at
-// least -9999, since JSON has no infinity.
-double LogprobNumber(float logprob);
-
 // Returns vLLM's list: null for the prompt's first token, then for each token
 // an object of {"id": {"logprob", "rank", "decoded_token"}} with the token and
 // the most likely ones. Ranks begin at 1.

@@ -2,6 +2,7 @@
 
 #include "common/base/json.h"
 #include "common/dialects/openai/answer.h"
+#include "common/serving/numbers.h"
 
 namespace sluice::openai {
 namespace {
@@ -208,7 +209,7 @@ class ChatFormat : public ChunkFormat {
       bytes.push_back(byte);
     }
     return {{"token", TokenName(text_, info_, token.token)},
-            {"logprob", LogprobNumber(token.logprob)},
+            {"logprob", serving::LogprobNumber(token.logprob)},
             {"bytes", std::move(bytes)}};
   }
 

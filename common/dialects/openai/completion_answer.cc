@@ -5,6 +5,7 @@
 
 #include "common/base/json.h"
 #include "common/dialects/openai/answer.h"
+#include "common/serving/numbers.h"
 #include "common/serving/text_offsets.h"
 #include "common/text/utf8.h"
 
@@ -124,8 +125,8 @@ class CompletionFormat : public ChunkFormat {
     });
     Json logprobs = pieces.List(size, [&delta](size_t i) {
       const TokenLogprob* logprob = delta.shown(i).logprob;
-      return logprob == nullptr ? Json(nullptr)
-                                : Json(LogprobNumber(logprob->logprob));
+      if (logprob == nullptr) return Json(nullptr);
+      return Json(serving::LogprobNumber(logprob->logprob));
     });
     Json tokens = pieces.List(size, [this, &delta](size_t i) {
       return Json(Name(delta.shown(i).token));
@@ -159,7 +160,7 @@ class CompletionFormat : public ChunkFormat {
       const bool is_taken =
           entry.token != token.token && (name == own || top.contains(name));
       if (is_taken) name = Cat("token_id:", entry.token);
-      top[name] = LogprobNumber(entry.logprob);
+      top[name] = serving::LogprobNumber(entry.logprob);
     };
     for (const TokenLogprob& entry : token.tops) add(entry);
     add(*token.logprob);

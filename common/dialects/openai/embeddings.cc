@@ -12,19 +12,20 @@
 #include "common/dialects/openai/handlers.h"
 #include "common/dialects/openai/parse.h"
 #include "common/serving/fields.h"
+#include "common/serving/numbers.h"
 #include "common/serving/request_body.h"
 #include "common/serving/served_model.h"
 
 namespace sluice::openai {
 namespace {
 
-// Returns the values as the text of their bytes, little-endian.
 constexpr std::string_view kKnown[] = {
     "add_special_tokens", "dimensions",
     "encoding_format",    "input",
     "model",              "truncate_prompt_tokens",
     "user"};
 
+// Returns the values as the text of their bytes, little-endian.
 std::string Base64Of(const std::vector<float>& values) {
   static_assert(std::endian::native == std::endian::little);
   return absl::Base64Escape({reinterpret_cast<const char*>(values.data()),
@@ -57,10 +58,10 @@ StatusOr<serving::EmbeddingsRequest> ParseEmbeddingsRequest(
   JsonBudget budget;
   SLUICE_ASSIGN_OR_RETURN(const Json json,
                           serving::ParseBody(http.body, budget));
-  serving::FieldReader in(json);
   if (context.strict_fields) {
     SLUICE_RETURN_IF_ERROR(serving::RefuseOthers(json, kKnown));
   }
+  serving::FieldReader in(json);
   serving::EmbeddingsRequest out;
   out.input = "input";
   out.model = in.String("model").value_or("");

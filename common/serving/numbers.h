@@ -1,0 +1,23 @@
+#ifndef SLUICE_COMMON_SERVING_NUMBERS_H_
+#define SLUICE_COMMON_SERVING_NUMBERS_H_
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace sluice::serving {
+
+// The most bytes that the shortest text of a float has, beside a comma.
+inline constexpr size_t kMaxFloatBytes = 16;
+
+// Returns the double whose shortest text is the shortest text of `logprob`, at
+// least -9999, since JSON has no infinity.
+double LogprobNumber(float logprob);
+
+// Returns "[0.5,..]": each value, which is finite, with the fewest digits that
+// give it again.
+std::string FloatList(std::span<const float> values);
+
+}  // namespace sluice::serving
+
+#endif  // SLUICE_COMMON_SERVING_NUMBERS_H_
