@@ -242,13 +242,19 @@ void RequestRunner::TraceDelivery(const Mail& mail, int64_t begin_ns) {
 }
 
 template <typename Source>
-Delta RequestRunner::Counted(Choice& choice, const Source& source) {
+Delta RequestRunner::Counted(Choice& choice, size_t index,
+                             std::optional<int64_t> cached_tokens,
+                             TimePoint when, const Source& source) {
   const int64_t tokens = choice.text.completion_tokens();
   const int64_t reasoning = choice.text.reasoning_tokens();
   const TimePoint begin = Clock::now();
   Delta delta = source();
   context_.metrics.OnDetokenized(Seconds(Clock::now() - begin));
-  usage_.completion_tokens += choice.text.completion_tokens() - tokens;
+  const int64_t taken = choice.text.completion_tokens() - tokens;
+  usage_.completion_tokens += taken;
+  if (prepared_.timings != nullptr) {
+    prepared_.timings->OnTokens(index, taken, cached_tokens, when);
+  }
   if (usage_.reasoning_tokens) {
     *usage_.reasoning_tokens += choice.text.reasoning_tokens() - reasoning;
   }
@@ -261,11 +267,6 @@ void RequestRunner::OnTokens(Choice& choice, size_t index,
                              const std::vector<PromptResults>& prompt,
                              TimePoint when) {
   if (event.cached_tokens) CountCached(choice.prompt, *event.cached_tokens);
-  if (prepared_.timings != nullptr) {
-    prepared_.timings->OnTokens(index,
-                                static_cast<int64_t>(event.tokens.size()),
-                                event.cached_tokens, when);
-  }
   if (!event.tokens.empty()) {
     const int count = static_cast<int>(event.tokens.size());
     if (choice.last_token) {
@@ -278,8 +279,9 @@ void RequestRunner::OnTokens(Choice& choice, size_t index,
     choice.last_token = when;
   }
   if (answer_.is_done() || choice.answered) return;
-  Delta delta =
-      Counted(choice, [&] { return choice.text.OnTokens(event, prompt); });
+  Delta delta = Counted(choice, index, event.cached_tokens, when, [&] {
+    return choice.text.OnTokens(event, prompt);
+  });
   const bool matched = delta.finish.has_value();
   Emit(choice, index, std::move(delta));
   if (!matched) return;
@@ -292,13 +294,12 @@ void RequestRunner::OnEnd(Choice& choice, size_t index, const FinalEvent& event,
   // A second OnEnd follows one that threw.
   if (std::exchange(choice.ended, true)) return;
   CountCached(choice.prompt, event.stats.cached_tokens);
-  if (prepared_.timings != nullptr) {
-    prepared_.timings->OnTokens(index, event.stop_token ? 1 : 0,
-                                event.stats.cached_tokens, when);
-  }
   Observe(choice, event, when);
   if (answer_.is_done()) return;
   if (choice.answered) {
+    if (prepared_.timings != nullptr) {
+      prepared_.timings->OnTokens(index, 0, event.stats.cached_tokens, when);
+    }
     FinishIfAnswered();
     return;
   }
@@ -311,7 +312,8 @@ void RequestRunner::OnEnd(Choice& choice, size_t index, const FinalEvent& event,
     answer_.Fail(Unavailable("the request was cancelled by the server"));
     return;
   }
-  Delta delta = Counted(choice, [&] { return choice.text.OnEnd(event); });
+  Delta delta = Counted(choice, index, event.stats.cached_tokens, when,
+                        [&] { return choice.text.OnEnd(event); });
   Emit(choice, index, std::move(delta));
   FinishIfAnswered();
 }

@@ -79,9 +79,12 @@ class RequestRunner : public std::enable_shared_from_this<RequestRunner> {
                 const std::vector<PromptResults>& prompt, TimePoint when);
   void OnEnd(Choice& choice, size_t index, const FinalEvent& event,
              TimePoint when);
-  // Returns the delta of `source`, with the choice's tokens counted.
+  // Returns the delta of `source`, with the tokens counted that the choice's
+  // text took in it.
   template <typename Source>
-  Delta Counted(Choice& choice, const Source& source);
+  Delta Counted(Choice& choice, size_t index,
+                std::optional<int64_t> cached_tokens, TimePoint when,
+                const Source& source);
   void CountCached(size_t prompt, int64_t cached_tokens);
   void Emit(Choice& choice, size_t index, Delta delta);
   void FinishIfAnswered();

@@ -499,6 +499,18 @@ TEST_F(GatewayAnswerTest, TimingsAreTheChoices) {
   EXPECT_EQ(plain->Body()["choices"][1]["timings"]["predicted_n"], 3);
 }
 
+TEST_F(GatewayAnswerTest, TimingsCountNoTokenBehindTheStop) {
+  const auto on = Complete(
+      "\"prompt\":\"x\",\"stop\":\"END\",\"timings_per_token\":true");
+  engine_.Start(0);
+  engine_.Text(0, "aEND and more");
+  engine_.Text(0, "late");
+  engine_.End(0, FinishReason::kCancelled);
+  const Json body = on->Body();
+  EXPECT_EQ(body["usage"]["completion_tokens"], 4);
+  EXPECT_EQ(body["timings"]["predicted_n"], 4);
+}
+
 TEST_F(GatewayAnswerTest, FieldsOfTokensAreAConstraint) {
   Complete(
       "\"prompt\":\"x\",\"n\":2,\"allowed_token_ids\":[98,97],\"bad_words\":["
