@@ -9,8 +9,8 @@ namespace sluice::http {
 namespace {
 
 constexpr char kExposedHeaders[] =
-    "X-Request-Id, Retry-After, Retry-After-Ms, OpenAI-Processing-Ms, "
-    "Traceparent";
+    "X-Request-Id, Request-Id, Retry-After, Retry-After-Ms, "
+    "OpenAI-Processing-Ms, Traceparent";
 constexpr char kAllowedMethods[] = "GET, HEAD, POST, OPTIONS";
 // Without Access-Control-Request-Headers.
 constexpr char kAllowedHeaders[] =

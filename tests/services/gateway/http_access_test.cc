@@ -195,7 +195,7 @@ TEST_F(GatewayAccessTest, PagesCanReadEveryAnswerAndItsIds) {
     const std::string answer = Ask(request);
     EXPECT_THAT(answer, HasSubstr("Access-Control-Allow-Origin: *\r\n"));
     EXPECT_THAT(answer, HasSubstr("Access-Control-Expose-Headers: "
-                                  "X-Request-Id, Retry-After"));
+                                  "X-Request-Id, Request-Id, Retry-After"));
   }
 }
 
