@@ -79,8 +79,7 @@ void RequestRunner::Submit() {
     self->CancelAll();
   });
   TellFigures();
-  answer_.Begin(
-      weak_from_this(), [this] { CancelAll(); }, usage_);
+  answer_.Begin(weak_from_this(), [this] { CancelAll(); }, usage_);
   if (prepared_.trace != nullptr) prepared_.trace->OnStart(choices_.size());
   for (size_t i = 0; i < choices_.size() && !answer_.is_done(); ++i) {
     if (prepared_.trace != nullptr) {
@@ -279,9 +278,8 @@ void RequestRunner::OnTokens(Choice& choice, size_t index,
     choice.last_token = when;
   }
   if (answer_.is_done() || choice.answered) return;
-  Delta delta = Counted(choice, index, event.cached_tokens, when, [&] {
-    return choice.text.OnTokens(event, prompt);
-  });
+  Delta delta = Counted(choice, index, event.cached_tokens, when,
+                        [&] { return choice.text.OnTokens(event, prompt); });
   const bool matched = delta.finish.has_value();
   Emit(choice, index, std::move(delta));
   if (!matched) return;

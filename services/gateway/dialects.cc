@@ -13,9 +13,9 @@ namespace {
 
 // The last is the default. Messages, which a header tells, too, comes behind
 // those that a path alone tells.
-constexpr serving::Dialect kDialects[] = {
-    llamacpp::kDialect, ollama::kDialect, responses::kDialect,
-    messages::kDialect, openai::kDialect};
+constexpr serving::Dialect kDialects[] = {llamacpp::kDialect, ollama::kDialect,
+                                          responses::kDialect,
+                                          messages::kDialect, openai::kDialect};
 
 }  // namespace
 

@@ -91,8 +91,8 @@ GenerateRequest RandomRequest(std::mt19937& random, int max_positions) {
   if (pick(4) == 0) request.sampling.logprobs = pick(3);
   if (pick(8) == 0) request.sampling.prompt_logprobs = pick(3);
   if (pick(16) == 0) request.sampling.return_logits = true;
-  const bool wants_logits = request.sampling.return_logits ||
-                            request.sampling.prompt_logprobs >= 0;
+  const bool wants_logits =
+      request.sampling.return_logits || request.sampling.prompt_logprobs >= 0;
   if (request.max_tokens == 0 && !wants_logits) {
     request.sampling.hidden = static_cast<HiddenWanted>(pick(3));
   }

@@ -46,9 +46,8 @@ struct NamingBody {
   bool stream = true;
 };
 
-constexpr std::string_view kKnownOfShow[] = {"model",    "name", "options",
-                                             "system",   "template",
-                                             "verbose"};
+constexpr std::string_view kKnownOfShow[] = {"model",  "name",     "options",
+                                             "system", "template", "verbose"};
 constexpr std::string_view kKnownOfPull[] = {"insecure", "model",  "name",
                                              "password", "stream", "username"};
 
@@ -82,8 +81,7 @@ StatusOr<http::HttpResponse> Show(const serving::ServingContext& context,
 // The served model is there already; no other is fetched.
 StatusOr<http::HttpResponse> Pull(const serving::ServingContext& context,
                                   const http::HttpRequest& http) {
-  const StatusOr<NamingBody> body =
-      ReadName(context, http.body, kKnownOfPull);
+  const StatusOr<NamingBody> body = ReadName(context, http.body, kKnownOfPull);
   if (body.status().code() == StatusCode::kNotFound) {
     return serving::WithCode(
         NotFound(Message(body.status()), ": this server downloads no model; ",

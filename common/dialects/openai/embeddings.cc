@@ -20,10 +20,8 @@ namespace sluice::openai {
 namespace {
 
 constexpr std::string_view kKnown[] = {
-    "add_special_tokens", "dimensions",
-    "encoding_format",    "input",
-    "model",              "truncate_prompt_tokens",
-    "user"};
+    "add_special_tokens",     "dimensions", "encoding_format", "input", "model",
+    "truncate_prompt_tokens", "user"};
 
 // Returns the values as the text of their bytes, little-endian.
 std::string Base64Of(const std::vector<float>& values) {

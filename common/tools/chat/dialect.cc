@@ -313,8 +313,7 @@ Status StreamAnswer(const Server& server, const Transcript& transcript,
   const auto post = server.dialect == Dialect::kOllama ? http::HttpPostLines
                                                        : http::HttpPostEvents;
   SLUICE_RETURN_IF_ERROR(post(
-      server.base, std::string(PathOf(server.dialect)),
-      DumpJson(body),
+      server.base, std::string(PathOf(server.dialect)), DumpJson(body),
       [&](std::string_view data) -> Status {
         SLUICE_ASSIGN_OR_RETURN(const AnswerPart part,
                                 ReadPart(server.dialect, data));

@@ -378,8 +378,7 @@ TEST(MessagesParseTest, Thinking) {
   };
   EXPECT_EQ(budget("enabled"), 1024);
   EXPECT_EQ(budget("adaptive"), std::nullopt);
-  EXPECT_TRUE(
-      With(R"("thinking":{"type":"disabled","budget_tokens":0})").ok());
+  EXPECT_TRUE(With(R"("thinking":{"type":"disabled","budget_tokens":0})").ok());
   EXPECT_TRUE(With(R"("thinking":{"type":"adaptive","display":"omitted"})")
                   ->omits_thinking);
   EXPECT_FALSE(With(R"("thinking":{"type":"adaptive","display":"summarized"})")

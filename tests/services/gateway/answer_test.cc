@@ -500,8 +500,8 @@ TEST_F(GatewayAnswerTest, TimingsAreTheChoices) {
 }
 
 TEST_F(GatewayAnswerTest, TimingsCountNoTokenBehindTheStop) {
-  const auto on = Complete(
-      "\"prompt\":\"x\",\"stop\":\"END\",\"timings_per_token\":true");
+  const auto on =
+      Complete("\"prompt\":\"x\",\"stop\":\"END\",\"timings_per_token\":true");
   engine_.Start(0);
   engine_.Text(0, "aEND and more");
   engine_.Text(0, "late");
