@@ -79,7 +79,8 @@ void RequestRunner::Submit() {
     self->CancelAll();
   });
   TellFigures();
-  answer_.Begin(weak_from_this(), [this] { CancelAll(); }, usage_);
+  answer_.Begin(
+      weak_from_this(), [this] { CancelAll(); }, usage_);
   if (prepared_.trace != nullptr) prepared_.trace->OnStart(choices_.size());
   for (size_t i = 0; i < choices_.size() && !answer_.is_done(); ++i) {
     if (prepared_.trace != nullptr) {
