@@ -24,6 +24,15 @@ from failing_calls import (FailingCalls, Tally, large_allocations, places,  # no
 from pull_case import NAME, PullCase  # noqa: E402
 
 
+def is_openssl_start(said):
+    """Whether the failing call is OpenSSL's, in its own start: version 3.0
+    crashes there without memory, before it does anything for us."""
+    frames = [line for line in said.splitlines() if "[0x" in line]
+    first = next((line for line in frames
+                  if "libsluice_failing_calls" not in line), "")
+    return "libcrypto.so" in first and "OPENSSL_init" in said
+
+
 class FailuresCase(PullCase):
     def setUp(self):
         super().setUp()
@@ -37,6 +46,8 @@ class FailuresCase(PullCase):
             env=self.environment(**self.calls.environment),
             stdin=subprocess.DEVNULL, capture_output=True, check=False)
         self.calls.disarm()
+        if done.returncode == -signal.SIGSEGV and is_openssl_start(done.stderr):
+            return done.returncode, done.stderr
         if done.returncode not in (0, *allowed):
             self.assertIn(done.returncode, (1, 2), f"{place}:\n{done.stderr}")
             self.assertIn("error:", done.stderr, place)
