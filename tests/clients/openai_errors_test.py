@@ -50,8 +50,7 @@ class OpenAiErrorsTest(OpenAiCase):
         calls = {
             "embeddings": lambda: self.client.embeddings.create(
                 model=self.model, input="a"),
-            "responses": lambda: self.client.responses.create(
-                model=self.model, input="a")}
+            "moderations": lambda: self.client.moderations.create(input="a")}
         for name, call in calls.items():
             with self.subTest(endpoint=name):
                 with self.assertRaises(openai.APIStatusError) as caught:
