@@ -523,7 +523,7 @@ void AddLlamacpp(Elements& all) {
     return "{\"prompt\":\"a\",\"logit_bias\":" +
            List(n,
                 [](size_t) {
-                  return Cat("[\"", std::string(1000, 'b'), "\",0.001]");
+                  return Cat("[\"", std::string(1000, 'b'), "\",0.0001]");
                 }) +
            "}";
   });
@@ -824,9 +824,8 @@ void AddOllama(Elements& all) {
   });
   add("a prompt's words", false, kText / 4,
       [](size_t n) { return Cat("\"prompt\":\"", Repeat("abc ", n), "\""); });
-  add(
-      "a suffix", false, kText,
-      [](size_t n) { return Cat("\"suffix\":\"", Repeat("s", n), "\""); }, 400);
+  add("a suffix", false, kText,
+      [](size_t n) { return Cat("\"suffix\":\"", Repeat("s", n), "\""); });
   add(
       "anything as think", true, 64,
       [user](size_t n) {
@@ -889,9 +888,12 @@ void AddResponses(Elements& all) {
   add("instructions", kText, [](size_t n) {
     return Cat("\"input\":\"hi\",\"instructions\":", Quoted(Repeat("a", n)));
   });
-  add("metadata", 512, [](size_t n) {
-    return Cat("\"input\":\"hi\",\"metadata\":", Members(n, "\"v\""));
-  });
+  add(
+      "metadata", 512,
+      [](size_t n) {
+        return Cat("\"input\":\"hi\",\"metadata\":", Members(n, "\"v\""));
+      },
+      400);
   add("tools", serving::kMaxTools / 2, tools([](size_t i) {
         return Cat(R"({"type":"function","name":"f)", i,
                    R"(","parameters":{"type":"object"}})");
@@ -907,30 +909,24 @@ void AddResponses(Elements& all) {
                     }),
                "}]");
   });
-  add(
-      "a Lark grammar that no expression is", 512,
-      [](size_t n) {
-        std::string rules = "start: r0";
-        for (size_t i = 0; i < n; ++i) rules += Cat("\\nr", i, ": r", i + 1);
-        return Cat(R"("input":"hi","tools":[{"type":"custom","name":"c",)"
-                   R"("format":{"type":"grammar","syntax":"lark",)"
-                   R"("definition":")",
-                   rules, "\"}}]");
-      },
-      400);
-  add(
-      "a Lark grammar that doubles", 16,
-      [](size_t n) {
-        std::string rules = "start: r0";
-        for (size_t i = 0; i < n; ++i) {
-          rules += Cat("\\nr", i, ": r", i + 1, " r", i + 1);
-        }
-        return Cat(R"("input":"hi","tools":[{"type":"custom","name":"c",)"
-                   R"("format":{"type":"grammar","syntax":"lark",)"
-                   R"("definition":")",
-                   rules, "\\nr", n, ": \\\"aa\\\"\"}}]");
-      },
-      400);
+  add("a Lark grammar that no expression is", 512, [](size_t n) {
+    std::string rules = "start: r0";
+    for (size_t i = 0; i < n; ++i) rules += Cat("\\nr", i, ": r", i + 1);
+    return Cat(R"("input":"hi","tools":[{"type":"custom","name":"c",)"
+               R"("format":{"type":"grammar","syntax":"lark",)"
+               R"("definition":")",
+               rules, "\"}}]");
+  });
+  add("a Lark grammar that doubles", 16, [](size_t n) {
+    std::string rules = "start: r0";
+    for (size_t i = 0; i < n; ++i) {
+      rules += Cat("\\nr", i, ": r", i + 1, " r", i + 1);
+    }
+    return Cat(R"("input":"hi","tools":[{"type":"custom","name":"c",)"
+               R"("format":{"type":"grammar","syntax":"lark",)"
+               R"("definition":")",
+               rules, "\\nr", n, ": \\\"aa\\\"\"}}]");
+  });
 }
 
 void AddGeneric(Elements& all) {
