@@ -237,9 +237,10 @@ class SmolLm2(unittest.TestCase):
         self.assertIn("<|im_start|>", info["chat_template"])
 
     def test_what_is_not_built_says_so(self):
-        status, body = api.post(self.url, "/v1/embeddings", {"input": "a"})
-        self.assertEqual((status, body["error"]["code"]),
-                         (404, "unsupported_endpoint"))
+        for path, want in (("/v1/moderations", 404), ("/v1/embeddings", 400)):
+            status, body = api.post(self.url, path, {"input": "a"})
+            self.assertEqual((status, body["error"]["code"]),
+                             (want, "unsupported_endpoint"), path)
 
 
 if __name__ == "__main__":
