@@ -235,6 +235,9 @@ class PageTest(page_case.PageCase):
         for width, height in ((1360, 860), (390, 844)):
             for dark in (False, True):
                 self.page.look(width, height, dark=dark)
+                # Colors are there with the next frame.
+                self.page.value("new Promise(done => requestAnimationFrame("
+                                "() => requestAnimationFrame(() => done(1))))")
                 with self.subTest(name, width=width, dark=dark):
                     self.assertEqual(self.page.value(page_case.AXE % axe), "")
 
