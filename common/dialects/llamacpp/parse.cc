@@ -321,7 +321,7 @@ StatusOr<PromptParts> ParsePrompt(const Json& prompt, const std::string& where,
   return parts;
 }
 
-// An array is one prompt if it has a token; else each of its entries is one.
+// An array that has a token is one prompt; else each entry is a prompt.
 bool IsOnePrompt(const Json& prompt) {
   return !prompt.is_array() || prompt.empty() ||
          std::any_of(prompt.begin(), prompt.end(),

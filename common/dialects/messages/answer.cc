@@ -39,8 +39,8 @@ Json EmptyBlock(const serving::AnswerBlock& block) {
           {"input", Json::object()}};
 }
 
-// Returns a call's arguments as an object: a text that is none, such as one
-// that the limit cut, becomes {"arguments": text}.
+// Returns a call's arguments as an object. A text that is no object, such as a
+// text that the limit cut, becomes {"arguments": text}.
 Json InputOf(const std::string& arguments) {
   if (arguments.empty()) return Json::object();
   auto parsed = ParseJson(arguments);

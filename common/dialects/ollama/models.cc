@@ -21,7 +21,8 @@ constexpr std::string_view kLatest = ":latest";
 // Of a model that is never unloaded.
 constexpr std::string_view kNever = "9999-12-31T23:59:59Z";
 
-// Returns where the tag of `name` begins, with its colon; its size: no tag.
+// Returns where the tag of `name` begins, with its colon; the size of a name
+// without a tag.
 size_t TagBegin(std::string_view name) {
   const size_t slash = name.rfind('/');
   const size_t colon = name.rfind(':');

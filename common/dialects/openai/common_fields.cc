@@ -9,6 +9,7 @@
 #include "common/dialects/openai/grammar_fields.h"
 #include "common/dialects/openai/parse.h"
 #include "common/http/message.h"
+#include "common/serving/sampling_fields.h"
 
 namespace sluice::openai {
 namespace {
@@ -83,17 +84,17 @@ std::vector<LogitBias> ReadLogitBias(serving::FieldReader& in, int vocab_size) {
   return out;
 }
 
-// Reads one value by two names, which must not contradict each other.
-std::optional<double> ReadRepetitionPenalty(serving::FieldReader& in) {
-  const auto penalty = in.Number("repetition_penalty", kMinRepetitionPenalty,
-                                 kMaxRepetitionPenalty);
+// Reads repetition_penalty by its other name, which must not contradict it.
+void ReadRepeatPenalty(serving::FieldReader& in,
+                       serving::GenerationFields& out) {
   const auto alias =
       in.Number("repeat_penalty", kMinRepetitionPenalty, kMaxRepetitionPenalty);
+  const auto& penalty = out.repetition_penalty;
   if (penalty && alias && *penalty != *alias) {
     in.Refuse("repeat_penalty", "is another name of repetition_penalty, which ",
               "is ", *penalty, "; got ", *alias);
   }
-  return penalty ? penalty : alias;
+  if (!penalty) out.repetition_penalty = alias;
 }
 
 // Reads the limit of an answer's length by all its names. -1 counts as absent,
@@ -134,24 +135,8 @@ void ReadPenaltyWindow(serving::FieldReader& in,
 
 void ReadSampling(serving::FieldReader& in, int vocab_size,
                   serving::GenerationFields& out) {
-  out.temperature = in.Number("temperature", 0, 2);
-  out.top_p = in.Number("top_p", 0, 1);
-  // No probability at all is the likeliest token's alone.
-  if (out.top_p && static_cast<float>(*out.top_p) == 0.0f) {
-    out.temperature = 0;
-    out.top_p = 1;
-  }
-  out.top_k = in.Int("top_k", -1, serving::kMaxInt32);
-  if (out.top_k == -1) out.top_k = 0;
-  out.min_p = in.Number("min_p", 0, 1);
-  if (const auto seed = in.Int("seed", INT64_MIN, INT64_MAX)) {
-    out.seed = static_cast<uint64_t>(*seed);
-  }
-  out.frequency_penalty =
-      in.Number("frequency_penalty", -kMaxPenalty, kMaxPenalty);
-  out.presence_penalty =
-      in.Number("presence_penalty", -kMaxPenalty, kMaxPenalty);
-  out.repetition_penalty = ReadRepetitionPenalty(in);
+  serving::ReadSamplingFields(in, out);
+  ReadRepeatPenalty(in, out);
   ReadPenaltyWindow(in, out);
   out.logit_bias = ReadLogitBias(in, vocab_size);
 }

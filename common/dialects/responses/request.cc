@@ -14,6 +14,7 @@
 #include "common/serving/plain_body.h"
 #include "common/serving/request_body.h"
 #include "common/serving/request_limits.h"
+#include "common/serving/sampling_fields.h"
 #include "common/serving/thinking.h"
 
 namespace sluice::responses {
@@ -196,28 +197,6 @@ void ReadStops(serving::FieldReader& in, int vocab_size,
     in.Refuse("min_tokens", "must not exceed max_output_tokens ",
               *out.max_tokens, ", got ", out.min_tokens);
   }
-}
-
-void ReadSampling(serving::FieldReader& in, serving::GenerationFields& out) {
-  out.temperature = in.Number("temperature", 0, 2);
-  out.top_p = in.Number("top_p", 0, 1);
-  // No probability at all is the likeliest token's alone.
-  if (out.top_p && static_cast<float>(*out.top_p) == 0.0f) {
-    out.temperature = 0;
-    out.top_p = 1;
-  }
-  out.top_k = in.Int("top_k", -1, serving::kMaxInt32);
-  if (out.top_k == -1) out.top_k = 0;
-  out.min_p = in.Number("min_p", 0, 1);
-  if (const auto seed = in.Int("seed", INT64_MIN, INT64_MAX)) {
-    out.seed = static_cast<uint64_t>(*seed);
-  }
-  out.frequency_penalty =
-      in.Number("frequency_penalty", -kMaxPenalty, kMaxPenalty);
-  out.presence_penalty =
-      in.Number("presence_penalty", -kMaxPenalty, kMaxPenalty);
-  out.repetition_penalty = in.Number(
-      "repetition_penalty", kMinRepetitionPenalty, kMaxRepetitionPenalty);
 }
 
 // {"format": {"type", "name", "schema", ..}, "verbosity"}.
@@ -427,7 +406,7 @@ StatusOr<ResponsesRequest> ParseRequest(std::string_view body,
   serving::GenerationFields& fields = out.chat.fields;
   fields.model = in.String("model").value_or("");
   fields.max_tokens = in.Int("max_output_tokens", 1, serving::kMaxInt32);
-  ReadSampling(in, fields);
+  serving::ReadSamplingFields(in, fields);
   ReadStops(in, options.vocab_size, fields);
   ReadLogprobs(in, fields);
   ReadText(in, fields);
