@@ -16,6 +16,7 @@ TABLE = {"shop": {"tests": ["shop_.*"], "files": ["shop"], "packages": []},
          "port": {"tests": ["port", "harbour"], "files": ["port", "map.txt"],
                   "packages": []}}
 
+
 class SuitesTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -94,6 +95,16 @@ class SuitesTest(unittest.TestCase):
                 self.assertTrue((suites.ROOT / path).exists(), f"{name}: {path}")
             if suite["files"]:
                 self.assertTrue(suites.files_of(suite["files"]), name)
+
+    def test_cmake_reads_the_expression_of_every_choice_of_suites(self):
+        """CMake's and ctest's expressions have ten groups at most."""
+        script = self.root / "matches.cmake"
+        script.write_text('if("a_test" MATCHES "${WANTED}")\nendif()\n')
+        table = suites.suites()
+        for names_due in [[], *[[name] for name in table], list(table)]:
+            wanted = suites.left_out(table, names_due)
+            subprocess.run(["cmake", f"-DWANTED={wanted}", "-P", script],
+                           check=True)
 
 
 if __name__ == "__main__":
