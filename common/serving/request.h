@@ -19,25 +19,29 @@ namespace sluice::serving {
 // What a client asks for, in any dialect: every value has its type and lies in
 // its range. An absent field is nullopt; the model has the defaults.
 
-// What a dialect calls the fields that errors of this room name. The texts live
-// as long as the process.
+// What a dialect calls the fields that errors of this room name; without a name
+// of its own, as OpenAI's and vLLM's chats do. The texts live as long as the
+// process.
 struct FieldNames {
-  std::string_view prompt;           // of a completion, or of a chat's turns
-  std::string_view truncate_prompt;  // how much of the prompt is kept
-  std::string_view max_tokens;       // its first name
-  std::string_view min_tokens;
-  std::string_view stop;
-  std::string_view n;  // choices per prompt
-  std::string_view echo;
-  std::string_view logprobs;      // what asks for them
-  std::string_view top_logprobs;  // what has their number
-  std::string_view prompt_logprobs;
-  std::string_view stream;
-  std::string_view tools;
-  std::string_view tool_calls;  // of a turn
-  std::string_view allowed_tools;
-  std::string_view template_arguments;  // variables of the chat template
-  std::string_view continues_message;   // the answer goes on with the last turn
+  std::string_view prompt = "messages";  // of a completion, or a chat's turns
+  // How much of the prompt is kept.
+  std::string_view truncate_prompt = "truncate_prompt_tokens";
+  std::string_view max_tokens = "max_tokens";  // its first name
+  std::string_view min_tokens = "min_tokens";
+  std::string_view stop = "stop";
+  std::string_view n = "n";  // choices per prompt
+  std::string_view echo = "echo";
+  std::string_view logprobs = "logprobs";          // what asks for them
+  std::string_view top_logprobs = "top_logprobs";  // what has their number
+  std::string_view prompt_logprobs = "prompt_logprobs";
+  std::string_view stream = "stream";
+  std::string_view tools = "tools";
+  std::string_view tool_calls = "tool_calls";  // of a turn
+  std::string_view allowed_tools = "allowed_tools";
+  // Variables of the chat template.
+  std::string_view template_arguments = "chat_template_kwargs";
+  // The answer goes on with the last turn.
+  std::string_view continues_message = "continue_final_message";
 };
 
 // The grammar that a client asks its answer to keep to.

@@ -9,12 +9,44 @@
 #include "common/dialects/openai/grammar_fields.h"
 #include "common/dialects/openai/parse.h"
 #include "common/http/message.h"
-#include "common/serving/sampling_fields.h"
+#include "common/serving/request_fields.h"
 
 namespace sluice::openai {
 namespace {
 
+namespace rows = serving::rows;
+using Fields = serving::GenerationFields;
+
 static_assert(serving::kMaxClientStopTokenIds < size_t{kMaxStopTokenIds});
+
+constexpr serving::RequestField kCommon[] = {
+    rows::kModel,
+    rows::kTemperature,
+    rows::kTopP,
+    rows::kTopK,
+    rows::kMinP,
+    rows::kSeed,
+    rows::kFrequencyPenalty,
+    rows::kPresencePenalty,
+    rows::kRepetitionPenalty,
+    rows::kStop,
+    rows::kStopTokenIds,
+    rows::kIgnoreEos,
+    rows::kMinTokens,
+    rows::kAllowedTokenIds,
+    rows::kBadWords,
+    rows::Sets("include_stop_str_in_output", &Fields::include_stop),
+    rows::kStream,
+    rows::kPingInterval,
+    rows::Sets("truncate_prompt_tokens", &Fields::truncate_prompt, -1,
+               rows::kMost),
+    rows::Sets("skip_special_tokens", &Fields::skip_special),
+    rows::Sets("timings_per_token", &Fields::timings),
+    rows::Sets("return_token_ids", &Fields::return_token_ids),
+    rows::Sets("return_tokens_as_token_ids", &Fields::tokens_as_token_ids),
+    rows::kPriority,
+    rows::kCacheSalt,
+    rows::Sets("request_id", &Fields::request_id)};
 
 void ReadStreamOptions(serving::FieldReader& in,
                        serving::GenerationFields& out) {
@@ -133,39 +165,6 @@ void ReadPenaltyWindow(serving::FieldReader& in,
             "the whole prompt and completion, got ", *tokens);
 }
 
-void ReadSampling(serving::FieldReader& in, int vocab_size,
-                  serving::GenerationFields& out) {
-  serving::ReadSamplingFields(in, out);
-  ReadRepeatPenalty(in, out);
-  ReadPenaltyWindow(in, out);
-  out.logit_bias = ReadLogitBias(in, vocab_size);
-}
-
-void ReadStops(serving::FieldReader& in, int vocab_size,
-               serving::GenerationFields& out) {
-  out.stop =
-      in.Strings("stop", serving::kMaxStopStrings, serving::kMaxStopBytes)
-          .value_or(out.stop);
-  size_t bytes = 0;
-  for (const std::string& stop : out.stop) bytes += stop.size();
-  if (bytes > serving::kMaxAllStopBytes) {
-    in.Refuse("stop", "the strings have ", bytes, " bytes together, limit ",
-              serving::kMaxAllStopBytes);
-  }
-  out.stop_token_ids =
-      in.TokenIds("stop_token_ids", vocab_size, serving::kMaxClientStopTokenIds)
-          .value_or(out.stop_token_ids);
-  out.ignore_eos = in.Bool("ignore_eos").value_or(false);
-  out.min_tokens = in.Int("min_tokens", 0, serving::kMaxInt32).value_or(0);
-  out.allowed_token_ids =
-      in.TokenIds("allowed_token_ids", vocab_size, serving::kMaxAllowedTokenIds)
-          .value_or(out.allowed_token_ids);
-  out.bad_words =
-      in.Strings("bad_words", serving::kMaxBadWords, serving::kMaxStopBytes)
-          .value_or(out.bad_words);
-  out.include_stop = in.Bool("include_stop_str_in_output").value_or(false);
-}
-
 // Reads n and best_of; 1 and n ask for nothing more.
 void ReadChoices(serving::FieldReader& in, serving::GenerationFields& out) {
   out.n = static_cast<int>(in.Int("n", 1, serving::kMaxChoices).value_or(1));
@@ -184,36 +183,20 @@ serving::GenerationFields ReadCommonFields(serving::FieldReader& in,
                                            int vocab_size,
                                            const serving::FieldNames& names) {
   serving::GenerationFields out(names);
-  out.model = in.String("model").value_or("");
   ReadMaxTokens(in, out);
-  ReadSampling(in, vocab_size, out);
-  ReadStops(in, vocab_size, out);
+  serving::ReadFields(in, kCommon, serving::kAnyPlace, vocab_size, out);
+  ReadRepeatPenalty(in, out);
+  ReadPenaltyWindow(in, out);
+  out.logit_bias = ReadLogitBias(in, vocab_size);
   ReadChoices(in, out);
-  out.stream = in.Bool("stream").value_or(false);
   ReadStreamOptions(in, out);
-  out.ping_interval = in.Int("sse_ping_interval", -1, serving::kMaxPingSeconds);
   if (const auto k = in.Int("prompt_logprobs", 0, kMaxTopLogprobs)) {
     out.prompt_logprobs = static_cast<int>(*k);
   }
-  out.truncate_prompt =
-      in.Int("truncate_prompt_tokens", -1, serving::kMaxInt32);
   if (out.truncate_prompt == 0) {
     in.Refuse("truncate_prompt_tokens", "must be -1 or at least 1, got 0");
   }
-  out.skip_special = in.Bool("skip_special_tokens").value_or(true);
   in.Bool("spaces_between_special_tokens");  // our decoders never add spaces
-  out.timings = in.Bool("timings_per_token").value_or(false);
-  out.return_token_ids = in.Bool("return_token_ids").value_or(false);
-  out.tokens_as_token_ids =
-      in.Bool("return_tokens_as_token_ids").value_or(false);
-  out.priority = static_cast<int32_t>(
-      in.Int("priority", -serving::kMaxInt32, serving::kMaxInt32).value_or(0));
-  out.cache_salt = in.String("cache_salt").value_or("");
-  if (out.cache_salt.size() > serving::kMaxCacheSaltBytes) {
-    in.Refuse("cache_salt", "has ", out.cache_salt.size(), " bytes, limit ",
-              serving::kMaxCacheSaltBytes);
-  }
-  out.request_id = in.String("request_id").value_or("");
   if (!out.request_id.empty() &&
       http::SanitizedRequestId(out.request_id) != out.request_id) {
     in.Refuse("request_id", "must be 1 to 128 of A-Z a-z 0-9 . _ : -");
@@ -225,10 +208,7 @@ serving::GenerationFields ReadCommonFields(serving::FieldReader& in,
 void CheckTogether(serving::FieldReader& in,
                    const serving::GenerationFields& fields,
                    size_t num_prompts) {
-  if (fields.max_tokens && fields.min_tokens > *fields.max_tokens) {
-    in.Refuse("min_tokens", "must not exceed ", fields.max_tokens_field, " ",
-              *fields.max_tokens, ", got ", fields.min_tokens);
-  }
+  serving::CheckMinTokens(in, fields);
   if (fields.stream && fields.prompt_logprobs) {
     in.Refuse("prompt_logprobs", "not available with \"stream\": true");
   }

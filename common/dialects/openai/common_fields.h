@@ -8,29 +8,9 @@
 
 namespace sluice::openai {
 
+inline constexpr serving::FieldNames kChatNames;
 inline constexpr serving::FieldNames kCompletionNames = {
-    .prompt = "prompt",
-    .truncate_prompt = "truncate_prompt_tokens",
-    .max_tokens = "max_tokens",
-    .min_tokens = "min_tokens",
-    .stop = "stop",
-    .n = "n",
-    .echo = "echo",
-    .logprobs = "logprobs",
-    .top_logprobs = "logprobs",
-    .prompt_logprobs = "prompt_logprobs",
-    .stream = "stream",
-    .tools = "tools",
-    .tool_calls = "tool_calls",
-    .allowed_tools = "allowed_tools",
-    .template_arguments = "chat_template_kwargs",
-    .continues_message = "continue_final_message"};
-inline constexpr serving::FieldNames kChatNames = [] {
-  serving::FieldNames names = kCompletionNames;
-  names.prompt = "messages";
-  names.top_logprobs = "top_logprobs";
-  return names;
-}();
+    .prompt = "prompt", .top_logprobs = "logprobs"};
 
 // Reads the fields that chat and completions share. Errors stay in `in`; token
 // ids are below `vocab_size`.

@@ -6,14 +6,11 @@
 
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
+#include "common/serving/request_fields.h"
 
 namespace sluice::openai {
 
-enum class FieldUse {
-  kBuilt,    // read, checked and obeyed
-  kIgnored,  // accepted with any value, without effect
-  kUnbuilt,  // accepted with the value that changes nothing, else refused
-};
+using serving::FieldUse;
 
 // A field of /v1/chat/completions, /v1/completions, or both.
 struct KnownField {

@@ -15,6 +15,7 @@
 #include "common/serving/error.h"
 #include "common/serving/fields.h"
 #include "common/serving/request_body.h"
+#include "common/serving/request_fields.h"
 
 namespace sluice::openai {
 namespace {
@@ -83,12 +84,7 @@ StatusOr<serving::ChatRequest> ParseChatRequest(std::string_view body,
               out.fields.best_of);
   }
   CheckTogether(in, out.fields, 1);
-  const bool logprobs = in.Bool("logprobs").value_or(false);
-  const auto top = in.Int("top_logprobs", 0, kMaxTopLogprobs);
-  if (top.value_or(0) > 0 && !logprobs) {
-    in.Refuse("top_logprobs", "needs \"logprobs\": true");
-  }
-  if (logprobs) out.fields.logprobs = static_cast<int>(top.value_or(0));
+  serving::ReadLogprobs(in, out.fields);
   if (out.fields.stream) out.fields.digest = BodyDigest(json);
   out.chat_template = ReadTemplateFields(in);
   out.argument_names = ReadArgumentNames(in);

@@ -1,12 +1,12 @@
 #include "common/dialects/openai/tool_fields.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "common/base/json.h"
 #include "common/serving/chat_parts.h"
 #include "common/serving/request_limits.h"
+#include "common/serving/tool_fields.h"
 
 namespace sluice::openai {
 namespace {
@@ -62,26 +62,9 @@ Json WithoutNulls(const Json& tool) {
   return out;
 }
 
-// Returns the list `name` of at most serving::kMaxTools; null: none, or an
-// error.
-const Json* FindTools(serving::FieldReader& in, const char* name) {
-  const Json* tools = in.Find(name);
-  if (tools == nullptr) return nullptr;
-  if (!tools->is_array()) {
-    in.Refuse(name, "must be an array, got ", serving::Describe(*tools));
-    return nullptr;
-  }
-  if (tools->size() > serving::kMaxTools) {
-    in.Refuse(name, "has ", tools->size(), " ", name, ", limit ",
-              serving::kMaxTools);
-    return nullptr;
-  }
-  return tools->empty() ? nullptr : tools;
-}
-
 Json ReadTools(serving::FieldReader& in) {
-  const Json* tools = FindTools(in, "tools");
-  if (tools == nullptr) return nullptr;
+  const Json* tools = serving::FindTools(in, "tools");
+  if (tools == nullptr || tools->empty()) return nullptr;
   Json out = Json::array();
   for (size_t i = 0; i < tools->size(); ++i) {
     const std::string complaint = Complaint((*tools)[i]);
@@ -96,8 +79,8 @@ Json ReadTools(serving::FieldReader& in) {
 
 // Reads `functions`, tools in their older form.
 void ReadFunctions(serving::FieldReader& in, serving::ToolFields& out) {
-  const Json* functions = FindTools(in, "functions");
-  if (functions == nullptr) return;
+  const Json* functions = serving::FindTools(in, "functions");
+  if (functions == nullptr || functions->empty()) return;
   if (!out.tools.is_null()) {
     in.Refuse("functions",
               "cannot go with tools, of which they are the older "
@@ -142,10 +125,7 @@ void AllowNamed(serving::FieldReader& in, std::string_view place,
               serving::IsToolName(text) ? Cat(": ", text) : "");
     return;
   }
-  const auto& allowed = out.allowed;
-  if (std::find(allowed.begin(), allowed.end(), text) == allowed.end()) {
-    out.allowed.push_back(text);
-  }
+  serving::Allow(text, out);
 }
 
 // {"type": "allowed_tools", "allowed_tools": {"mode", "tools"}}.
@@ -158,19 +138,9 @@ void ReadAllowedTools(serving::FieldReader& in, const Json& choice,
     return;
   }
   serving::FieldReader part(*found, "tool_choice.allowed_tools.");
-  const std::string mode = part.String("mode").value_or("");
-  const Json* tools = part.Find("tools");
-  if (mode != "auto" && mode != "required") {
-    part.Refuse("mode", "must be \"auto\" or \"required\"");
-  }
-  if (tools == nullptr || !tools->is_array() || tools->empty() ||
-      tools->size() > serving::kMaxTools) {
-    part.Refuse("tools", "must be an array of 1 to ", serving::kMaxTools,
-                " tools");
-  }
+  const Json* tools = serving::ReadAllowedTools(part, "", out);
   in.Keep(part.status());
-  if (!part.status().ok()) return;
-  if (mode == "required") out.choice = serving::ToolChoice::kRequired;
+  if (tools == nullptr) return;
   for (size_t i = 0; i < tools->size(); ++i) {
     AllowNamed(in, Cat("allowed_tools.tools[", i, "] "), (*tools)[i], out);
   }
@@ -178,22 +148,10 @@ void ReadAllowedTools(serving::FieldReader& in, const Json& choice,
 
 // Reads tool_choice, behind the tools; "none" takes these away.
 void ReadToolChoice(serving::FieldReader& in, serving::ToolFields& out) {
-  const Json* choice = in.Find("tool_choice");
-  if (choice == nullptr || *choice == "auto") return;
-  if (*choice == "none") {
-    out.tools = nullptr;
-    return;
-  }
-  if (*choice != "required" && !choice->is_object()) {
-    in.Refuse("tool_choice",
-              "must be \"auto\", \"none\", \"required\" or an object, got ",
-              serving::Describe(*choice));
-    return;
-  }
+  const Json* choice = serving::ReadChoiceWord(in, out);
+  if (choice == nullptr) return;
   if (out.tools.is_null()) {
     in.Refuse("tool_choice", "needs tools, and there are none");
-  } else if (*choice == "required") {
-    out.choice = serving::ToolChoice::kRequired;
   } else if (choice->contains("type") && (*choice)["type"] == "allowed_tools") {
     ReadAllowedTools(in, *choice, out);
   } else {
