@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "common/dialects/llamacpp/errors.h"
-#include "common/dialects/llamacpp/plain_body.h"
+#include "common/dialects/llamacpp/known_fields.h"
 #include "common/http/exchange.h"
 #include "common/serving/context.h"
 #include "common/serving/dialect.h"

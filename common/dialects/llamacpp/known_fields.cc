@@ -1,122 +1,94 @@
 #include "common/dialects/llamacpp/known_fields.h"
 
-#include <algorithm>
-#include <iterator>
-#include <string>
+#include <limits>
+#include <vector>
 
-#include "common/base/json.h"
-#include "common/serving/error.h"
-#include "common/serving/fields.h"
+#include "common/serving/plain_body.h"
 
 namespace sluice::llamacpp {
 namespace {
 
-// The bytes of an unknown field's name in an error.
-constexpr size_t kMaxShownName = 64;
+namespace rows = serving::rows;
+using rows::Ignored;
+using rows::Own;
+using rows::Unbuilt;
 
-constexpr KnownField kFields[] = {
-    {"model"},
-    {"prompt"},
-    {"input_prefix", FieldUse::kBuilt, {}, true},
-    {"input_suffix", FieldUse::kBuilt, {}, true},
-    {"input_extra", FieldUse::kBuilt, {}, true},
-    {"n_predict"},
-    {"max_tokens"},
-    {"min_tokens"},
-    {"n_cmpl"},
-    {"n"},
-    {"temperature"},
-    {"top_k"},
-    {"top_p"},
-    {"min_p"},
-    {"seed"},
-    {"repeat_penalty"},
-    {"repeat_last_n"},
-    {"presence_penalty"},
-    {"frequency_penalty"},
-    {"logit_bias"},
-    {"stop"},
-    {"ignore_eos"},
-    {"grammar"},
-    {"json_schema"},
-    {"n_probs"},
-    {"stream"},
-    {"sse_ping_interval"},
-    {"return_tokens"},
-    {"timings_per_token"},
-    {"response_fields"},
+constexpr double kFar = std::numeric_limits<float>::max();
+
+constexpr serving::RequestField kFields[] = {
+    rows::kModel.Silent(),
+    Own("prompt"),
+    Own("input_prefix").At(kInfill),
+    Own("input_suffix").At(kInfill),
+    Own("input_extra").At(kInfill),
+    Own("n_predict"),
+    Own("max_tokens"),
+    rows::kMinTokens,
+    Own("n_cmpl"),
+    Own("n"),
+    rows::kTemperature.Within(-kFar, 2),
+    rows::kTopK.Within(-rows::kMost, rows::kMost),
+    rows::kTopP,
+    rows::kMinP,
+    rows::kSeed,
+    rows::kRepetitionPenalty.Named("repeat_penalty"),
+    Own("repeat_last_n"),
+    rows::kPresencePenalty,
+    rows::kFrequencyPenalty,
+    Own("logit_bias"),
+    rows::kStop,
+    rows::kIgnoreEos,
+    Own("grammar").Constrains(),
+    Own("json_schema").Constrains(),
+    Own("n_probs"),
+    rows::kStream,
+    rows::kPingInterval.Silent(),
+    Own("return_tokens"),
+    Own("timings_per_token"),
+    Own("response_fields"),
     // What is kept of a prompt, and where it runs, changes no token here.
-    {"cache_prompt", FieldUse::kIgnored},
-    {"id_slot", FieldUse::kIgnored},
-    {"n_keep", FieldUse::kIgnored},
-    {"n_discard", FieldUse::kIgnored},
-    {"n_cache_reuse", FieldUse::kIgnored},
+    Ignored("cache_prompt"),
+    Ignored("id_slot"),
+    Ignored("n_keep"),
+    Ignored("n_discard"),
+    Ignored("n_cache_reuse"),
     // Parameters of samplers that are off.
-    {"dynatemp_exponent", FieldUse::kIgnored},
-    {"dry_base", FieldUse::kIgnored},
-    {"dry_allowed_length", FieldUse::kIgnored},
-    {"dry_penalty_last_n", FieldUse::kIgnored},
-    {"dry_sequence_breakers", FieldUse::kIgnored},
-    {"xtc_threshold", FieldUse::kIgnored},
-    {"mirostat_tau", FieldUse::kIgnored},
-    {"mirostat_eta", FieldUse::kIgnored},
-    {"dynatemp_range", FieldUse::kUnbuilt, "[0]"},
-    {"dry_multiplier", FieldUse::kUnbuilt, "[0]"},
-    {"xtc_probability", FieldUse::kUnbuilt, "[0]"},
-    {"mirostat", FieldUse::kUnbuilt, "[0]"},
-    {"typical_p", FieldUse::kUnbuilt, "[1]"},
-    {"top_n_sigma", FieldUse::kUnbuilt, "[0, -1]"},
-    {"samplers", FieldUse::kUnbuilt, "[[]]"},
-    {"min_keep", FieldUse::kUnbuilt, "[0, 1]"},
-    {"n_indent", FieldUse::kUnbuilt, "[0]"},
-    {"t_max_predict_ms", FieldUse::kUnbuilt, "[0, -1]"},
-    {"post_sampling_probs", FieldUse::kUnbuilt, "[false]"},
-    {"return_progress", FieldUse::kUnbuilt, "[false]"},
-    {"lora", FieldUse::kUnbuilt, "[[]]"},
-    {"grammar_lazy", FieldUse::kUnbuilt, "[false]"},
-    {"grammar_triggers", FieldUse::kUnbuilt, "[[]]"},
-    {"image_data", FieldUse::kUnbuilt, "[[]]"},
+    Ignored("dynatemp_exponent"),
+    Ignored("dry_base"),
+    Ignored("dry_allowed_length"),
+    Ignored("dry_penalty_last_n"),
+    Ignored("dry_sequence_breakers"),
+    Ignored("xtc_threshold"),
+    Ignored("mirostat_tau"),
+    Ignored("mirostat_eta"),
+    Unbuilt("dynatemp_range", "[0]"),
+    Unbuilt("dry_multiplier", "[0]"),
+    Unbuilt("xtc_probability", "[0]"),
+    Unbuilt("mirostat", "[0]"),
+    Unbuilt("typical_p", "[1]"),
+    Unbuilt("top_n_sigma", "[0, -1]"),
+    Unbuilt("samplers", "[[]]"),
+    Unbuilt("min_keep", "[0, 1]"),
+    Unbuilt("n_indent", "[0]"),
+    Unbuilt("t_max_predict_ms", "[0, -1]"),
+    Unbuilt("post_sampling_probs", "[false]"),
+    Unbuilt("return_progress", "[false]"),
+    Unbuilt("lora", "[[]]"),
+    Unbuilt("grammar_lazy", "[false]"),
+    Unbuilt("grammar_triggers", "[[]]"),
+    Unbuilt("image_data", "[[]]"),
 };
+
+constexpr serving::PlainValue kPlainValues[] = {{"grammar", R"("")"}};
 
 }  // namespace
 
-std::vector<KnownField> KnownFields() {
-  return {std::begin(kFields), std::end(kFields)};
-}
+serving::FieldTable KnownFields() { return kFields; }
 
-Status RefuseUnbuiltFields(const Json& body) {
-  for (const KnownField& field : kFields) {
-    if (field.use != FieldUse::kUnbuilt) continue;
-    const auto found = body.find(std::string(field.name));
-    if (found == body.end() || found->is_null()) continue;
-    const Json neutral = *ParseJson(field.neutral);
-    const bool is_neutral =
-        std::find(neutral.begin(), neutral.end(), *found) != neutral.end();
-    if (is_neutral) continue;
-    return serving::WithCode(
-        serving::FieldError(field.name,
-                            "not supported; leave it out, or one of ",
-                            field.neutral, "; got ", serving::Describe(*found)),
-        "unsupported_parameter");
-  }
-  return OkStatus();
-}
-
-Status RefuseUnknownFields(const Json& body, bool infill) {
-  size_t index = 0;
-  for (const auto& item : body.items()) {
-    const bool known = std::any_of(
-        std::begin(kFields), std::end(kFields), [&](const KnownField& field) {
-          return field.name == item.key() && (infill || !field.infill_alone);
-        });
-    ++index;
-    if (known) continue;
-    return serving::WithCode(
-        serving::FieldError(item.key().substr(0, kMaxShownName), "field ",
-                            index, " of the body is not known here"),
-        "unknown_parameter");
-  }
-  return OkStatus();
+bool IsPlainBody(std::string_view body) {
+  static const auto* const names =
+      new std::vector<std::string_view>(serving::PlainNames(kFields));
+  return serving::IsPlainBody(body, *names, kPlainValues);
 }
 
 }  // namespace sluice::llamacpp

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
+#include <cstdint>
 #include <map>
 #include <utility>
 
@@ -13,8 +13,8 @@
 #include "common/dialects/llamacpp/known_fields.h"
 #include "common/serving/error.h"
 #include "common/serving/fields.h"
-#include "common/serving/json_digest.h"
 #include "common/serving/request_body.h"
+#include "common/serving/request_fields.h"
 #include "common/serving/request_limits.h"
 
 namespace sluice::llamacpp {
@@ -24,14 +24,8 @@ using serving::Describe;
 using serving::FieldReader;
 using serving::GenerationFields;
 
-constexpr double kFar = std::numeric_limits<float>::max();
-// llama.cpp's seed that stands for a drawn one, as the unsigned -1.
-constexpr int64_t kRandomSeed = 0xffffffff;
-
-// Members that change neither tokens nor the form of an answer.
-constexpr std::string_view kSilentFields[] = {
-    "model",  "sse_ping_interval", "cache_prompt", "id_slot",
-    "n_keep", "n_discard",         "n_cache_reuse"};
+// llama.cpp's seed that stands for a drawn one, beside -1.
+constexpr uint64_t kRandomSeed = 0xffffffff;
 
 void ReadMaxTokens(FieldReader& in, GenerationFields& out) {
   const auto limit = in.Int("n_predict", -2, serving::kMaxInt32);
@@ -45,11 +39,6 @@ void ReadMaxTokens(FieldReader& in, GenerationFields& out) {
   if (most >= 0) out.max_tokens = most;
   out.fills_context = most < 0;
   out.cuts_max_tokens = true;
-  out.min_tokens = in.Int("min_tokens", 0, serving::kMaxInt32).value_or(0);
-  if (out.max_tokens && out.min_tokens > *out.max_tokens) {
-    in.Refuse("min_tokens", "must not exceed ", out.max_tokens_field, " ",
-              *out.max_tokens, ", got ", out.min_tokens);
-  }
 }
 
 // Collects the biases of tokens; those of one token add up.
@@ -154,75 +143,24 @@ class BiasReader {
 };
 
 void ReadSampling(FieldReader& in, const serving::ModelText& text,
-                  int vocab_size, GenerationFields& out) {
-  out.temperature = in.Number("temperature", -kFar, 2);
-  if (out.temperature.value_or(0) < 0) out.temperature = 0;
-  out.top_k = in.Int("top_k", -serving::kMaxInt32, serving::kMaxInt32);
-  if (out.top_k.value_or(0) < 0) out.top_k = 0;
-  out.top_p = in.Number("top_p", 0, 1);
-  // No probability at all is the likeliest token's alone.
-  if (out.top_p && static_cast<float>(*out.top_p) == 0.0f) {
-    out.temperature = 0;
-    out.top_p = 1;
-  }
-  out.min_p = in.Number("min_p", 0, 1);
-  const auto seed = in.Int("seed", INT64_MIN, INT64_MAX);
-  if (seed && *seed != -1 && *seed != kRandomSeed) {
-    out.seed = static_cast<uint64_t>(*seed);
-  }
-  out.repetition_penalty =
-      in.Number("repeat_penalty", kMinRepetitionPenalty, kMaxRepetitionPenalty);
-  out.presence_penalty =
-      in.Number("presence_penalty", -kMaxPenalty, kMaxPenalty);
-  out.frequency_penalty =
-      in.Number("frequency_penalty", -kMaxPenalty, kMaxPenalty);
-  const auto window = in.Int("repeat_last_n", -1, serving::kMaxInt32);
-  const bool penalizes = out.repetition_penalty.value_or(1) != 1 ||
-                         out.frequency_penalty.value_or(0) != 0 ||
-                         out.presence_penalty.value_or(0) != 0;
-  if (window && *window == 0 && penalizes) {
-    // No token counts.
-    out.repetition_penalty = 1;
-    out.frequency_penalty = out.presence_penalty = 0;
-  } else if (window && *window != -1 && penalizes) {
-    in.Refuse("repeat_last_n", "must be -1 or 0 beside a penalty: penalties ",
-              "look at the whole prompt and completion, got ", *window);
-  }
+                  int vocab_size, int place, GenerationFields& out) {
+  serving::ReadFields(in, KnownFields(), place, vocab_size, out);
+  serving::CheckMinTokens(in, out);
+  if (out.seed == UINT64_MAX || out.seed == kRandomSeed) out.seed.reset();
+  serving::ReadPenaltyWindow(in, "repeat_last_n", out);
   BiasReader biases(in, text, vocab_size);
   biases.Read();
   out.logit_bias = biases.Take();
 }
 
-void ReadStops(FieldReader& in, GenerationFields& out) {
-  out.stop =
-      in.Strings("stop", serving::kMaxStopStrings, serving::kMaxStopBytes)
-          .value_or(out.stop);
-  size_t bytes = 0;
-  for (const std::string& stop : out.stop) bytes += stop.size();
-  if (bytes > serving::kMaxAllStopBytes) {
-    in.Refuse("stop", "the strings have ", bytes, " bytes together, limit ",
-              serving::kMaxAllStopBytes);
-  }
-  out.ignore_eos = in.Bool("ignore_eos").value_or(false);
-}
-
 // An empty grammar is none.
 void ReadGrammar(FieldReader& in, GenerationFields& out) {
   const auto grammar = in.String("grammar");
-  const bool has_grammar = grammar && !grammar->empty();
-  if (has_grammar) {
+  if (grammar && !grammar->empty()) {
     out.grammar = {"grammar", {GrammarSpec::Kind::kGbnf, *grammar}};
   }
-  const Json* schema = in.Find("json_schema");
-  if (schema == nullptr) return;
-  if (has_grammar) {
-    in.Refuse("json_schema", "cannot go with grammar: an answer keeps to one");
-  } else if (!schema->is_object() && !schema->is_boolean()) {
-    in.Refuse("json_schema", "must be a JSON schema, an object, got ",
-              Describe(*schema));
-  } else {
-    out.grammar = {"json_schema",
-                   {GrammarSpec::Kind::kJsonSchema, DumpJson(*schema)}};
+  if (const Json* schema = in.Find("json_schema")) {
+    serving::SetSchema(in, "json_schema", *schema, out);
   }
 }
 
@@ -243,9 +181,6 @@ void ReadShape(FieldReader& in, CompletionBody& out) {
       tops.value_or(0) > 0) {
     fields.logprobs = static_cast<int>(*tops);
   }
-  fields.stream = in.Bool("stream").value_or(false);
-  fields.ping_interval =
-      in.Int("sse_ping_interval", -1, serving::kMaxPingSeconds);
   out.return_tokens = in.Bool("return_tokens").value_or(false);
   // The chunks of a stream have their tokens.
   fields.return_token_ids = out.return_tokens || fields.stream;
@@ -408,14 +343,13 @@ StatusOr<CompletionBody> Parse(std::string_view body,
   serving::RoundedNumbers rounded;
   SLUICE_ASSIGN_OR_RETURN(const Json json,
                           serving::ParseBody(body, budget, &rounded));
-  if (strict) SLUICE_RETURN_IF_ERROR(RefuseUnknownFields(json, infill));
-  SLUICE_RETURN_IF_ERROR(RefuseUnbuiltFields(json));
+  const int place = infill ? kInfill : kCompletion;
+  SLUICE_RETURN_IF_ERROR(serving::CheckFields(
+      json, KnownFields(), {.place = place, .strict = strict}));
   FieldReader in(json);
   CompletionBody out;
-  out.fields.model = in.String("model").value_or("");
   ReadMaxTokens(in, out.fields);
-  ReadSampling(in, text, vocab_size, out.fields);
-  ReadStops(in, out.fields);
+  ReadSampling(in, text, vocab_size, place, out.fields);
   ReadGrammar(in, out.fields);
   ReadChoices(in, out.fields);
   ReadShape(in, out);
@@ -424,7 +358,7 @@ StatusOr<CompletionBody> Parse(std::string_view body,
   SLUICE_RETURN_IF_ERROR(in.status());
   if (!infill) SLUICE_RETURN_IF_ERROR(ReadPrompts(json, vocab_size, out));
   if (out.fields.stream) {
-    out.fields.digest = serving::BodyDigest(json, kSilentFields, {});
+    out.fields.digest = serving::BodyDigest(json, KnownFields());
   }
   return out;
 }

@@ -20,23 +20,16 @@ inline constexpr size_t kMaxExtraFiles = 1024;     // of an infill
 inline constexpr size_t kMaxResponseFields = 128;  // and their bytes, each
 inline constexpr size_t kMaxBiasTextBytes = 1024;  // of one entry
 
-inline constexpr serving::FieldNames kNames = {
-    .prompt = "prompt",
-    .truncate_prompt = "n_ctx",
-    .max_tokens = "n_predict",
-    .min_tokens = "min_tokens",
-    .stop = "stop",
-    .n = "n_cmpl",
-    .echo = "prompt",
-    .logprobs = "n_probs",
-    .top_logprobs = "n_probs",
-    .prompt_logprobs = "n_probs",
-    .stream = "stream",
-    .tools = "tools",
-    .tool_calls = "tool_calls",
-    .allowed_tools = "tools",
-    .template_arguments = "chat_template_kwargs",
-    .continues_message = "prompt"};
+inline constexpr serving::FieldNames kNames = {.prompt = "prompt",
+                                               .truncate_prompt = "n_ctx",
+                                               .max_tokens = "n_predict",
+                                               .n = "n_cmpl",
+                                               .echo = "prompt",
+                                               .logprobs = "n_probs",
+                                               .top_logprobs = "n_probs",
+                                               .prompt_logprobs = "n_probs",
+                                               .allowed_tools = "tools",
+                                               .continues_message = "prompt"};
 
 // A prompt: texts and tokens, in their order; at least one part.
 using PromptParts = std::vector<serving::Prompt>;

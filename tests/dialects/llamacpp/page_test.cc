@@ -23,11 +23,11 @@ TEST(LlamacppPageTest, HasARowOfEveryField) {
     if (!std::regex_match(line, match, row)) continue;
     EXPECT_TRUE(rows.emplace(match[1], match[2]).second) << match[1];
   }
-  for (const KnownField& field : KnownFields()) {
+  for (const serving::RequestField& field : KnownFields()) {
     const std::string name(field.name);
-    const char* use = field.use == FieldUse::kBuilt     ? "obeyed"
-                      : field.use == FieldUse::kIgnored ? "no effect"
-                                                        : "refused";
+    const char* use = field.use == serving::FieldUse::kBuilt     ? "obeyed"
+                      : field.use == serving::FieldUse::kIgnored ? "no effect"
+                                                                 : "refused";
     EXPECT_EQ(rows[name], use) << name;
     rows.erase(name);
   }

@@ -8,7 +8,6 @@
 
 #include "common/base/cat.h"
 #include "common/dialects/llamacpp/known_fields.h"
-#include "common/dialects/llamacpp/plain_body.h"
 #include "common/serving/error.h"
 #include "tests/serving/fake_text.h"
 
@@ -155,8 +154,8 @@ TEST(LlamacppParseTest, BadPromptsAreRefused) {
 }
 
 TEST(LlamacppParseTest, NeutralAndUnknownFields) {
-  for (const KnownField& field : KnownFields()) {
-    if (field.use != FieldUse::kUnbuilt) continue;
+  for (const serving::RequestField& field : KnownFields()) {
+    if (field.use != serving::FieldUse::kUnbuilt) continue;
     const Json values = *ParseJson(field.neutral);
     for (const Json& value : values) {
       EXPECT_EQ(ParamOf(Cat('"', field.name, "\":", DumpJson(value)), true),
