@@ -1,185 +1,73 @@
 #include "common/dialects/ollama/fields.h"
 
-#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/base/json.h"
-#include "common/core/sampling_params.h"
 #include "common/serving/chat_parts.h"
-#include "common/serving/error.h"
-#include "common/serving/request_limits.h"
+#include "common/serving/plain_body.h"
 #include "common/serving/thinking.h"
+#include "common/serving/tool_fields.h"
 
 namespace sluice::ollama {
 namespace {
 
 using serving::Describe;
 using serving::FieldReader;
-using serving::kMaxInt32;
 
-constexpr size_t kMaxShownName = 64;
+namespace rows = serving::rows;
+using rows::Ignored;
+using rows::Own;
+using rows::Unbuilt;
 
-constexpr auto kIgnored = FieldUse::kIgnored;
-constexpr auto kUnbuilt = FieldUse::kUnbuilt;
-
-constexpr KnownField kFields[] = {
-    {"model"},
-    {"stream"},
-    {"format"},
-    {"options"},
-    {"keep_alive"},
-    {"think"},
-    {"logprobs"},
-    {"top_logprobs"},
+constexpr serving::RequestField kFields[] = {
+    rows::kModel.Silent().At(kBoth), rows::kStream.At(kBoth),
+    Own("format").At(kBoth).Constrains(), Own("options").At(kBoth).Unordered(),
+    Own("keep_alive").At(kBoth).Silent(), Own("think").At(kBoth),
+    Own("logprobs").At(kBoth), Own("top_logprobs").At(kBoth),
     // A prompt that does not fit is refused, and no context shifts.
-    {"truncate", kBoth, kIgnored},
-    {"shift", kBoth, kIgnored},
-    {"messages", kChat},
-    {"tools", kChat},
-    {"prompt", kGenerate},
-    {"suffix", kGenerate},
-    {"system", kGenerate},
-    {"raw", kGenerate},
-    {"images", kGenerate},
-    {"template", kGenerate, kUnbuilt, R"([""])"},
-    {"context", kGenerate, kUnbuilt, "[[]]"},
+    Ignored("truncate").At(kBoth), Ignored("shift").At(kBoth),
+    Own("messages").At(kChat).Unordered(), Own("tools").At(kChat).Constrains(),
+    Own("prompt").At(kGenerate), Own("suffix").At(kGenerate),
+    Own("system").At(kGenerate), Own("raw").At(kGenerate),
+    Own("images").At(kGenerate), Unbuilt("template", R"([""])").At(kGenerate),
+    Unbuilt("context", "[[]]").At(kGenerate),
     // Of models that draw.
-    {"width", kGenerate, kUnbuilt, "[0]"},
-    {"height", kGenerate, kUnbuilt, "[0]"},
-    {"steps", kGenerate, kUnbuilt, "[0]"},
-    {"num_ctx", kOption},
-    {"num_predict", kOption},
-    {"seed", kOption},
-    {"temperature", kOption},
-    {"top_k", kOption},
-    {"top_p", kOption},
-    {"min_p", kOption},
-    {"repeat_penalty", kOption},
-    {"repeat_last_n", kOption},
-    {"presence_penalty", kOption},
-    {"frequency_penalty", kOption},
-    {"stop", kOption},
-    {"typical_p", kOption, kUnbuilt, "[1]"},
-    {"tfs_z", kOption, kUnbuilt, "[1]"},
-    {"mirostat", kOption, kUnbuilt, "[0]"},
+    Unbuilt("width", "[0]").At(kGenerate),
+    Unbuilt("height", "[0]").At(kGenerate),
+    Unbuilt("steps", "[0]").At(kGenerate), Own("num_ctx").At(kOption),
+    rows::kMaxTokens.Named("num_predict").Within(-2, rows::kMost).At(kOption),
+    rows::kSeed.At(kOption), rows::kTemperature.At(kOption),
+    rows::kTopK.At(kOption), rows::kTopP.At(kOption), rows::kMinP.At(kOption),
+    rows::kRepetitionPenalty.Named("repeat_penalty").At(kOption),
+    Own("repeat_last_n").At(kOption), rows::kPresencePenalty.At(kOption),
+    rows::kFrequencyPenalty.At(kOption), rows::kStop.At(kOption),
+    Unbuilt("typical_p", "[1]").At(kOption),
+    Unbuilt("tfs_z", "[1]").At(kOption), Unbuilt("mirostat", "[0]").At(kOption),
     // Without effect but beside mirostat, and where a context shifts; Ollama
     // itself reads the last no more.
-    {"mirostat_tau", kOption, kIgnored},
-    {"mirostat_eta", kOption, kIgnored},
-    {"num_keep", kOption, kIgnored},
-    {"penalize_newline", kOption, kIgnored},
+    Ignored("mirostat_tau").At(kOption), Ignored("mirostat_eta").At(kOption),
+    Ignored("num_keep").At(kOption), Ignored("penalize_newline").At(kOption),
     // Of the machine.
-    {"numa", kOption, kIgnored},
-    {"num_batch", kOption, kIgnored},
-    {"num_gpu", kOption, kIgnored},
-    {"main_gpu", kOption, kIgnored},
-    {"num_thread", kOption, kIgnored},
-    {"low_vram", kOption, kIgnored},
-    {"f16_kv", kOption, kIgnored},
-    {"logits_all", kOption, kIgnored},
-    {"vocab_only", kOption, kIgnored},
-    {"use_mmap", kOption, kIgnored},
-    {"use_mlock", kOption, kIgnored},
-    {"embedding_only", kOption, kIgnored}};
-
-bool IsNeutral(const Json& value, std::string_view neutral) {
-  const Json values = *ParseJson(neutral);
-  return value.is_null() ||
-         std::find(values.begin(), values.end(), value) != values.end();
-}
-
-// Checks the members of `object`, which are known in `place`. `prefix` stands
-// before names in errors.
-Status CheckMembers(const Json& object, int place, bool strict,
-                    std::string_view prefix) {
-  size_t index = 0;
-  for (const auto& item : object.items()) {
-    const std::string& key = item.key();
-    const Json& value = item.value();
-    ++index;
-    const auto found = std::find_if(
-        std::begin(kFields), std::end(kFields), [&](const KnownField& one) {
-          return one.name == key && (one.place & place) != 0;
-        });
-    const bool is_known = found != std::end(kFields);
-    if (!is_known && strict) {
-      return serving::WithCode(
-          serving::FieldError(Cat(prefix, key.substr(0, kMaxShownName)),
-                              "member ", index, " is not known here"),
-          "unknown_parameter");
-    }
-    const bool is_unbuilt = is_known && found->use == kUnbuilt;
-    if (!is_unbuilt || IsNeutral(value, found->neutral)) continue;
-    const std::string_view list = found->neutral;
-    return serving::WithCode(
-        serving::FieldError(
-            Cat(prefix, found->name), "not supported; leave it out, or give ",
-            list.substr(1, list.size() - 2), "; got ", Describe(value)),
-        "unsupported_parameter");
-  }
-  return OkStatus();
-}
-
-// The number of tokens that penalties look at; here all of them, or none.
-void ReadPenalties(FieldReader& in, serving::GenerationFields& out) {
-  out.repetition_penalty =
-      in.Number("repeat_penalty", kMinRepetitionPenalty, kMaxRepetitionPenalty);
-  out.presence_penalty =
-      in.Number("presence_penalty", -kMaxPenalty, kMaxPenalty);
-  out.frequency_penalty =
-      in.Number("frequency_penalty", -kMaxPenalty, kMaxPenalty);
-  const auto last = in.Int("repeat_last_n", -1, kMaxInt32);
-  if (last == 0) {
-    out.repetition_penalty = 1;
-    out.presence_penalty = out.frequency_penalty = 0;
-  }
-  const bool penalizes = out.repetition_penalty.value_or(1) != 1 ||
-                         out.frequency_penalty.value_or(0) != 0 ||
-                         out.presence_penalty.value_or(0) != 0;
-  if (last.value_or(-1) <= 0 || !penalizes) return;
-  in.Refuse("repeat_last_n", "must be -1 or 0 beside a penalty: penalties look",
-            " at the whole prompt and completion, got ", *last);
-}
-
-void ReadStops(FieldReader& in, serving::GenerationFields& out) {
-  out.stop =
-      in.Strings("stop", serving::kMaxStopStrings, serving::kMaxStopBytes)
-          .value_or(out.stop);
-  size_t bytes = 0;
-  for (const std::string& stop : out.stop) bytes += stop.size();
-  if (bytes > serving::kMaxAllStopBytes) {
-    in.Refuse("stop", "the strings have ", bytes, " bytes together, limit ",
-              serving::kMaxAllStopBytes);
-  }
-}
+    Ignored("numa").At(kOption), Ignored("num_batch").At(kOption),
+    Ignored("num_gpu").At(kOption), Ignored("main_gpu").At(kOption),
+    Ignored("num_thread").At(kOption), Ignored("low_vram").At(kOption),
+    Ignored("f16_kv").At(kOption), Ignored("logits_all").At(kOption),
+    Ignored("vocab_only").At(kOption), Ignored("use_mmap").At(kOption),
+    Ignored("use_mlock").At(kOption), Ignored("embedding_only").At(kOption)};
 
 void ReadOptions(FieldReader& in, serving::GenerationFields& out) {
-  const Json* options = in.Find("options");
+  const Json* options = serving::FindObject(in, "options");
   if (options == nullptr) return;
-  if (!options->is_object()) {
-    in.Refuse("options", "must be an object, got ", Describe(*options));
-    return;
-  }
   FieldReader sub(*options, "options.");
   sub.Int("num_ctx", 0, INT64_MAX);  // the served context stays
-  // What is not above 0 is no limit: the context's end.
-  const auto limit = sub.Int("num_predict", -2, kMaxInt32);
-  if (limit.value_or(0) > 0) out.max_tokens = limit;
-  const auto seed = sub.Int("seed", INT64_MIN, INT64_MAX);
-  if (seed && *seed != -1) out.seed = static_cast<uint64_t>(*seed);
-  out.temperature = sub.Number("temperature", 0, 2);
-  out.top_p = sub.Number("top_p", 0, 1);
-  // No probability at all is the likeliest token's alone.
-  if (out.top_p && static_cast<float>(*out.top_p) == 0.0f) {
-    out.temperature = 0;
-    out.top_p = 1;
-  }
-  out.top_k = sub.Int("top_k", -1, kMaxInt32);
-  if (out.top_k == -1) out.top_k = 0;
-  out.min_p = sub.Number("min_p", 0, 1);
-  ReadPenalties(sub, out);
-  ReadStops(sub, out);
+  serving::ReadFields(sub, kFields, kOption, /*vocab_size=*/0, out);
+  // The context's end.
+  if (out.max_tokens.value_or(0) <= 0) out.max_tokens.reset();
+  if (out.seed == UINT64_MAX) out.seed.reset();  // -1: drawn
+  serving::ReadPenaltyWindow(sub, "repeat_last_n", out);
   in.Keep(sub.status());
 }
 
@@ -189,32 +77,36 @@ void ReadFormat(FieldReader& in, serving::GenerationFields& out) {
   if (*format == "json") {
     out.grammar = {"format", {GrammarSpec::Kind::kJsonObject, ""}};
   } else if (format->is_object()) {
-    out.grammar = {"format",
-                   {GrammarSpec::Kind::kJsonSchema, DumpJson(*format)}};
+    serving::SetSchema(in, "format", *format, out);
   } else {
     in.Refuse("format", "must be \"json\" or a JSON schema, an object, got ",
               Describe(*format));
   }
 }
 
-void ReadLogprobs(FieldReader& in, serving::GenerationFields& out) {
-  const bool logprobs = in.Bool("logprobs").value_or(false);
-  const auto top = in.Int("top_logprobs", 0, kMaxTopLogprobs);
-  if (top.value_or(0) > 0 && !logprobs) {
-    in.Refuse("top_logprobs", "needs \"logprobs\": true");
-  }
-  if (logprobs) out.logprobs = static_cast<int>(top.value_or(0));
-}
+constexpr serving::PlainValue kPlainValues[] = {{"tools", "[]"},
+                                                {"format", R"("")"}};
 
 }  // namespace
 
-std::span<const KnownField> KnownFields() { return kFields; }
+serving::FieldTable KnownFields() { return kFields; }
 
 Status CheckFields(const Json& body, FieldPlace place, bool strict) {
-  SLUICE_RETURN_IF_ERROR(CheckMembers(body, place, strict, ""));
+  serving::FieldCheck check{.place = place,
+                            .strict = strict,
+                            .unknown = "member # is not known here"};
+  SLUICE_RETURN_IF_ERROR(serving::CheckFields(body, kFields, check));
   const auto options = body.find("options");
   if (options == body.end() || !options->is_object()) return OkStatus();
-  return CheckMembers(*options, kOption, strict, "options.");
+  check.place = kOption;
+  check.prefix = "options.";
+  return serving::CheckFields(*options, kFields, check);
+}
+
+bool IsPlainBody(std::string_view body) {
+  static const auto* const names =
+      new std::vector<std::string_view>(serving::PlainNames(kFields, kBoth));
+  return serving::IsPlainBody(body, *names, kPlainValues);
 }
 
 serving::GenerationFields ReadFields(FieldReader& in,
@@ -222,12 +114,12 @@ serving::GenerationFields ReadFields(FieldReader& in,
   serving::GenerationFields out(names);
   out.cuts_max_tokens = true;
   out.timings = true;
-  out.model = in.String("model").value_or("");
+  out.stream = true;
+  serving::ReadFields(in, kFields, kBoth, /*vocab_size=*/0, out);
   if (out.model.empty()) in.Refuse("model", "is missing");
-  out.stream = in.Bool("stream").value_or(true);
   ReadOptions(in, out);
   ReadFormat(in, out);
-  ReadLogprobs(in, out);
+  serving::ReadLogprobs(in, out);
   return out;
 }
 
@@ -267,13 +159,8 @@ bool ReadUnloads(FieldReader& in) {
 
 serving::ToolFields ReadTools(FieldReader& in) {
   serving::ToolFields out;
-  const Json* tools = in.Find("tools");
+  const Json* tools = serving::FindTools(in, "tools");
   if (tools == nullptr) return out;
-  if (!tools->is_array() || tools->size() > serving::kMaxTools) {
-    in.Refuse("tools", "must be an array of at most ", serving::kMaxTools,
-              " tools, got ", Describe(*tools));
-    return out;
-  }
   Json made = Json::array();
   for (size_t i = 0; i < tools->size(); ++i) {
     const Json& tool = (*tools)[i];
@@ -292,22 +179,12 @@ serving::ToolFields ReadTools(FieldReader& in) {
       in.Refuse("tools", where, ".function must be an object");
       return out;
     }
-    FieldReader sub(*function, Cat(where, ".function."));
-    const std::string name = sub.String("name").value_or("");
-    const auto description = sub.String("description");
-    const Json* parameters = sub.Find("parameters");
-    if (!serving::IsToolName(name)) {
-      sub.Refuse("name", "must be 1 to ", serving::kMaxToolNameBytes,
-                 " of A-Z a-z 0-9 _ . : / -");
-    }
-    if (parameters != nullptr && !parameters->is_object()) {
-      sub.Refuse("parameters", "must be a JSON schema, an object, got ",
-                 Describe(*parameters));
-    }
-    in.Keep(sub.status());
-    made.push_back(serving::MakeTool(
-        name, description ? Json(*description) : Json(nullptr),
-        parameters != nullptr ? *parameters : Json(nullptr)));
+    FieldReader part(*function, Cat(where, ".function."));
+    serving::FunctionFields read = serving::ReadFunction(part, "parameters");
+    in.Keep(part.status());
+    made.push_back(serving::MakeTool(std::move(read.name),
+                                     std::move(read.description),
+                                     std::move(read.parameters)));
   }
   out.strict.resize(made.size());
   if (!made.empty()) out.tools = std::move(made);

@@ -1,41 +1,27 @@
 #ifndef SLUICE_COMMON_DIALECTS_OLLAMA_FIELDS_H_
 #define SLUICE_COMMON_DIALECTS_OLLAMA_FIELDS_H_
 
-#include <optional>
-#include <span>
 #include <string_view>
 
 #include "common/base/json_fwd.h"
 #include "common/base/status.h"
 #include "common/serving/fields.h"
 #include "common/serving/request.h"
+#include "common/serving/request_fields.h"
 
 namespace sluice::ollama {
-
-enum class FieldUse {
-  kBuilt,    // read, checked and obeyed
-  kIgnored,  // accepted with any value, without effect
-  kUnbuilt,  // accepted with the value that changes nothing, else refused
-};
 
 // Where a field is: bits. An option is a member of `options`.
 enum FieldPlace { kChat = 1, kGenerate = 2, kBoth = 3, kOption = 4 };
 
-struct KnownField {
-  std::string_view name;
-  FieldPlace place = kBoth;
-  FieldUse use = FieldUse::kBuilt;
-  // Of kUnbuilt: a JSON array of the values, besides null, that change nothing.
-  std::string_view neutral = {};
-};
-
 // Returns what the reader knows. services/gateway/OLLAMA.md has a row for each.
-std::span<const KnownField> KnownFields();
+serving::FieldTable KnownFields();
 
-// INVALID_ARGUMENT names the first field, or option, of `body` that is known at
-// `place`, not built and has a value that would change the answer; with
-// `strict` also the first that is not known.
+// INVALID_ARGUMENT as serving::CheckFields, for `body` and its options.
 Status CheckFields(const Json& body, FieldPlace place, bool strict);
+
+// As serving::Dialect::is_plain.
+bool IsPlainBody(std::string_view body);
 
 // Read what chat and generate share; errors stay in `in`.
 serving::GenerationFields ReadFields(serving::FieldReader& in,

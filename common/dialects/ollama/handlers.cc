@@ -1,6 +1,5 @@
 #include "common/dialects/ollama/handlers.h"
 
-#include <algorithm>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,24 +11,12 @@
 #include "common/http/event_framing.h"
 #include "common/serving/error.h"
 #include "common/serving/fields.h"
-#include "common/serving/plain_body.h"
 #include "common/serving/prepare.h"
 #include "common/serving/request_body.h"
 #include "common/serving/served_model.h"
 
 namespace sluice::ollama {
 namespace {
-
-// Members that bring no grammar, whatever their value is.
-constexpr std::string_view kPlainNames[] = {
-    "context",  "height", "images",       "keep_alive", "logprobs",
-    "messages", "model",  "options",      "prompt",     "raw",
-    "shift",    "steps",  "stream",       "suffix",     "system",
-    "template", "think",  "top_logprobs", "truncate",   "width",
-};
-static_assert(std::ranges::is_sorted(kPlainNames));
-constexpr serving::PlainValue kPlainValues[] = {{"tools", "[]"},
-                                                {"format", R"("")"}};
 
 // The Ollama whose API this is: clients ask for one of at least some version.
 constexpr std::string_view kApiVersion = "0.40.12";
@@ -123,10 +110,6 @@ void AddOthers(http::Router& router, const serving::ServingContext& context) {
 
 bool IsSpoken(const http::HttpRequest& request) {
   return request.path == "/api" || request.path.starts_with("/api/");
-}
-
-bool IsPlainBody(std::string_view body) {
-  return serving::IsPlainBody(body, kPlainNames, kPlainValues);
 }
 
 }  // namespace sluice::ollama

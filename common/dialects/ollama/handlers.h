@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "common/dialects/ollama/answer.h"
+#include "common/dialects/ollama/fields.h"
 #include "common/http/router.h"
 #include "common/serving/context.h"
 #include "common/serving/dialect.h"
@@ -28,8 +29,6 @@ void AddEmbedHandlers(http::Router& router,
 
 // Below /api.
 bool IsSpoken(const http::HttpRequest& request);
-// See common/serving/plain_body.h.
-bool IsPlainBody(std::string_view body);
 
 inline constexpr serving::Endpoint kEndpoints[] = {
     {kChatPath, RunChat}, {kGeneratePath, RunGenerate}};

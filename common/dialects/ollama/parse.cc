@@ -7,37 +7,22 @@
 #include "common/serving/chat_parts.h"
 #include "common/serving/error.h"
 #include "common/serving/fields.h"
-#include "common/serving/json_digest.h"
 #include "common/serving/request_body.h"
 
 namespace sluice::ollama {
 namespace {
 
-constexpr serving::FieldNames kGenerateNames = {
-    .prompt = "prompt",
+constexpr serving::FieldNames kChatNames = {
     .truncate_prompt = "truncate",
     .max_tokens = "options.num_predict",
-    .min_tokens = "min_tokens",
     .stop = "options.stop",
-    .n = "n",
-    .echo = "echo",
-    .logprobs = "logprobs",
-    .top_logprobs = "top_logprobs",
-    .prompt_logprobs = "prompt_logprobs",
-    .stream = "stream",
-    .tools = "tools",
-    .tool_calls = "tool_calls",
-    .allowed_tools = "allowed_tools",
     .template_arguments = "think",
     .continues_message = "a last message of role assistant"};
-constexpr serving::FieldNames kChatNames = [] {
-  serving::FieldNames names = kGenerateNames;
-  names.prompt = "messages";
+constexpr serving::FieldNames kGenerateNames = [] {
+  serving::FieldNames names = kChatNames;
+  names.prompt = "prompt";
   return names;
 }();
-
-constexpr std::string_view kSilent[] = {"model", "keep_alive"};
-constexpr std::string_view kUnordered[] = {"messages", "options"};
 
 // Reads what both share, and counts the body.
 StatusOr<OllamaRequest> ReadBoth(std::string_view body, const Json& json,
@@ -53,7 +38,7 @@ StatusOr<OllamaRequest> ReadBoth(std::string_view body, const Json& json,
   if (ReadUnloads(in)) out.act = OllamaRequest::Act::kUnload;
   serving::HoldRounded(body, in, rounded, fields, nullptr);
   if (fields.stream) {
-    fields.digest = serving::BodyDigest(json, kSilent, kUnordered);
+    fields.digest = serving::BodyDigest(json, KnownFields());
   }
   return out;
 }

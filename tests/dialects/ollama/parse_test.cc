@@ -126,7 +126,7 @@ TEST(OllamaParseTest, OptionsAreRefusedByName) {
 // Each known field and option, with the values that change nothing and others.
 TEST(OllamaParseTest, KnownFieldsAreWhatTheReaderTakes) {
   constexpr char kWrong[] = R"([{"?":true}])";
-  for (const KnownField& field : KnownFields()) {
+  for (const serving::RequestField& field : KnownFields()) {
     SCOPED_TRACE(field.name);
     for (const bool chat : {true, false}) {
       const bool is_option = field.place == kOption;
@@ -138,12 +138,12 @@ TEST(OllamaParseTest, KnownFieldsAreWhatTheReaderTakes) {
             is_option ? Cat(R"("options":{)", member, "}") : member;
         return chat ? ChatBody(more) : GenerateBody(more);
       };
-      if (field.use == FieldUse::kIgnored) {
+      if (field.use == serving::FieldUse::kIgnored) {
         Parsed(body(kWrong), chat);
         continue;
       }
       EXPECT_THAT(Refusal(body(kWrong), chat), HasSubstr(field.name));
-      if (field.use != FieldUse::kUnbuilt) continue;
+      if (field.use != serving::FieldUse::kUnbuilt) continue;
       Parsed(body("null"), chat);
       const Json values = *ParseJson(field.neutral);
       for (const Json& neutral : values) {
@@ -166,17 +166,18 @@ TEST(OllamaParseTest, ThePageHasARowForEach) {
     }
   }
   std::set<std::string> known;
-  const auto check = [&](const KnownField& field, std::string_view place) {
+  const auto check = [&](const serving::RequestField& field,
+                         std::string_view place) {
     const std::string name(field.name);
     known.insert(name);
     EXPECT_THAT(rows[name], StartsWith(place)) << name;
-    if (field.use == FieldUse::kIgnored) {
+    if (field.use == serving::FieldUse::kIgnored) {
       EXPECT_THAT(rows[name], HasSubstr("no effect")) << name;
-    } else if (field.use == FieldUse::kUnbuilt) {
+    } else if (field.use == serving::FieldUse::kUnbuilt) {
       EXPECT_THAT(rows[name], HasSubstr("else refused")) << name;
     }
   };
-  for (const KnownField& field : KnownFields()) {
+  for (const serving::RequestField& field : KnownFields()) {
     check(field, field.place == kBoth       ? "both | "
                  : field.place == kChat     ? "chat | "
                  : field.place == kGenerate ? "generate | "
