@@ -1,80 +1,64 @@
 #include "common/dialects/messages/known_fields.h"
 
-#include <algorithm>
+#include <vector>
 
 #include "common/serving/plain_body.h"
 
 namespace sluice::messages {
 namespace {
 
-constexpr std::string_view kRead[] = {
-    "allowed_token_ids",
-    "bad_words",
-    "priority",
-    "cache_salt",
-    "container",
-    "frequency_penalty",
-    "ignore_eos",
-    "max_tokens",
-    "mcp_servers",
-    "messages",
-    "min_p",
-    "min_tokens",
-    "model",
-    "output_config",
-    "output_format",
-    "presence_penalty",
-    "repetition_penalty",
-    "seed",
-    "stop_sequences",
-    "stop_token_ids",
-    "stream",
-    "system",
-    "temperature",
-    "thinking",
-    "tool_choice",
-    "tools",
-    "top_k",
-    "top_p",
-};
+namespace rows = serving::rows;
+using rows::Ignored;
+using rows::Own;
+using rows::Unbuilt;
 
-constexpr std::string_view kIgnored[] = {
-    "billing_policy", "cache_control", "compaction",    "context_management",
-    "diagnostics",    "fallbacks",     "inference_geo", "metadata",
-    "service_tier",   "speed",         "thread",        "user_profile_id",
-    "workspace_id",
-};
+// Of fields that ask for nothing.
+constexpr std::string_view kEmpty = R"(["", [], {}])";
+constexpr std::string_view kNoTools = ": this server runs no tools";
 
-// Members that bring no grammar, whatever their value is.
-constexpr std::string_view kPlainNames[] = {
-    "allowed_token_ids",
-    "bad_words",
-    "cache_control",
-    "cache_salt",
-    "context_management",
-    "frequency_penalty",
-    "ignore_eos",
-    "max_tokens",
-    "messages",
-    "metadata",
-    "min_p",
-    "min_tokens",
-    "model",
-    "presence_penalty",
-    "priority",
-    "repetition_penalty",
-    "seed",
-    "service_tier",
-    "stop_sequences",
-    "stop_token_ids",
-    "stream",
-    "system",
-    "temperature",
-    "thinking",
-    "top_k",
-    "top_p",
+constexpr serving::RequestField kFields[] = {
+    Own("model"),
+    rows::kMaxTokens,
+    Own("messages").Unordered(),
+    Own("system").Unordered(),
+    Unbuilt("mcp_servers", kEmpty, kNoTools),
+    Unbuilt("container", kEmpty, kNoTools),
+    rows::kTemperature,
+    rows::kTopP,
+    rows::kTopK,
+    rows::kMinP,
+    rows::kSeed,
+    rows::kFrequencyPenalty,
+    rows::kPresencePenalty,
+    rows::kRepetitionPenalty,
+    rows::kIgnoreEos,
+    rows::kMinTokens,
+    rows::kStopTokenIds,
+    rows::kAllowedTokenIds,
+    rows::kBadWords,
+    rows::kPriority,
+    rows::kStop.Named("stop_sequences"),
+    rows::kStream,
+    rows::kCacheSalt,
+    Own("output_config").Constrains(),
+    Own("output_format").Constrains(),
+    Own("thinking").Unordered(),
+    Own("tool_choice").Unordered().Constrains(),
+    Own("tools").Constrains(),
+    Ignored("billing_policy"),
+    Ignored("cache_control"),
+    Ignored("compaction"),
+    Ignored("context_management"),
+    Ignored("diagnostics"),
+    Ignored("fallbacks"),
+    Ignored("inference_geo"),
+    Ignored("metadata"),
+    Ignored("service_tier"),
+    Ignored("speed"),
+    Ignored("thread"),
+    Ignored("user_profile_id"),
+    Ignored("workspace_id"),
 };
-static_assert(std::ranges::is_sorted(kPlainNames));
 
 constexpr serving::PlainValue kPlainValues[] = {
     {"tools", "[]"},
@@ -83,11 +67,12 @@ constexpr serving::PlainValue kPlainValues[] = {
 
 }  // namespace
 
-std::span<const std::string_view> ReadFields() { return kRead; }
-std::span<const std::string_view> IgnoredFields() { return kIgnored; }
+serving::FieldTable KnownFields() { return kFields; }
 
 bool IsPlainBody(std::string_view body) {
-  return serving::IsPlainBody(body, kPlainNames, kPlainValues);
+  static const auto* const names =
+      new std::vector<std::string_view>(serving::PlainNames(kFields));
+  return serving::IsPlainBody(body, *names, kPlainValues);
 }
 
 }  // namespace sluice::messages

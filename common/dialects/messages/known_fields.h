@@ -1,15 +1,14 @@
 #ifndef SLUICE_COMMON_DIALECTS_MESSAGES_KNOWN_FIELDS_H_
 #define SLUICE_COMMON_DIALECTS_MESSAGES_KNOWN_FIELDS_H_
 
-#include <span>
 #include <string_view>
+
+#include "common/serving/request_fields.h"
 
 namespace sluice::messages {
 
-// The fields of a body that change what is answered.
-std::span<const std::string_view> ReadFields();
-// Fields of the API that have no effect here.
-std::span<const std::string_view> IgnoredFields();
+// Returns the fields of a body. MESSAGES.md names each.
+serving::FieldTable KnownFields();
 
 // As serving::Dialect::is_plain.
 bool IsPlainBody(std::string_view body);

@@ -1,105 +1,31 @@
 #include "common/dialects/messages/parse.h"
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "common/base/cat.h"
 #include "common/base/json.h"
-#include "common/core/sampling_params.h"
 #include "common/dialects/messages/known_fields.h"
 #include "common/dialects/messages/tools.h"
 #include "common/dialects/messages/turns.h"
 #include "common/serving/error.h"
 #include "common/serving/fields.h"
-#include "common/serving/json_digest.h"
 #include "common/serving/request_body.h"
-#include "common/serving/request_limits.h"
-#include "common/serving/sampling_fields.h"
+#include "common/serving/request_fields.h"
 #include "common/serving/thinking.h"
 
 namespace sluice::messages {
 namespace {
 
-constexpr serving::FieldNames kNames = {.prompt = "messages",
-                                        .truncate_prompt = "messages",
-                                        .max_tokens = "max_tokens",
-                                        .min_tokens = "min_tokens",
+constexpr serving::FieldNames kNames = {.truncate_prompt = "messages",
                                         .stop = "stop_sequences",
-                                        .n = "n",
                                         .echo = "messages",
-                                        .logprobs = "logprobs",
                                         .top_logprobs = "logprobs",
                                         .prompt_logprobs = "logprobs",
-                                        .stream = "stream",
-                                        .tools = "tools",
                                         .tool_calls = "tool_use blocks",
                                         .allowed_tools = "tool_choice",
                                         .template_arguments = "thinking",
                                         .continues_message = "messages"};
-
-// Fields in whose objects the order of members changes nothing, or the prompt's
-// tokens alone.
-constexpr std::string_view kUnorderedFields[] = {"messages", "system",
-                                                 "thinking", "tool_choice"};
-
-Status RefuseUnknownFields(const Json& body) {
-  const auto is_among = [](auto names, const std::string& name) {
-    return std::ranges::find(names, name) != names.end();
-  };
-  for (const auto& [name, value] : body.items()) {
-    if (is_among(ReadFields(), name) || is_among(IgnoredFields(), name)) {
-      continue;
-    }
-    return serving::WithCode(
-        serving::FieldError(name.substr(0, 64),
-                            "unknown field (the server's --strict-fields)"),
-        "unknown_parameter");
-  }
-  return OkStatus();
-}
-
-// Refuses what another server would have to run.
-void RefuseServers(serving::FieldReader& in) {
-  for (const char* name : {"mcp_servers", "container"}) {
-    const Json* value = in.Find(name);
-    if (value == nullptr || *value == "" ||
-        (value->is_structured() && value->empty())) {
-      continue;
-    }
-    in.Refuse(name, "not supported: this server runs no tools");
-  }
-}
-
-void ReadSampling(serving::FieldReader& in, int vocab_size,
-                  serving::GenerationFields& out) {
-  serving::ReadSamplingFields(in, out);
-  out.ignore_eos = in.Bool("ignore_eos").value_or(false);
-  out.min_tokens = in.Int("min_tokens", 0, serving::kMaxInt32).value_or(0);
-  out.stop_token_ids =
-      in.TokenIds("stop_token_ids", vocab_size, serving::kMaxClientStopTokenIds)
-          .value_or(out.stop_token_ids);
-  out.allowed_token_ids =
-      in.TokenIds("allowed_token_ids", vocab_size, serving::kMaxAllowedTokenIds)
-          .value_or(out.allowed_token_ids);
-  out.bad_words =
-      in.Strings("bad_words", serving::kMaxBadWords, serving::kMaxStopBytes)
-          .value_or(out.bad_words);
-  out.priority = static_cast<int32_t>(
-      in.Int("priority", -serving::kMaxInt32, serving::kMaxInt32).value_or(0));
-}
-
-void ReadStops(serving::FieldReader& in, serving::GenerationFields& out) {
-  out.stop = in.Strings("stop_sequences", serving::kMaxStopStrings,
-                        serving::kMaxStopBytes)
-                 .value_or(out.stop);
-  size_t bytes = 0;
-  for (const std::string& stop : out.stop) bytes += stop.size();
-  if (bytes > serving::kMaxAllStopBytes) {
-    in.Refuse("stop_sequences", "the strings have ", bytes,
-              " bytes together, limit ", serving::kMaxAllStopBytes);
-  }
-}
 
 // Reads a format, {"type": "json_schema", "schema"}, of `field`.
 void ReadFormat(serving::FieldReader& in, const Json* format,
@@ -115,15 +41,11 @@ void ReadFormat(serving::FieldReader& in, const Json* format,
     part.Refuse("type", "must be \"json_schema\"");
   } else if (schema == nullptr) {
     part.Refuse("schema", "Field required");
-  } else if (!schema->is_object() && !schema->is_boolean()) {
-    part.Refuse("schema", "must be a JSON schema, an object, got ",
-                serving::Describe(*schema));
   } else if (out.grammar) {
     in.Refuse(field, "cannot go with ", out.grammar->name,
               ": an answer keeps to one grammar");
   } else {
-    out.grammar = {Cat(field, ".schema"),
-                   {GrammarSpec::Kind::kJsonSchema, DumpJson(*schema)}};
+    serving::SetSchema(in, Cat(field, ".schema"), *schema, out);
   }
   in.Keep(part.status());
 }
@@ -148,13 +70,8 @@ std::string ReadOutputConfig(serving::FieldReader& in,
 // thinks; nothing: as it does by itself.
 std::optional<bool> ReadThinking(serving::FieldReader& in,
                                  MessagesRequest& out) {
-  const Json* thinking = in.Find("thinking");
+  const Json* thinking = serving::FindObject(in, "thinking");
   if (thinking == nullptr) return std::nullopt;
-  if (!thinking->is_object()) {
-    in.Refuse("thinking", "must be an object, got ",
-              serving::Describe(*thinking));
-    return std::nullopt;
-  }
   serving::FieldReader part(*thinking, "thinking.");
   const std::string type = part.String("type").value_or("");
   out.omits_thinking = part.String("display").value_or("") == "omitted";
@@ -183,27 +100,22 @@ StatusOr<MessagesRequest> ParseMessagesRequest(std::string_view body,
   serving::RoundedNumbers rounded;
   SLUICE_ASSIGN_OR_RETURN(const Json json,
                           serving::ParseBody(body, budget, &rounded));
-  if (options.strict) SLUICE_RETURN_IF_ERROR(RefuseUnknownFields(json));
+  SLUICE_RETURN_IF_ERROR(serving::CheckFields(
+      json, KnownFields(),
+      {.strict = options.strict,
+       .unknown = "unknown field (the server's --strict-fields)"}));
   serving::FieldReader in(json);
   MessagesRequest out{{serving::GenerationFields(kNames)}, "", false};
   serving::GenerationFields& fields = out.chat.fields;
   out.model = in.String("model").value_or("");
-  fields.max_tokens = in.Int("max_tokens", 1, serving::kMaxInt32);
+  serving::ReadFields(in, KnownFields(), serving::kAnyPlace, options.vocab_size,
+                      fields);
   fields.cuts_max_tokens = true;
   const Json* messages = in.Find("messages");
   if (!fields.max_tokens && !options.counts) {
     in.Refuse("max_tokens", "Field required");
   }
   if (messages == nullptr) in.Refuse("messages", "Field required");
-  RefuseServers(in);
-  ReadSampling(in, options.vocab_size, fields);
-  ReadStops(in, fields);
-  fields.stream = in.Bool("stream").value_or(false);
-  fields.cache_salt = in.String("cache_salt").value_or("");
-  if (fields.cache_salt.size() > serving::kMaxCacheSaltBytes) {
-    in.Refuse("cache_salt", "has ", fields.cache_salt.size(), " bytes, limit ",
-              serving::kMaxCacheSaltBytes);
-  }
   std::string effort = ReadOutputConfig(in, fields);
   const auto thinks = ReadThinking(in, out);
   SLUICE_RETURN_IF_ERROR(in.status());
@@ -213,8 +125,7 @@ StatusOr<MessagesRequest> ParseMessagesRequest(std::string_view body,
   serving::HoldRounded(body, in, rounded, fields, &tools.by_place);
   SLUICE_RETURN_IF_ERROR(in.status());
   if (fields.stream) {
-    fields.digest =
-        serving::BodyDigest(json, IgnoredFields(), kUnorderedFields);
+    fields.digest = serving::BodyDigest(json, KnownFields());
   }
   if (!turns.effort.empty()) effort = turns.effort;
   serving::SetThinking(thinks,

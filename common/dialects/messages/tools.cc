@@ -9,7 +9,8 @@
 #include "common/base/cat.h"
 #include "common/base/json.h"
 #include "common/serving/chat_parts.h"
-#include "common/serving/request_limits.h"
+#include "common/serving/request_fields.h"
+#include "common/serving/tool_fields.h"
 
 namespace sluice::messages {
 namespace {
@@ -22,13 +23,8 @@ struct Choice {
 
 Choice ReadChoice(serving::FieldReader& in) {
   Choice out;
-  const Json* choice = in.Find("tool_choice");
+  const Json* choice = serving::FindObject(in, "tool_choice");
   if (choice == nullptr) return out;
-  if (!choice->is_object()) {
-    in.Refuse("tool_choice", "must be an object, got ",
-              serving::Describe(*choice));
-    return out;
-  }
   serving::FieldReader part(*choice, "tool_choice.");
   out.type = part.String("type").value_or("");
   out.parallel = !part.Bool("disable_parallel_tool_use").value_or(false);
@@ -75,24 +71,15 @@ std::optional<Tool> ReadTool(serving::FieldReader& in, const Json& tool,
   Tool out;
   const std::string type = part.String("type").value_or("custom");
   if (part.status().ok() && type != "custom") return std::nullopt;
-  const std::string name = part.String("name").value_or("");
-  if (!serving::IsToolName(name)) {
-    part.Refuse("name", "must be 1 to ", serving::kMaxToolNameBytes,
-                " of A-Z a-z 0-9 _ . : / -");
-  }
-  const auto description = part.String("description");
-  const Json* schema = part.Find("input_schema");
-  if (schema != nullptr && !schema->is_object()) {
-    part.Refuse("input_schema", "must be a JSON schema, an object, got ",
-                serving::Describe(*schema));
-  }
+  serving::FunctionFields read = serving::ReadFunction(part, "input_schema");
   out.is_deferred = part.Bool("defer_loading").value_or(false);
-  out.strict = part.Bool("strict");
+  out.strict = read.strict;
   in.Keep(part.status());
   if (!in.status().ok()) return std::nullopt;
+  if (!read.parameters.is_null()) read.parameters = WithType(read.parameters);
   out.shown =
-      serving::MakeTool(name, description ? Json(*description) : Json(nullptr),
-                        schema != nullptr ? WithType(*schema) : Json(nullptr));
+      serving::MakeTool(std::move(read.name), std::move(read.description),
+                        std::move(read.parameters));
   return out;
 }
 
@@ -125,13 +112,7 @@ Tools ReadTools(serving::FieldReader& in,
                 const std::set<std::string, std::less<>>& named) {
   Tools out;
   const Choice choice = ReadChoice(in);
-  const Json* tools = in.Find("tools");
-  if (tools != nullptr && !tools->is_array()) {
-    in.Refuse("tools", "must be an array, got ", serving::Describe(*tools));
-  } else if (tools != nullptr && tools->size() > serving::kMaxTools) {
-    in.Refuse("tools", "has ", tools->size(), " tools, limit ",
-              serving::kMaxTools);
-  }
+  const Json* tools = serving::FindTools(in, "tools");
   if (!in.status().ok()) return out;
   Json shown = Json::array();
   std::set<std::string, std::less<>> names;

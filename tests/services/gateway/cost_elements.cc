@@ -744,10 +744,11 @@ void AddAnthropics(Elements& all) {
                    return body("[" + User(Quoted(Repeat("abc ", n))) + "]");
                  },
                  kText / 4});
-  for (const std::string_view field : messages::ReadFields()) {
+  for (const serving::RequestField& row : messages::KnownFields()) {
+    if (row.use == serving::FieldUse::kIgnored) continue;
     add(
-        Cat("anything as ", field).c_str(), 64,
-        [=](size_t n) {
+        Cat("anything as ", row.name).c_str(), 64,
+        [=, field = row.name](size_t n) {
           return body(hello, Cat("\"", field, "\":[\"", std::string(8 * n, 's'),
                                  "\",", Members(n, "{}"), "]"));
         },
