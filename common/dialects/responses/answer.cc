@@ -1,6 +1,5 @@
 #include "common/dialects/responses/answer.h"
 
-#include <charconv>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "common/http/sse.h"
 #include "common/serving/answer_start.h"
 #include "common/serving/block_format.h"
+#include "common/serving/numbers.h"
 
 namespace sluice::responses {
 namespace {
@@ -18,17 +18,6 @@ namespace {
 using Kind = serving::AnswerBlock::Kind;
 
 constexpr std::string_view kIdPrefix = "resp_";
-
-// Returns the double whose shortest text is the shortest text of `logprob`, at
-// least -9999, since JSON has no infinity.
-double LogprobNumber(float logprob) {
-  if (!(logprob >= -9999.0f)) return -9999.0;
-  char text[48];
-  const auto end = std::to_chars(text, text + sizeof(text), logprob).ptr;
-  double number = 0;
-  std::from_chars(text, end, number);
-  return number;
-}
 
 Json UsageJson(const serving::Usage& usage) {
   return {{"input_tokens", usage.prompt_tokens},
@@ -300,7 +289,7 @@ class ResponseFormat : public serving::BlockFormat {
       bytes.push_back(byte);
     }
     return {{"token", text_.TokenText(token.token)},
-            {"logprob", LogprobNumber(token.logprob)},
+            {"logprob", serving::LogprobNumber(token.logprob)},
             {"bytes", std::move(bytes)}};
   }
 

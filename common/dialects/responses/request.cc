@@ -10,28 +10,22 @@
 #include "common/dialects/responses/input_items.h"
 #include "common/serving/error.h"
 #include "common/serving/fields.h"
-#include "common/serving/json_digest.h"
 #include "common/serving/plain_body.h"
 #include "common/serving/request_body.h"
-#include "common/serving/request_limits.h"
-#include "common/serving/sampling_fields.h"
+#include "common/serving/request_fields.h"
 #include "common/serving/thinking.h"
 
 namespace sluice::responses {
 namespace {
 
+namespace rows = serving::rows;
+using rows::Own;
+using rows::Unbuilt;
+
 constexpr serving::FieldNames kNames = {.prompt = "input",
                                         .truncate_prompt = "truncation",
                                         .max_tokens = "max_output_tokens",
-                                        .min_tokens = "min_tokens",
-                                        .stop = "stop",
-                                        .n = "n",
-                                        .echo = "echo",
                                         .logprobs = "include",
-                                        .top_logprobs = "top_logprobs",
-                                        .prompt_logprobs = "prompt_logprobs",
-                                        .stream = "stream",
-                                        .tools = "tools",
                                         .tool_calls = "input",
                                         .allowed_tools = "tool_choice",
                                         .template_arguments = "reasoning",
@@ -44,167 +38,79 @@ constexpr size_t kMaxMetadata = 16;
 constexpr size_t kMaxMetadataKeyBytes = 64;
 constexpr size_t kMaxLabelBytes = 512;
 
-// A field that is read.
-struct ReadField {
-  std::string_view name;
-  bool is_silent = false;  // changes no token and no event of an answer
-  bool is_plain = true;    // brings no grammar, whatever its value is
+// Another API's field that asks for nothing.
+constexpr std::string_view kNull = "[]";
+
+constexpr serving::RequestField kFields[] = {
+    rows::kModel.Silent(),
+    Own("input").Unordered(),
+    Own("instructions"),
+    Own("previous_response_id"),
+    rows::kMaxTokens.Named("max_output_tokens"),
+    rows::kTemperature,
+    rows::kTopP,
+    rows::kTopK,
+    rows::kMinP,
+    rows::kSeed,
+    rows::kFrequencyPenalty,
+    rows::kPresencePenalty,
+    rows::kRepetitionPenalty,
+    rows::kStop,
+    rows::kStopTokenIds,
+    rows::kIgnoreEos,
+    rows::kAllowedTokenIds,
+    rows::kBadWords,
+    rows::kMinTokens,
+    rows::kStream,
+    rows::kPriority.Silent(),
+    rows::kThinkingBudget,
+    rows::kPingInterval.Silent(),
+    rows::kCacheSalt.Silent(),
+    Own("include").Unordered(),
+    Own("top_logprobs"),
+    Own("n"),
+    Own("max_tool_calls"),
+    Own("parallel_tool_calls"),
+    Own("reasoning").Unordered(),
+    Own("text").Constrains(),
+    Own("tool_choice").Unordered().Constrains(),
+    Own("tools").Constrains(),
+    Own("truncation"),
+    Own("background").Silent(),
+    Own("client_metadata").Silent(),
+    Own("context_management").Silent(),
+    Own("metadata").Silent(),
+    Own("moderation").Silent(),
+    Own("prompt_cache_key").Silent(),
+    Own("prompt_cache_options").Silent(),
+    Own("prompt_cache_retention").Silent(),
+    Own("safety_identifier").Silent(),
+    Own("service_tier").Silent(),
+    Own("store").Silent(),
+    Own("stream_options").Silent(),
+    Own("user").Silent(),
+    Unbuilt("conversation", kNull, "; give input or previous_response_id"),
+    Unbuilt("prompt", kNull, "; give instructions and input"),
+    Unbuilt("messages", kNull, "; give input"),
+    Unbuilt("max_tokens", kNull, "; give max_output_tokens"),
+    Unbuilt("max_completion_tokens", kNull, "; give max_output_tokens"),
+    Unbuilt("reasoning_effort", kNull, "; give reasoning.effort"),
+    Unbuilt("response_format", kNull, "; give text.format"),
+    Unbuilt("structured_outputs", kNull, "; give text.format"),
+    Unbuilt("guided_json", kNull, "; give text.format"),
+    Unbuilt("guided_regex", kNull, "; give a custom tool with a format"),
+    Unbuilt("guided_grammar", kNull, "; give a custom tool with a format"),
+    Unbuilt("functions", "[[]]", "; give tools"),
+    Unbuilt("logprobs", "[false]", "; give include and top_logprobs"),
+    Unbuilt("logit_bias", kNull, "; give /v1/chat/completions, which has it"),
 };
-// Sorted.
-constexpr ReadField kFields[] = {
-    {"allowed_token_ids"},
-    {"background", true},
-    {"bad_words"},
-    {"cache_salt", true},
-    {"client_metadata", true},
-    {"context_management", true},
-    {"frequency_penalty"},
-    {"ignore_eos"},
-    {"include"},
-    {"input"},
-    {"instructions"},
-    {"max_output_tokens"},
-    {"max_tool_calls"},
-    {"metadata", true},
-    {"min_p"},
-    {"min_tokens"},
-    {"model", true},
-    {"moderation", true},
-    {"n"},
-    {"parallel_tool_calls"},
-    {"presence_penalty"},
-    {"previous_response_id"},
-    {"priority", true},
-    {"prompt_cache_key", true},
-    {"prompt_cache_options", true},
-    {"prompt_cache_retention", true},
-    {"reasoning"},
-    {"repetition_penalty"},
-    {"safety_identifier", true},
-    {"seed"},
-    {"service_tier", true},
-    {"sse_ping_interval", true},
-    {"stop"},
-    {"stop_token_ids"},
-    {"store", true},
-    {"stream"},
-    {"stream_options", true},
-    {"temperature"},
-    {"text", false, false},
-    {"thinking_token_budget"},
-    {"tool_choice", false, false},
-    {"tools", false, false},
-    {"top_k"},
-    {"top_logprobs"},
-    {"top_p"},
-    {"truncation"},
-    {"user", true},
-};
-static_assert(std::ranges::is_sorted(kFields, {}, &ReadField::name));
-// Fields in whose objects the order of members changes nothing.
-constexpr std::string_view kUnordered[] = {"include", "input", "reasoning",
-                                           "tool_choice"};
-
-// Fields that are refused, with what to give.
-struct RefusedField {
-  std::string_view name;
-  std::string_view instead;
-};
-constexpr RefusedField kRefused[] = {
-    {"conversation", "input or previous_response_id"},
-    {"prompt", "instructions and input"},
-    {"messages", "input"},
-    {"max_tokens", "max_output_tokens"},
-    {"max_completion_tokens", "max_output_tokens"},
-    {"reasoning_effort", "reasoning.effort"},
-    {"response_format", "text.format"},
-    {"structured_outputs", "text.format"},
-    {"guided_json", "text.format"},
-    {"guided_regex", "a custom tool with a format"},
-    {"guided_grammar", "a custom tool with a format"},
-    {"functions", "tools"},
-    {"logprobs", "include and top_logprobs"},
-    {"logit_bias", "/v1/chat/completions, which has it"}};
-
-// Returns the names of the fields whose `member` is true.
-std::vector<std::string_view> NamesOf(bool ReadField::*member) {
-  std::vector<std::string_view> names;
-  for (const ReadField& field : kFields) {
-    if (field.*member) names.push_back(field.name);
-  }
-  return names;
-}
-
-// Whether a refused field has a value that asks for nothing.
-bool AsksNothing(std::string_view name, const Json& value) {
-  return value.is_null() || (name == "logprobs" && value == false) ||
-         (name == "functions" && value == Json::array());
-}
-
-Status CheckFields(const Json& body, bool strict) {
-  for (const RefusedField& field : kRefused) {
-    const auto found = body.find(field.name);
-    if (found == body.end() || AsksNothing(field.name, *found)) continue;
-    return serving::WithCode(
-        serving::FieldError(field.name, "not supported; give ", field.instead),
-        "unsupported_parameter");
-  }
-  if (!strict) return OkStatus();
-  constexpr size_t kMaxShownName = 64;
-  for (const auto& [name, value] : body.items()) {
-    const bool is_known =
-        std::ranges::binary_search(kFields, name, {}, &ReadField::name) ||
-        std::ranges::find(kRefused, name, &RefusedField::name) !=
-            std::end(kRefused);
-    if (is_known) continue;
-    return serving::WithCode(
-        serving::FieldError(name.substr(0, kMaxShownName), "is not known here"),
-        "unknown_parameter");
-  }
-  return OkStatus();
-}
-
-const Json* FindObject(serving::FieldReader& in, const char* name) {
-  const Json* value = in.Find(name);
-  if (value == nullptr || value->is_object()) return value;
-  in.Refuse(name, "must be an object, got ", serving::Describe(*value));
-  return nullptr;
-}
-
-void ReadStops(serving::FieldReader& in, int vocab_size,
-               serving::GenerationFields& out) {
-  out.stop =
-      in.Strings("stop", serving::kMaxStopStrings, serving::kMaxStopBytes)
-          .value_or(out.stop);
-  size_t bytes = 0;
-  for (const std::string& stop : out.stop) bytes += stop.size();
-  if (bytes > serving::kMaxAllStopBytes) {
-    in.Refuse("stop", "the strings have ", bytes, " bytes together, limit ",
-              serving::kMaxAllStopBytes);
-  }
-  out.stop_token_ids =
-      in.TokenIds("stop_token_ids", vocab_size, serving::kMaxClientStopTokenIds)
-          .value_or(out.stop_token_ids);
-  out.ignore_eos = in.Bool("ignore_eos").value_or(false);
-  out.allowed_token_ids =
-      in.TokenIds("allowed_token_ids", vocab_size, serving::kMaxAllowedTokenIds)
-          .value_or(out.allowed_token_ids);
-  out.bad_words =
-      in.Strings("bad_words", serving::kMaxBadWords, serving::kMaxStopBytes)
-          .value_or(out.bad_words);
-  out.min_tokens = in.Int("min_tokens", 0, serving::kMaxInt32).value_or(0);
-  if (out.max_tokens && out.min_tokens > *out.max_tokens) {
-    in.Refuse("min_tokens", "must not exceed max_output_tokens ",
-              *out.max_tokens, ", got ", out.min_tokens);
-  }
-}
 
 // {"format": {"type", "name", "schema", ..}, "verbosity"}.
 void ReadText(serving::FieldReader& in, serving::GenerationFields& out) {
-  const Json* text = FindObject(in, "text");
+  const Json* text = serving::FindObject(in, "text");
   if (text == nullptr) return;
   serving::FieldReader members(*text, "text.");
-  const Json* format = FindObject(members, "format");
+  const Json* format = serving::FindObject(members, "format");
   in.Keep(members.status());
   if (format == nullptr) return;
   serving::FieldReader part(*format, "text.format.");
@@ -215,14 +121,10 @@ void ReadText(serving::FieldReader& in, serving::GenerationFields& out) {
     part.String("name");
     part.Bool("strict");
     const Json* schema = part.Find("schema");
-    if (schema == nullptr || !(schema->is_object() || schema->is_boolean())) {
-      part.Refuse("schema", "must be a JSON schema, an object",
-                  schema == nullptr
-                      ? std::string()
-                      : Cat(", got ", serving::Describe(*schema)));
+    if (schema == nullptr) {
+      part.Refuse("schema", "must be a JSON schema, an object");
     } else {
-      out.grammar = {"text.format.schema",
-                     {GrammarSpec::Kind::kJsonSchema, DumpJson(*schema)}};
+      serving::SetSchema(in, "text.format.schema", *schema, out);
     }
   } else if (type != "text") {
     part.Refuse("type", "must be \"text\", \"json_object\" or \"json_schema\"");
@@ -232,7 +134,7 @@ void ReadText(serving::FieldReader& in, serving::GenerationFields& out) {
 
 // {"effort", "summary"}.
 void ReadReasoning(serving::FieldReader& in, ResponsesRequest& out) {
-  const Json* reasoning = FindObject(in, "reasoning");
+  const Json* reasoning = serving::FindObject(in, "reasoning");
   if (reasoning == nullptr) return;
   serving::FieldReader part(*reasoning, "reasoning.");
   const auto effort = part.String("effort");
@@ -254,7 +156,8 @@ void ReadReasoning(serving::FieldReader& in, ResponsesRequest& out) {
   serving::SetThinking(thinks, effort, out.chat.chat_template.kwargs);
 }
 
-void ReadLogprobs(serving::FieldReader& in, serving::GenerationFields& out) {
+void ReadAskedLogprobs(serving::FieldReader& in,
+                       serving::GenerationFields& out) {
   const auto top = in.Int("top_logprobs", 0, kMaxTopLogprobs);
   bool asked = top.value_or(0) > 0;
   if (const Json* include = in.Find("include")) {
@@ -283,7 +186,7 @@ void RefuseValues(serving::FieldReader& in) {
   }
   in.Int("n", 1, 1);
   in.Int("max_tool_calls", 0, serving::kMaxInt32);  // of hosted tools
-  if (const Json* options = FindObject(in, "stream_options")) {
+  if (const Json* options = serving::FindObject(in, "stream_options")) {
     serving::FieldReader part(*options, "stream_options.");
     part.Bool("include_obfuscation");
     in.Keep(part.status());
@@ -298,7 +201,7 @@ void CheckLabels(serving::FieldReader& in) {
       in.Refuse(name, "has ", text->size(), " bytes, limit ", kMaxLabelBytes);
     }
   }
-  const Json* metadata = FindObject(in, "metadata");
+  const Json* metadata = serving::FindObject(in, "metadata");
   if (metadata == nullptr) return;
   if (metadata->size() > kMaxMetadata) {
     in.Refuse("metadata", "has ", metadata->size(), " members, limit ",
@@ -400,36 +303,20 @@ StatusOr<ResponsesRequest> ParseRequest(std::string_view body,
   serving::RoundedNumbers rounded;
   SLUICE_ASSIGN_OR_RETURN(const Json json,
                           serving::ParseBody(body, budget, &rounded));
-  SLUICE_RETURN_IF_ERROR(CheckFields(json, options.strict));
+  SLUICE_RETURN_IF_ERROR(
+      serving::CheckFields(json, kFields, {.strict = options.strict}));
   serving::FieldReader in(json);
   ResponsesRequest out{{serving::GenerationFields(kNames)}};
   serving::GenerationFields& fields = out.chat.fields;
-  fields.model = in.String("model").value_or("");
-  fields.max_tokens = in.Int("max_output_tokens", 1, serving::kMaxInt32);
-  serving::ReadSamplingFields(in, fields);
-  ReadStops(in, options.vocab_size, fields);
-  ReadLogprobs(in, fields);
+  serving::ReadFields(in, kFields, serving::kAnyPlace, options.vocab_size,
+                      fields);
+  serving::CheckMinTokens(in, fields);
+  ReadAskedLogprobs(in, fields);
   ReadText(in, fields);
   RefuseValues(in);
   CheckLabels(in);
-  fields.stream = in.Bool("stream").value_or(false);
-  fields.priority = static_cast<int32_t>(
-      in.Int("priority", -serving::kMaxInt32, serving::kMaxInt32).value_or(0));
-  fields.thinking_budget_field = "thinking_token_budget";
-  fields.thinking_budget =
-      in.Int(fields.thinking_budget_field, 1, serving::kMaxInt32);
-  fields.ping_interval =
-      in.Int("sse_ping_interval", -1, serving::kMaxPingSeconds);
-  fields.cache_salt = in.String("cache_salt").value_or("");
-  if (fields.cache_salt.size() > serving::kMaxCacheSaltBytes) {
-    in.Refuse("cache_salt", "has ", fields.cache_salt.size(), " bytes, limit ",
-              serving::kMaxCacheSaltBytes);
-  }
-  if (fields.stream) {
-    static const auto* const silent =
-        new std::vector<std::string_view>(NamesOf(&ReadField::is_silent));
-    fields.digest = serving::BodyDigest(json, *silent, kUnordered);
-  }
+  fields.thinking_budget_field = rows::kThinkingBudget.name;
+  if (fields.stream) fields.digest = serving::BodyDigest(json, kFields);
   out.chat.chat_template.add_generation_prompt = true;
   ReadReasoning(in, out);
   Tools tools = ReadTools(in);
@@ -459,8 +346,8 @@ StatusOr<ResponsesRequest> ParseRequest(std::string_view body,
 }
 
 bool IsPlainBody(std::string_view body) {
-  static const auto* const plain =
-      new std::vector<std::string_view>(NamesOf(&ReadField::is_plain));
+  static const auto* const names =
+      new std::vector<std::string_view>(serving::PlainNames(kFields));
   static constexpr serving::PlainValue kValues[] = {
       {"tools", "[]"},
       {"tool_choice", R"("none")"},
@@ -469,7 +356,7 @@ bool IsPlainBody(std::string_view body) {
       {"text", R"({"verbosity":"low"})"},
       {"text", R"({"verbosity":"medium"})"},
       {"text", R"({"verbosity":"high"})"}};
-  return serving::IsPlainBody(body, *plain, kValues);
+  return serving::IsPlainBody(body, *names, kValues);
 }
 
 }  // namespace sluice::responses

@@ -10,6 +10,7 @@
 #include "common/grammar/lark_regex.h"
 #include "common/serving/chat_parts.h"
 #include "common/serving/request_limits.h"
+#include "common/serving/tool_fields.h"
 
 namespace sluice::responses {
 namespace {
@@ -24,8 +25,6 @@ struct InputFormat {
   std::string definition;  // as the client wrote it
   std::string pattern;     // of ECMA-262; empty: the input is not held
 };
-
-Json OrNull(const Json* value) { return value == nullptr ? Json() : *value; }
 
 // Returns an expression that a custom tool's input keeps to. UNIMPLEMENTED if
 // none can hold it.
@@ -60,7 +59,7 @@ class ToolReader {
 
   Tools Read() && {
     out_.shown = Json::array();
-    const Json* tools = in_.Find("tools");
+    const Json* tools = serving::FindTools(in_, "tools");
     if (tools != nullptr) ReadList(*tools);
     ReadChoice();
     if (in_.Find("parallel_tool_calls") != nullptr) {
@@ -72,10 +71,6 @@ class ToolReader {
 
  private:
   void ReadList(const Json& tools) {
-    if (!tools.is_array()) {
-      in_.Refuse("tools", "must be an array, got ", serving::Describe(tools));
-      return;
-    }
     for (size_t i = 0; i < tools.size(); ++i) {
       const size_t before = out_.fields.strict.size();
       ReadTool(tools[i], Cat("tools[", i, "]"));
@@ -143,21 +138,13 @@ class ToolReader {
                     const std::string& name_space, const std::string& about,
                     const std::string& place) {
     serving::FieldReader part(tool);
-    const ToolName named{part.String("name").value_or(""), name_space,
-                         type == "custom"};
-    std::string description = part.String("description").value_or("");
-    const auto strict = part.Bool("strict");
-    const Json* parameters = part.Find("parameters");
+    serving::FunctionFields read = serving::ReadFunction(part, "parameters");
     if (!part.status().ok()) {
       in_.Refuse("tools", place, ".", Message(part.status()));
       return nullptr;
     }
+    const ToolName named{read.name, name_space, type == "custom"};
     const std::string joined = JoinedName(name_space, named.name);
-    if (!serving::IsToolName(named.name)) {
-      in_.Refuse("tools", place, ".name must be 1 to ",
-                 serving::kMaxToolNameBytes, " of A-Z a-z 0-9 _ . : / -");
-      return nullptr;
-    }
     if (!out_.names.emplace(joined, named).second) {
       in_.Refuse("tools", place, " has the name of another tool: ", joined);
       return nullptr;
@@ -166,21 +153,18 @@ class ToolReader {
       in_.Refuse("tools", "has more than ", serving::kMaxTools, " tools");
       return nullptr;
     }
-    if (named.is_custom) {
-      return AddCustom(tool, joined, Paragraphs(about, description), place);
-    }
-    if (parameters != nullptr && !parameters->is_object()) {
-      in_.Refuse("tools", place,
-                 ".parameters must be a JSON schema, an object, got ",
-                 serving::Describe(*parameters));
-      return nullptr;
-    }
-    Add(joined, Paragraphs(about, description), OrNull(parameters), strict, "");
-    return {{"type", "function"},
-            {"name", named.name},
-            {"description", OrNull(part.Find("description"))},
-            {"parameters", OrNull(parameters)},
-            {"strict", strict.value_or(false)}};
+    const std::string told =
+        Paragraphs(about, read.description.is_null()
+                              ? ""
+                              : read.description.get_ref<const std::string&>());
+    if (named.is_custom) return AddCustom(tool, joined, told, place);
+    Json shown{{"type", "function"},
+               {"name", named.name},
+               {"description", std::move(read.description)},
+               {"parameters", read.parameters},
+               {"strict", read.strict.value_or(false)}};
+    Add(joined, told, std::move(read.parameters), read.strict, "");
+    return shown;
   }
 
   Json AddCustom(const Json& tool, const std::string& joined,
@@ -249,22 +233,13 @@ class ToolReader {
   }
 
   void ReadChoice() {
-    const Json* choice = in_.Find("tool_choice");
-    if (choice == nullptr || *choice == "auto" || !in_.status().ok()) return;
     serving::ToolFields& fields = out_.fields;
-    if (*choice == "none") {
-      fields.tools = nullptr;
-    } else if (*choice == "required") {
-      if (fields.tools.is_null()) {
-        in_.Refuse("tool_choice", "needs tools, and there are none");
-      }
-      fields.choice = serving::ToolChoice::kRequired;
-    } else if (TypeOf(*choice) == "allowed_tools") {
+    const Json* choice = serving::ReadChoiceWord(in_, fields);
+    if (choice == nullptr) return;
+    if (TypeOf(*choice) == "allowed_tools") {
       ReadAllowed(*choice);
     } else if (TypeOf(*choice).empty()) {
-      in_.Refuse("tool_choice",
-                 "must be \"auto\", \"none\", \"required\" or an object with ",
-                 "a type, got ", serving::Describe(*choice));
+      in_.Refuse("tool_choice", "must have a type");
     } else {
       fields.choice = serving::ToolChoice::kRequired;
       fields.parallel = false;  // OpenAI's answer is one call
@@ -275,23 +250,10 @@ class ToolReader {
   // {"type": "allowed_tools", "mode", "tools"}.
   void ReadAllowed(const Json& choice) {
     serving::FieldReader part(choice, "tool_choice.");
-    const std::string mode = part.String("mode").value_or("auto");
-    const Json* tools = part.Find("tools");
-    if (mode != "auto" && mode != "required") {
-      part.Refuse("mode", "must be \"auto\" or \"required\"");
-    }
-    if (tools == nullptr || !tools->is_array() || tools->empty() ||
-        tools->size() > serving::kMaxTools) {
-      part.Refuse("tools", "must be an array of 1 to ", serving::kMaxTools,
-                  " tools");
-    }
+    const Json* tools = serving::ReadAllowedTools(part, "auto", out_.fields);
     in_.Keep(part.status());
-    if (!part.status().ok()) return;
-    for (size_t i = 0; i < tools->size(); ++i) {
+    for (size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
       Allow((*tools)[i], Cat("tools[", i, "] "));
-    }
-    if (mode == "required") {
-      out_.fields.choice = serving::ToolChoice::kRequired;
     }
   }
 
@@ -315,10 +277,7 @@ class ToolReader {
         continue;
       }
       is_found = true;
-      auto& allowed = out_.fields.allowed;
-      if (std::find(allowed.begin(), allowed.end(), joined) == allowed.end()) {
-        allowed.push_back(joined);
-      }
+      serving::Allow(joined, out_.fields);
     }
     if (is_found) return;
     in_.Refuse("tool_choice", place, "names a tool that is not in tools",
