@@ -11,6 +11,7 @@
 #include "common/serving/answer_timings.h"
 #include "common/serving/block_format.h"
 #include "common/serving/chat_parts.h"
+#include "common/serving/numbers.h"
 
 namespace sluice::ollama {
 namespace {
@@ -160,30 +161,10 @@ class LineFormat : public serving::BlockFormat {
     line["eval_duration"] = positive(times.completion_time());
   }
 
-  Json Entry(const TokenLogprob& token) const {
-    Json bytes = Json::array();
-    for (const unsigned char byte : text_.TokenBytes(token.token)) {
-      bytes.push_back(byte);
-    }
-    // JSON has no infinity.
-    const float logprob = std::max(token.logprob, -9999.0f);
-    return {{"token", text_.TokenText(token.token)},
-            {"logprob", logprob},
-            {"bytes", std::move(bytes)}};
-  }
-
   Json Logprobs(std::span<const TokenResult> tokens) const {
-    Json list = Json::array();
-    for (const TokenResult& token : tokens) {
-      if (!token.logprob) continue;
-      Json entry = Entry(*token.logprob);
-      if (!token.top_logprobs.empty()) {
-        Json& tops = entry["top_logprobs"] = Json::array();
-        for (const TokenLogprob& top : token.top_logprobs) {
-          tops.push_back(Entry(top));
-        }
-      }
-      list.push_back(std::move(entry));
+    Json list = serving::LogprobEntries(text_, tokens);
+    for (Json& entry : list) {
+      if (entry["top_logprobs"].empty()) entry.erase("top_logprobs");
     }
     return list;
   }

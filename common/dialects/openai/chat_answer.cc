@@ -204,13 +204,8 @@ class ChatFormat : public ChunkFormat {
   }
 
   Json Entry(const TokenLogprob& token) const {
-    Json bytes = Json::array();
-    for (const unsigned char byte : text_.TokenBytes(token.token)) {
-      bytes.push_back(byte);
-    }
-    return {{"token", TokenName(text_, info_, token.token)},
-            {"logprob", serving::LogprobNumber(token.logprob)},
-            {"bytes", std::move(bytes)}};
+    return serving::LogprobEntry(text_, TokenName(text_, info_, token.token),
+                                 token);
   }
 
   Json Logprobs(const serving::Delta& delta,

@@ -73,7 +73,9 @@ class ResponseFormat : public serving::BlockFormat {
       return Made(Cat(Prefix(block), ".delta"), At(block, {{"delta", told}}));
     }
     Json members{{"delta", piece}};
-    if (block.kind == Kind::kText) members["logprobs"] = Logprobs(logprobs);
+    if (block.kind == Kind::kText) {
+      members["logprobs"] = serving::LogprobEntries(text_, logprobs);
+    }
     return Made(Cat(Prefix(block), ".delta"), At(block, std::move(members)));
   }
 
@@ -89,7 +91,7 @@ class ResponseFormat : public serving::BlockFormat {
     } else {
       Json members{{"text", block.text}};
       if (block.kind == Kind::kText) {
-        members["logprobs"] = Logprobs(block.logprobs);
+        members["logprobs"] = serving::LogprobEntries(text_, block.logprobs);
       }
       steps.push_back(Made(done, At(block, std::move(members))));
       steps.push_back(
@@ -213,7 +215,7 @@ class ResponseFormat : public serving::BlockFormat {
     return {{"type", "output_text"},
             {"text", text},
             {"annotations", Json::array()},
-            {"logprobs", Logprobs(logprobs)}};
+            {"logprobs", serving::LogprobEntries(text_, logprobs)}};
   }
 
   // Returns a block as an item; of one in progress no text.
@@ -281,30 +283,6 @@ class ResponseFormat : public serving::BlockFormat {
                   {"usage", nullptr}};
     response.update(terms_.echo);
     return response;
-  }
-
-  Json Entry(const TokenLogprob& token) const {
-    Json bytes = Json::array();
-    for (const unsigned char byte : text_.TokenBytes(token.token)) {
-      bytes.push_back(byte);
-    }
-    return {{"token", text_.TokenText(token.token)},
-            {"logprob", serving::LogprobNumber(token.logprob)},
-            {"bytes", std::move(bytes)}};
-  }
-
-  Json Logprobs(std::span<const TokenResult> tokens) const {
-    Json entries = Json::array();
-    for (const TokenResult& token : tokens) {
-      if (!token.logprob) continue;
-      Json entry = Entry(*token.logprob);
-      entry["top_logprobs"] = Json::array();
-      for (const TokenLogprob& top : token.top_logprobs) {
-        entry["top_logprobs"].push_back(Entry(top));
-      }
-      entries.push_back(std::move(entry));
-    }
-    return entries;
   }
 
   const serving::ModelText& text_;
