@@ -160,21 +160,66 @@ void Join(const Json& message, Json& to) {
   text += message["content"].get_ref<const std::string&>();
 }
 
-// Returns `messages` with one system message at most, the first.
-Json WithSystemFirst(Json messages) {
+// True if two messages of the user in a row are refused or not both shown,
+// where either alone is rendered.
+bool TakesOneUser(const ChatTemplate& chat_template) {
+  const Json first = {{"role", "user"}, {"content", kFirst}};
+  const Json second = {{"role", "user"}, {"content", kSecond}};
+  RenderOptions options;
+  options.date = "2025-01-01";
+  const auto alone =
+      chat_template.Render(Json::array({first}), nullptr, options);
+  const auto both =
+      chat_template.Render(Json::array({first, second}), nullptr, options);
+  if (!alone.ok() || !Shows(*alone, kFirst)) return false;
+  return !both.ok() || !Shows(*both, kFirst) || !Shows(*both, kSecond);
+}
+
+// The assistant's message that says as good as nothing: Mistral's templates
+// refuse an empty one.
+Json Reply() { return {{"role", "assistant"}, {"content", " "}}; }
+
+// True if the user's message behind a call's result is refused, where it is
+// rendered behind a reply.
+bool TakesReplyToResult(const ChatTemplate& chat_template) {
+  const Json user = {{"role", "user"}, {"content", "Why?"}};
+  const Json call = Turn(Json::array({Call(kFirst)}));
+  const Json result = {{"role", "tool"},
+                       {"tool_call_id", call["tool_calls"][0]["id"]},
+                       {"content", "So."}};
+  RenderOptions options;
+  options.date = "2025-01-01";
+  const auto renders = [&](const Json& messages) {
+    return chat_template.Render(messages, Tools(), options).ok();
+  };
+  return !renders(Json::array({user, call, result, user})) &&
+         renders(Json::array({user, call, result, Reply(), user}));
+}
+
+// Returns `messages` with the turns that the template takes: with one system
+// message at most, the first; with what the user says in a row as one, and
+// behind a reply to a call's result.
+Json WithTurns(Json messages, const HistoryRules& rules) {
   Json out = Json::array();
-  bool was_system = false;  // the message before
+  bool was_system = false;  // the message before, within the chat
   for (Json& message : messages) {
-    const bool is_system = message["role"] == "system" && !out.empty();
+    const bool is_system =
+        rules.system_first && message["role"] == "system" && !out.empty();
     if (is_system && out.back()["role"] != "system") message["role"] = "user";
+    const bool in_row = !out.empty() && out.back()["role"] == message["role"];
     const bool joins =
-        (is_system || was_system) && out.back()["role"] == message["role"];
+        in_row && (is_system || was_system ||
+                   (rules.one_user && message["role"] == "user"));
     was_system = is_system;
     if (joins) {
       Join(message, out.back());
-    } else {
-      out.push_back(std::move(message));
+      continue;
     }
+    const bool replies = rules.reply_to_result && !out.empty() &&
+                         out.back()["role"] == "tool" &&
+                         message["role"] == "user";
+    if (replies) out.push_back(Reply());
+    out.push_back(std::move(message));
   }
   return out;
 }
@@ -279,6 +324,8 @@ HistoryRules LearnHistoryRules(const ChatTemplate& chat_template) {
   rules.one_call = Shows(one, kFirst) && !Shows(two, kSecond);
   rules.tools_in_system = ShowsToolsOfSystem(chat_template);
   rules.system_first = TakesSystemFirst(chat_template);
+  rules.one_user = TakesOneUser(chat_template);
+  rules.reply_to_result = TakesReplyToResult(chat_template);
   Json long_id = Turn(Json::array({Call(kFirst)}));
   long_id["tool_calls"][0]["id"] = "call_sluice_0";
   if (one.has_value() && !Rendered(chat_template, long_id)) {
@@ -293,7 +340,9 @@ HistoryRules LearnHistoryRules(const ChatTemplate& chat_template) {
 }
 
 Json AdaptHistory(Json messages, const HistoryRules& rules) {
-  if (rules.system_first) messages = WithSystemFirst(std::move(messages));
+  if (rules.system_first || rules.one_user || rules.reply_to_result) {
+    messages = WithTurns(std::move(messages), rules);
+  }
   RewriteIds(messages, rules.ids);
   Json out = Json::array();
   for (size_t i = 0; i < messages.size(); ++i) {

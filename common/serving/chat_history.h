@@ -37,6 +37,11 @@ struct HistoryRules {
   // The template refuses or drops a system message within the chat (Mistral,
   // gpt-oss).
   bool system_first = false;
+  // The template refuses two messages of the user in a row, or drops the first
+  // (Mistral, Gemma).
+  bool one_user = false;
+  // The template refuses the user's message behind a call's result (Mistral).
+  bool reply_to_result = false;
   bool operator==(const HistoryRules&) const = default;
 };
 
@@ -52,7 +57,9 @@ HistoryRules LearnHistoryRules(const ChatTemplate& chat_template);
 // never moves to another call with an id; a result without a matching id goes
 // to the next call without a result. Ids that are not of the form are replaced,
 // in results, too. With system_first a system message within the chat is the
-// user's, in one message with what the user says next to it.
+// user's, in one message with what the user says next to it. With one_user what
+// the user says in a row is one message; with reply_to_result an assistant's
+// message of a space stands between a result and what the user says.
 Json AdaptHistory(Json messages, const HistoryRules& rules);
 
 // Returns `tools` (of ToolFields), with empty descriptions where the template

@@ -121,6 +121,71 @@ TEST(GatewayHistoryTest, ASystemMessageWithinAChatIsTheUsers) {
   EXPECT_EQ(AdaptHistory(chat, LearnHistoryRules(*shows)), chat);
 }
 
+// A template that refuses the second, and others that drop it or the first.
+TEST(GatewayHistoryTest, WhatTheUserSaysInARowIsOneMessageWhereItMustBe) {
+  const Json chat = *ParseJson(R"([
+      {"role":"system","content":"a"},{"role":"user","content":"b"},
+      {"role":"user","content":"c"},{"role":"assistant","content":"d"},
+      {"role":"user","content":"e"},{"role":"system","content":"f"},
+      {"role":"user","content":"g"}])");
+  for (const char* check :
+       {"{%- if u and loop.previtem is defined and loop.previtem.role == "
+        "'user' %}{{ raise_exception('in a row') }}{%- endif %}",
+        "{%- if u and loop.previtem is defined and loop.previtem.role == "
+        "'user' %}{%- set u = false %}{%- endif %}",
+        "{%- if u and loop.nextitem is defined and loop.nextitem.role == "
+        "'user' %}{%- set u = false %}{%- endif %}"}) {
+    const auto made = Template(
+        Cat("{%- for m in messages %}{%- set u = m.role == 'user' %}", check,
+            "{%- if u or m.role != 'user' %}[{{ m.role }}]{{ m.content }}"
+            "{%- endif %}{%- endfor %}"));
+    const HistoryRules rules = LearnHistoryRules(*made);
+    EXPECT_TRUE(rules.one_user) << check;
+    RenderOptions options;
+    const auto text = made->Render(AdaptHistory(chat, rules), nullptr, options);
+    ASSERT_TRUE(text.ok()) << text.status();
+    EXPECT_EQ(*text, "[system]a[user]b\nc[assistant]d[user]e[system]f[user]g");
+  }
+  const auto shows = Template(
+      "{%- for m in messages %}[{{ m.role }}]{{ m.content }}{%- endfor %}");
+  EXPECT_FALSE(LearnHistoryRules(*shows).one_user);
+}
+
+// What Codex sends, with a word of the user behind a result.
+TEST(GatewayHistoryTest, StrictTemplatesTakeAnAgentsThread) {
+  REQUIRE_TEMPLATES();
+  const Json chat = *ParseJson(R"([
+      {"role":"system","content":"rules"},{"role":"user","content":"machine"},
+      {"role":"user","content":"fix it"},
+      {"role":"assistant","content":"","tool_calls":[
+        {"id":"call_1","type":"function",
+         "function":{"name":"one","arguments":{}}}]},
+      {"role":"tool","tool_call_id":"call_1","content":"stopped"},
+      {"role":"system","content":"be brief"},
+      {"role":"user","content":"go on"}])");
+  const Json tools = *ParseJson(R"([{"type":"function","function":{
+      "name":"one","description":"d",
+      "parameters":{"type":"object","properties":{}}}}])");
+  for (const char* file : {"mistralai-Mistral-Nemo-Instruct-2407.jinja",
+                           "Mistral-Small-3.2-24B-Instruct-2506.jinja",
+                           "mistralai-Ministral-3-14B-Reasoning-2512.jinja"}) {
+    const auto made = Released(file);
+    const HistoryRules rules = LearnHistoryRules(*made);
+    EXPECT_TRUE(rules.one_user && rules.reply_to_result) << file;
+    RenderOptions options;
+    options.date = "2025-01-01";
+    EXPECT_FALSE(made->Render(chat, tools, options).ok()) << file;
+    const auto text = made->Render(AdaptHistory(chat, rules), tools, options);
+    ASSERT_TRUE(text.ok()) << file << ": " << text.status();
+    EXPECT_THAT(*text, HasSubstr("machine\nfix it")) << file;
+    EXPECT_THAT(*text, HasSubstr("be brief\ngo on")) << file;
+  }
+  EXPECT_TRUE(
+      LearnHistoryRules(*Released("google-gemma-2-2b-it.jinja")).one_user);
+  EXPECT_EQ(LearnHistoryRules(*Released("Qwen-Qwen3-0.6B.jinja")),
+            (HistoryRules{"reasoning_content"}));
+}
+
 // The ids of the calls and results of `messages`, in their order.
 std::vector<std::string> IdsIn(const Json& messages) {
   std::vector<std::string> ids;

@@ -11,6 +11,7 @@
 #include "common/base/json.h"
 #include "common/serving/chat_parts.h"
 #include "common/serving/error.h"
+#include "tests/serving/toy_text.h"
 
 namespace sluice::responses {
 namespace {
@@ -441,6 +442,39 @@ TEST(ResponsesRequestTest, TellsPlainBodies) {
   EXPECT_FALSE(
       IsPlainBody(R"({"input":"a","text":{"format":{"type":"json_object"}}})"));
   EXPECT_FALSE(IsPlainBody(R"({"input":"a","later":1})"));
+}
+
+// As Codex sends a thread: instructions and a developer, what the machine is
+// like and what is asked for in two messages of the user, and later a developer
+// again. The template takes a system's first message and turns that alternate.
+TEST(ResponsesRequestTest, AStrictTemplateTakesAnAgentsThread) {
+  const auto text = serving::MakeToyText(
+      "{%- set turns = messages %}"
+      "{%- if messages[0].role == 'system' %}[S]{{ messages[0].content }}"
+      "{%- set turns = messages[1:] %}{%- endif %}"
+      "{%- for m in turns %}"
+      "{%- if (m.role == 'user') != (loop.index0 % 2 == 0) or "
+      "m.role not in ['user', 'assistant'] %}"
+      "{{- raise_exception('roles must alternate') }}{%- endif %}"
+      "[{{ m.role }}]{{ m.content }}{%- endfor %}",
+      {{"<end>"}, {}});
+  const Json messages = MessagesOf(R"([
+      {"type":"message","role":"developer","content":[
+        {"type":"input_text","text":"rules"}]},
+      {"type":"message","role":"user","content":[
+        {"type":"input_text","text":"<environment>"}]},
+      {"type":"message","role":"user","content":[
+        {"type":"input_text","text":"fix it"}]},
+      {"type":"message","role":"assistant","content":[
+        {"type":"output_text","text":"done"}]},
+      {"type":"message","role":"developer","content":[
+        {"type":"input_text","text":"now brief"}]},
+      {"type":"message","role":"user","content":"thanks"}])");
+  const auto shown = text->RenderChat(messages, nullptr, {});
+  ASSERT_TRUE(shown.ok()) << shown.status();
+  EXPECT_EQ(*shown,
+            "[S]rules[user]<environment>\nfix it[assistant]done"
+            "[user]now brief\nthanks");
 }
 
 }  // namespace
