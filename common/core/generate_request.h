@@ -78,8 +78,10 @@ struct TokenLogprob {
 // One generated token, or one position of the prompt.
 struct TokenResult {
   TokenId token = 0;
-  std::optional<TokenLogprob> logprob;     // of `token`, if asked for
-  std::vector<TokenLogprob> top_logprobs;  // most likely first
+  std::optional<TokenLogprob> logprob;  // of `token`, if asked for
+  // Most likely first; those of SamplingParams::logprob_token_ids, in its
+  // order.
+  std::vector<TokenLogprob> top_logprobs;
   bool operator==(const TokenResult&) const = default;
 };
 

@@ -1,5 +1,6 @@
 #include "common/core/sampling_params.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace sluice {
@@ -33,6 +34,28 @@ Status CheckLogitBias(const std::vector<LogitBias>& biases, int vocab_size) {
   return OkStatus();
 }
 
+Status CheckLogprobTokenIds(const SamplingParams& params, int vocab_size) {
+  const std::vector<TokenId>& ids = params.logprob_token_ids;
+  if (ids.size() > kMaxLogprobTokenIds) {
+    return InvalidArgument("logprob_token_ids has ", ids.size(),
+                           " entries, limit ", kMaxLogprobTokenIds);
+  }
+  if (!ids.empty() && params.logprobs < 0) {
+    return InvalidArgument("logprob_token_ids has ", ids.size(),
+                           " entries, and no logprobs are asked for");
+  }
+  for (auto id = ids.begin(); id != ids.end(); ++id) {
+    if (*id < 0 || *id >= vocab_size) {
+      return InvalidArgument("logprob_token_ids contains ", *id,
+                             ", vocabulary size is ", vocab_size);
+    }
+    if (std::find(ids.begin(), id, *id) != id) {
+      return InvalidArgument("logprob_token_ids contains ", *id, " twice");
+    }
+  }
+  return OkStatus();
+}
+
 Status CheckPenalties(const SamplingParams& params) {
   SLUICE_RETURN_IF_ERROR(CheckRange("frequency_penalty",
                                     params.frequency_penalty, -kMaxPenalty,
@@ -44,6 +67,11 @@ Status CheckPenalties(const SamplingParams& params) {
 }
 
 }  // namespace
+
+int32_t MostTopLogprobs(const SamplingParams& params) {
+  const auto asked = static_cast<int32_t>(params.logprob_token_ids.size());
+  return params.logprobs >= 0 && asked > 0 ? asked : params.logprobs;
+}
 
 bool NeedsTokenCounts(const SamplingParams& params) {
   return params.frequency_penalty != 0 || params.presence_penalty != 0 ||
@@ -65,6 +93,7 @@ Status Validate(const SamplingParams& params, int vocab_size) {
       CheckRange("logprobs", params.logprobs, -1, kMaxTopLogprobs));
   SLUICE_RETURN_IF_ERROR(CheckRange("prompt_logprobs", params.prompt_logprobs,
                                     -1, kMaxTopLogprobs));
+  SLUICE_RETURN_IF_ERROR(CheckLogprobTokenIds(params, vocab_size));
   const bool wants_logits = params.return_logits || params.prompt_logprobs >= 0;
   if (wants_logits && params.hidden != HiddenWanted::kNone) {
     return InvalidArgument(

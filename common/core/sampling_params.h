@@ -11,6 +11,7 @@ namespace sluice {
 
 // Limits of every request, for any model.
 inline constexpr int kMaxTopLogprobs = 20;
+inline constexpr int kMaxLogprobTokenIds = 128;
 inline constexpr int kMaxStopTokenIds = 256;  // a client's and the model's
 inline constexpr int kMaxLogitBiases = 1024;
 inline constexpr float kMaxLogitBias = 100.0f;
@@ -40,7 +41,11 @@ struct SamplingParams {
 
   // Number of top logprobs per sampled token; -1: none, 0: the token's own.
   int32_t logprobs = -1;
-  // The same for the prompt's tokens (echo); -1: none. Excludes prefix hits.
+  // Tokens, none twice, whose logprobs a sampled token has in the place of the
+  // top ones; none: the top ones. Needs logprobs of at least 0.
+  std::vector<TokenId> logprob_token_ids;
+  // The same as `logprobs` for the prompt's tokens (echo); -1: none. Excludes
+  // prefix hits.
   int32_t prompt_logprobs = -1;
   // The result also carries the raw logits rows [.., V] of all positions with
   // logits, for debugging.
@@ -66,6 +71,10 @@ struct SamplingParams {
 inline bool WantsRawRows(const SamplingParams& params) {
   return params.return_logits || params.hidden != HiddenWanted::kNone;
 }
+
+// Returns the most entries of a sampled token's TokenResult::top_logprobs; -1:
+// it has no logprobs at all.
+int32_t MostTopLogprobs(const SamplingParams& params);
 
 // Whether the draw depends on earlier tokens.
 bool NeedsTokenCounts(const SamplingParams& params);

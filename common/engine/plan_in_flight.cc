@@ -99,7 +99,7 @@ Status CheckAnswers(const PlannedChunk& chunk, const Sequence& sequence,
   for (size_t i = 0; i < result.sampled.size(); ++i) {
     const TokenResult& token = result.sampled[i];
     SLUICE_RETURN_IF_ERROR(
-        CheckToken("sampled", token, sampling.logprobs, vocab_size));
+        CheckToken("sampled", token, MostTopLogprobs(sampling), vocab_size));
     if (i + 1 < result.sampled.size() && token.token != chunk.drafts[i]) {
       return Internal("result goes on behind sampled token ", token.token,
                       ", draft ", i, " is ", chunk.drafts[i]);

@@ -265,6 +265,15 @@ TokenResult Sampler::Describe(TokenId token) {
       max == kMaskedLogit ? max : static_cast<float>(max + kernels::Log(sum));
   result.logprob = TokenLogprob{token, task_.logits[token] - total,
                                 static_cast<int32_t>(raw_.RankOf(token))};
+  const bool chosen =
+      task_.params != nullptr && !task_.params->logprob_token_ids.empty();
+  if (chosen) {
+    for (const TokenId id : task_.params->logprob_token_ids) {
+      result.top_logprobs.push_back({id, task_.logits[id] - total,
+                                     static_cast<int32_t>(raw_.RankOf(id))});
+    }
+    return result;
+  }
   if (top == 0) return result;
   candidates_.Collect(raw_, raw_.LeastOfLargest(top));
   const auto order =

@@ -78,7 +78,8 @@ LogitChanges ChangesOf(const TokenTask& task, const TokenCounts* counts);
 // in the order of vLLM's sampler, 6 to 8 as in vLLM and Hugging Face. The sum
 // of 7 is that of 9.
 // Logprobs are of the raw distribution: logit - (max + Log(W)) with W as in 9
-// of all raw logits at temperature 1.
+// of all raw logits at temperature 1. Those of logprob_token_ids come in their
+// order, in the place of the likeliest ones.
 //
 // Begin, Scan for all parts, Weigh for all parts if needs_weights, Finish.
 // Parts of one phase may run on several threads at once; a phase begins when

@@ -65,6 +65,7 @@ SamplingParams MakeSampling(const ServedModel& model,
       fields.repetition_penalty.value_or(defaults.repetition_penalty));
   sampling.logit_bias = fields.logit_bias;
   sampling.logprobs = fields.logprobs.value_or(-1);
+  sampling.logprob_token_ids = fields.logprob_token_ids;
   sampling.prompt_logprobs = fields.prompt_logprobs.value_or(-1);
   sampling.min_tokens = static_cast<int32_t>(fields.min_tokens);
   sampling.stop_token_ids = fields.stop_token_ids;

@@ -95,6 +95,8 @@ struct GenerationFields {
   bool thinking_budget_is_wish = false;
   // Top logprobs per token; 0: the token's own; nullopt: none.
   std::optional<int> logprobs;
+  // In the place of the top ones: tokens, none twice; none: the top ones.
+  std::vector<TokenId> logprob_token_ids;
   std::optional<int> prompt_logprobs;  // the prompt's top logprobs
   // The number of the prompt's last tokens to keep; -1: as many as fit.
   std::optional<int64_t> truncate_prompt;

@@ -26,6 +26,13 @@ constexpr int64_t kMinDefaultTokens = 1024;
 // Returns the entries of one token with `tops` top log probabilities.
 size_t Entries(int tops) { return static_cast<size_t>(tops) + 1; }
 
+// Returns those of a token of the completion.
+size_t SampledEntries(const GenerationFields& fields) {
+  if (!fields.logprobs) return 0;
+  if (fields.logprob_token_ids.empty()) return Entries(*fields.logprobs);
+  return fields.logprob_token_ids.size() + 1;
+}
+
 size_t NumCalls(const Json& messages) {
   size_t count = 0;
   for (const Json& message : messages) {
@@ -37,8 +44,7 @@ size_t NumCalls(const Json& messages) {
 
 // Returns the bytes of one completion token in an answer held in memory.
 size_t BytesPerToken(const GenerationFields& fields) {
-  if (fields.stream || !fields.logprobs) return 0;
-  return Entries(*fields.logprobs) * kEntryBytes;
+  return fields.stream ? 0 : SampledEntries(fields) * kEntryBytes;
 }
 
 // Names the request's fields that an answer's size depends on, with values.
@@ -52,6 +58,9 @@ std::string Fields(const GenerationFields& fields, const AnswerShape& shape) {
   }
   if (fields.logprobs) {
     text += Cat(", ", names.top_logprobs, " ", *fields.logprobs);
+  }
+  if (!fields.logprob_token_ids.empty()) {
+    text += Cat(", ", fields.logprob_token_ids.size(), " logprob_token_ids");
   }
   if (BytesPerToken(fields) > 0) {
     text += Cat(", ", fields.max_tokens_field, " ", shape.max_tokens);

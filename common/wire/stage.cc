@@ -413,8 +413,8 @@ StatusOr<StepResult> FromProto(const v1::StepResult& proto,
 
 int64_t MaxFrameBytes(const PlanLimits& limits, int32_t hidden_size) {
   // A token id is at most 5 bytes of varint here, a block id likewise.
-  constexpr int64_t kSampling =
-      2048 + 16 * kMaxLogitBiases + 6 * kMaxStopTokenIds;
+  constexpr int64_t kSampling = 2048 + 16 * kMaxLogitBiases +
+                                6 * (kMaxStopTokenIds + kMaxLogprobTokenIds);
   constexpr int64_t kFailure = 4160;  // a status with its message
   const int64_t history =
       int64_t{limits.max_sequences} *
@@ -429,7 +429,8 @@ int64_t MaxResultBytes(const PlanLimits& limits) {
   // A logprob is at most 20 bytes; per token its own and the top ones. Raw rows
   // are floats.
   const int64_t per_token =
-      20 * (kMaxTopLogprobs + 2) + MaxRawRowValues(limits) * 4;
+      20 * (std::max(kMaxTopLogprobs, kMaxLogprobTokenIds) + 2) +
+      MaxRawRowValues(limits) * 4;
   return std::min(kMaxMessageBytes, kMiB +
                                         int64_t{limits.max_sequences} * 8192 +
                                         limits.max_step_tokens * per_token);

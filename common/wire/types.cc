@@ -202,8 +202,9 @@ StatusOr<TokenResult> TokenFromProto(const v1::TokenResult& proto,
     SLUICE_ASSIGN_OR_RETURN(result.logprob,
                             LogprobFromProto(proto.logprob(), vocab_size));
   }
-  SLUICE_RETURN_IF_ERROR(CheckCount(
-      "list of top logprobs", proto.top_logprobs_size(), kMaxTopLogprobs));
+  SLUICE_RETURN_IF_ERROR(
+      CheckCount("list of top logprobs", proto.top_logprobs_size(),
+                 std::max(kMaxTopLogprobs, kMaxLogprobTokenIds)));
   for (const v1::TokenLogprob& top : proto.top_logprobs()) {
     SLUICE_ASSIGN_OR_RETURN(TokenLogprob logprob,
                             LogprobFromProto(top, vocab_size));
@@ -262,6 +263,8 @@ v1::SamplingParams ToProto(const SamplingParams& params) {
   proto.set_seed(params.seed);
   proto.set_choice(params.choice);
   proto.set_logprobs(params.logprobs);
+  proto.mutable_logprob_token_ids()->Add(params.logprob_token_ids.begin(),
+                                         params.logprob_token_ids.end());
   proto.set_prompt_logprobs(params.prompt_logprobs);
   proto.set_return_logits(params.return_logits);
   proto.set_hidden(static_cast<uint32_t>(params.hidden));
@@ -285,6 +288,9 @@ StatusOr<SamplingParams> FromProto(const v1::SamplingParams& proto,
       "stop_token_ids", proto.stop_token_ids_size(), kMaxStopTokenIds));
   SLUICE_RETURN_IF_ERROR(
       CheckCount("logit_bias", proto.logit_bias_size(), kMaxLogitBiases));
+  SLUICE_RETURN_IF_ERROR(CheckCount("logprob_token_ids",
+                                    proto.logprob_token_ids_size(),
+                                    kMaxLogprobTokenIds));
   SamplingParams params;
   params.temperature = proto.temperature();
   params.top_p = proto.top_p();
@@ -293,6 +299,8 @@ StatusOr<SamplingParams> FromProto(const v1::SamplingParams& proto,
   params.seed = proto.seed();
   params.choice = proto.choice();
   params.logprobs = proto.logprobs();
+  params.logprob_token_ids.assign(proto.logprob_token_ids().begin(),
+                                  proto.logprob_token_ids().end());
   params.prompt_logprobs = proto.prompt_logprobs();
   params.return_logits = proto.return_logits();
   constexpr auto kMostHidden = static_cast<uint32_t>(HiddenWanted::kAll);

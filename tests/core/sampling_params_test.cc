@@ -32,6 +32,24 @@ TEST(SamplingParamsTest, EachFieldOutOfRangeIsRefusedByName) {
       {"logprobs", [](auto& p) { p.logprobs = 21; }},
       {"prompt_logprobs", [](auto& p) { p.prompt_logprobs = -2; }},
       {"min_tokens", [](auto& p) { p.min_tokens = -1; }},
+      {"logprob_token_ids",
+       [](auto& p) {
+         p.logprobs = 0;
+         p.logprob_token_ids = {kVocab};
+       }},
+      {"logprob_token_ids",
+       [](auto& p) {
+         p.logprobs = 0;
+         p.logprob_token_ids = {1, 2, 1};
+       }},
+      {"logprob_token_ids",
+       [](auto& p) {
+         p.logprobs = 0;
+         for (int i = 0; i <= kMaxLogprobTokenIds; ++i) {
+           p.logprob_token_ids.push_back(i);
+         }
+       }},
+      {"logprob_token_ids", [](auto& p) { p.logprob_token_ids = {1}; }},
       {"stop_token_ids", [](auto& p) { p.stop_token_ids = {kVocab}; }},
       {"stop_token_ids", [](auto& p) { p.stop_token_ids = {-1}; }},
       {"stop_token_ids",

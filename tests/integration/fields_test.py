@@ -101,6 +101,39 @@ class Stories(unittest.TestCase):
                 for choice in (plain, biased)]
         self.assertEqual(tops[0], {name: tops[1][name] for name in tops[0]})
 
+    def test_named_tokens_have_the_logprobs_of_the_top_ones(self):
+        """Bit by bit, whatever their place is, in streams, too."""
+        fields = {"logprobs": TOP, "max_tokens": 8, "ignore_eos": True,
+                  "return_tokens_as_token_ids": True}
+        top = api.choice_of(self.complete(**fields))
+        by_id = [{api.token_id(name): value for name, value in entry.items()}
+                 for entry in top["logprobs"]["top_logprobs"]]
+        named = sorted(by_id[0])[::3] + [5, 5]
+        ask = {**fields, "logprobs": 0, "logprob_token_ids": named}
+        choice = api.choice_of(self.complete(**ask))
+        self.assertEqual(choice["token_ids"], top["token_ids"])
+        self.assertEqual(choice["logprobs"]["token_logprobs"],
+                         top["logprobs"]["token_logprobs"])
+        told = choice["logprobs"]["top_logprobs"]
+        seen = 0
+        for token, entry, known in zip(choice["token_ids"], told, by_id):
+            got = {api.token_id(name): value for name, value in entry.items()}
+            self.assertEqual(set(got), {token, *named})
+            for one in set(got) & set(known):
+                self.assertEqual(got[one], known[one])
+                seen += 1
+            least = min(known.values())
+            for one in set(got) - set(known):
+                self.assertLessEqual(got[one], least)
+        self.assertGreaterEqual(seen, len(named) + 6)
+        _, events = api.stream(self.url, "/v1/completions", {
+            "prompt": PROMPT, "temperature": 0, **ask})
+        streamed = []
+        for event in events[:-1]:
+            for part in json.loads(event)["choices"]:
+                streamed += (part["logprobs"] or {}).get("top_logprobs", [])
+        self.assertEqual(streamed, told)
+
     def test_streams_give_the_same_tokens(self):
         fields = {"prompt": PROMPT, "temperature": 0.8, "seed": 3, "n": 2,
                   "max_tokens": 20, "presence_penalty": 1,
@@ -209,6 +242,19 @@ class SmolLm2(unittest.TestCase):
                 ("user", "Say yes."), skip_special_tokens=skip, **fields))
             self.assertEqual(choice["message"]["content"], text)
             self.assertEqual(choice["token_ids"], [told["tokens"][-1]] * 2)
+
+    def test_named_tokens_come_in_the_order_asked_for(self):
+        choice = api.choice_of(self.chat(
+            ("user", "Say yes."), logprobs=True, max_tokens=3,
+            return_tokens_as_token_ids=True,
+            logprob_token_ids=[300, 5, 261, 300]))
+        entries = choice["logprobs"]["content"]
+        self.assertEqual(len(entries), len(choice["token_ids"]))
+        for entry in entries:
+            self.assertEqual([api.token_id(top["token"]) for top in
+                              entry["top_logprobs"]], [300, 5, 261])
+            self.assertLess(max(top["logprob"] for top in
+                                entry["top_logprobs"]), entry["logprob"])
 
     def test_a_final_message_is_continued(self):
         messages = [("user", "What is the capital of France?"),

@@ -226,6 +226,33 @@ TEST(SamplerTest, LogprobsAreOfTheRawDistribution) {
   }
 }
 
+// The same floats as the top ones and a described token, in the order asked
+// for.
+TEST(SamplerTest, NamedTokensTakeThePlaceOfTheTopOnes) {
+  SamplingParams params;
+  params.temperature = 0;
+  params.logprobs = 4;
+  const std::vector<TokenId> history = {0};
+  const auto top = Sample(kLogits, params, {1, history, 1});
+  params.logprobs = 0;
+  params.logprob_token_ids = {1, 5, 0};
+  for (const float temperature : {0.0f, 0.7f}) {
+    params.temperature = temperature;
+    const auto drawn = Sample(kLogits, params, {1, history, 1});
+    ASSERT_TRUE(top.ok() && drawn.ok());
+    ASSERT_EQ(drawn->top_logprobs.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) {
+      const TokenId token = params.logprob_token_ids[i];
+      EXPECT_EQ(drawn->top_logprobs[i],
+                *DescribeToken(kLogits, token, 0)->logprob);
+    }
+    EXPECT_EQ(drawn->top_logprobs[1], top->top_logprobs[1]);
+    EXPECT_EQ(drawn->top_logprobs[2], top->top_logprobs[2]);
+    EXPECT_EQ(*drawn->logprob,
+              *DescribeToken(kLogits, drawn->token, 0)->logprob);
+  }
+}
+
 TEST(SamplerTest, TopLogprobsOrderTiesByIdAndRankCountsThem) {
   const auto told = DescribeToken(std::vector<float>{1, 2, 1, 2, 1}, 2, 4);
   ASSERT_TRUE(told.ok());

@@ -384,6 +384,10 @@ TEST(WireStageTest, ThePlanWithTheMostBiasesFitsTheFrameLimit) {
     started.num_prompt_tokens = 1;
     started.sampling.seed = UINT64_MAX;
     started.sampling.stop_token_ids.assign(kMaxStopTokenIds, last);
+    started.sampling.logprobs = 0;
+    for (int t = 0; t < kMaxLogprobTokenIds; ++t) {
+      started.sampling.logprob_token_ids.push_back(last - t);
+    }
     for (int b = kMaxLogitBiases; b > 0; --b) {
       started.sampling.logit_bias.push_back({last - b, -kMaxLogitBias});
     }

@@ -41,6 +41,8 @@ StepPlan FullPlan() {
   started.sampling.hidden = HiddenWanted::kLast;
   started.sampling.min_tokens = 7;
   started.sampling.stop_token_ids = {0, 99};
+  started.sampling.logprobs = 0;
+  started.sampling.logprob_token_ids = {7, 3};
   started.sampling.frequency_penalty = -0.5f;
   started.sampling.presence_penalty = 1.5f;
   started.sampling.repetition_penalty = 1.1f;
@@ -293,11 +295,11 @@ TEST(WireTypesTest, AResultOutOfRangeIsRefused) {
               }),
               RefusedWith("rank of token 7 is 100"));
   EXPECT_THAT(check([](auto* r) {
-                for (int i = 0; i < 20; ++i) {
+                for (int i = 0; i < 128; ++i) {
                   r->mutable_sampled(0)->add_top_logprobs();
                 }
               }),
-              RefusedWith("top logprobs has 22 entries, limit 20"));
+              RefusedWith("top logprobs has 130 entries, limit 128"));
   EXPECT_THAT(check([](auto* r) {
                 for (int i = 0; i < 16; ++i) r->add_prompt();
               }),

@@ -116,7 +116,8 @@ void AddDraw(const TokenTask& task, int64_t vocab, Upload& upload,
   const SamplingParams& params = *task.params;
   to.draws = true;
   to.greedy = IsGreedy(params);
-  to.num_top = params.logprobs;
+  // Tokens that the request names have tasks of their own.
+  to.num_top = params.logprob_token_ids.empty() ? params.logprobs : 0;
   AddEdits(task, upload, to.edits);
   if (!to.greedy) to.scale = 1.0f / params.temperature;
   to.top_k = params.top_k;
@@ -134,6 +135,22 @@ void AddDraw(const TokenTask& task, int64_t vocab, Upload& upload,
   to.seed = params.seed;
   to.choice = params.choice;
   to.position = static_cast<uint32_t>(task.point.position);
+}
+
+// Returns `tasks` and, behind them, a description of each token of their
+// logprob_token_ids. `owners`: by such a description its draw.
+std::vector<RowTask> WithNamed(std::span<const RowTask> tasks,
+                               std::vector<size_t>& owners) {
+  std::vector<RowTask> all(tasks.begin(), tasks.end());
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    const SamplingParams* params = tasks[i].task.params;
+    if (params == nullptr || params->logprobs < 0) continue;
+    for (const TokenId id : params->logprob_token_ids) {
+      all.push_back({tasks[i].row, {.token = id, .num_top = 0}});
+      owners.push_back(i);
+    }
+  }
+  return all;
 }
 
 StatusOr<TokenResult> ResultOf(const SampleResult& from, int32_t num_top) {
@@ -159,9 +176,11 @@ StatusOr<TokenResult> ResultOf(const SampleResult& from, int32_t num_top) {
 }  // namespace
 
 void CudaSampler::Enqueue(kernels::ConstMatrix logits, int32_t begin,
-                          std::span<const RowTask> tasks,
+                          std::span<const RowTask> asked,
                           std::span<StatusOr<TokenResult>> answers) {
-  if (tasks.empty()) return;
+  if (asked.empty()) return;
+  auto batch = std::make_unique<Batch>();
+  const std::vector<RowTask> tasks = WithNamed(asked, batch->owners);
   Upload upload(tasks.size());
   kernels::cuda::SampleTasks work = {.edits = false, .sums = false};
   for (size_t i = 0; i < tasks.size(); ++i) {
@@ -182,7 +201,6 @@ void CudaSampler::Enqueue(kernels::ConstMatrix logits, int32_t begin,
   }
   std::fill(answers.begin(), answers.end(),
             StatusOr<TokenResult>(Internal("read before the step's end")));
-  auto batch = std::make_unique<Batch>();
   batch->answers = answers;
   batch->results.resize(tasks.size());
   auto* const at =
@@ -216,8 +234,19 @@ void CudaSampler::Collect(size_t count) {
     const auto& batch = batches_.front();
     const auto* tasks =
         reinterpret_cast<const SampleTask*>(batch->upload.data());
-    for (size_t i = 0; i < batch->results.size(); ++i) {
+    const size_t asked = batch->answers.size();
+    for (size_t i = 0; i < asked; ++i) {
       batch->answers[i] = ResultOf(batch->results[i], tasks[i].num_top);
+    }
+    for (size_t i = 0; i < batch->owners.size(); ++i) {
+      StatusOr<TokenResult>& draw = batch->answers[batch->owners[i]];
+      auto named = ResultOf(batch->results[asked + i], /*num_top=*/0);
+      if (!draw.ok()) continue;
+      if (named.ok()) {
+        draw->top_logprobs.push_back(*named->logprob);
+      } else {
+        draw = named.status();
+      }
     }
   }
 }

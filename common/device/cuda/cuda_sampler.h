@@ -32,7 +32,7 @@ class CudaSampler {
   void TakeDrawn(int32_t* token_ids, int64_t count);
   // Enqueues Backend::Sample. Answers are INTERNAL until Collect.
   void Enqueue(kernels::ConstMatrix logits, int32_t begin,
-               std::span<const RowTask> tasks,
+               std::span<const RowTask> asked,
                std::span<StatusOr<TokenResult>> answers);
   // Enqueues whose answers are not filled.
   size_t pending() const { return batches_.size(); }
@@ -46,6 +46,8 @@ class CudaSampler {
     std::vector<std::byte> upload;
     std::vector<kernels::cuda::SampleResult> results;
     std::span<StatusOr<TokenResult>> answers;
+    // Of the results behind those of the answers: the answer each belongs to.
+    std::vector<size_t> owners;
   };
 
   kernels::cuda::Runtime& runtime_;

@@ -35,6 +35,8 @@ constexpr serving::RequestField kCommon[] = {
     rows::kMinTokens,
     rows::kAllowedTokenIds,
     rows::kBadWords,
+    rows::Sets("logprob_token_ids", &Fields::logprob_token_ids, 0,
+               kMaxLogprobTokenIds),
     rows::Sets("include_stop_str_in_output", &Fields::include_stop),
     rows::kStream,
     rows::kPingInterval,
@@ -203,6 +205,26 @@ serving::GenerationFields ReadCommonFields(serving::FieldReader& in,
   }
   out.grammar = ReadGrammarFields(in);
   return out;
+}
+
+void CheckLogprobTokenIds(serving::FieldReader& in,
+                          serving::GenerationFields& fields) {
+  constexpr std::string_view kName = "logprob_token_ids";
+  std::vector<TokenId>& ids = fields.logprob_token_ids;
+  if (ids.empty()) return;
+  if (!fields.logprobs) {
+    in.Refuse(kName, "needs ", fields.names->logprobs);
+  } else if (fields.max_tokens == 0) {
+    in.Refuse(kName, "is about tokens of the completion, and ",
+              fields.max_tokens_field, " is 0");
+  }
+  std::vector<TokenId> once;
+  for (const TokenId id : ids) {
+    if (std::find(once.begin(), once.end(), id) == once.end()) {
+      once.push_back(id);
+    }
+  }
+  ids = std::move(once);
 }
 
 void CheckTogether(serving::FieldReader& in,

@@ -18,6 +18,11 @@ serving::GenerationFields ReadCommonFields(serving::FieldReader& in,
                                            int vocab_size,
                                            const serving::FieldNames& names);
 
+// Checks logprob_token_ids, after logprobs is read, and drops those that stand
+// there twice. Errors stay in `in`.
+void CheckLogprobTokenIds(serving::FieldReader& in,
+                          serving::GenerationFields& fields);
+
 // Checks fields against one another, after all are read. Errors stay in `in`.
 // `num_prompts` is the request's.
 void CheckTogether(serving::FieldReader& in,

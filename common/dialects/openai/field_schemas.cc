@@ -124,6 +124,8 @@ void AddShown(const FieldSchemaOptions& options, Schemas& out) {
   const Json top = Integers(0, kMaxTopLogprobs);
   out["logprobs"] = options.chat ? Flag(false) : top;
   out["top_logprobs"] = WithDefault(top, 0);
+  out["logprob_token_ids"] =
+      WithDefault(Ids(kMaxLogprobTokenIds), Json::array());
   out["prompt_logprobs"] = top;
   out["timings_per_token"] = Flag(false);
   out["return_token_ids"] = Flag(false);

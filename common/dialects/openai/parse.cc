@@ -85,6 +85,7 @@ StatusOr<serving::ChatRequest> ParseChatRequest(std::string_view body,
   }
   CheckTogether(in, out.fields, 1);
   serving::ReadLogprobs(in, out.fields);
+  CheckLogprobTokenIds(in, out.fields);
   if (out.fields.stream) out.fields.digest = BodyDigest(json);
   out.chat_template = ReadTemplateFields(in);
   out.argument_names = ReadArgumentNames(in);
@@ -122,6 +123,7 @@ StatusOr<serving::CompletionRequest> ParseCompletionRequest(
   if (const auto logprobs = in.Int("logprobs", 0, kMaxTopLogprobs)) {
     out.fields.logprobs = static_cast<int>(*logprobs);
   }
+  CheckLogprobTokenIds(in, out.fields);
   out.add_special_tokens = in.Bool("add_special_tokens").value_or(true);
   serving::HoldRounded(body, in, rounded, out.fields, nullptr);
   if (out.fields.stream) out.fields.digest = BodyDigest(json);

@@ -24,6 +24,7 @@ constexpr std::string_view kPlainNames[] = {
     "ignore_eos",
     "include_stop_str_in_output",
     "logit_bias",
+    "logprob_token_ids",
     "logprobs",
     "max_completion_tokens",
     "max_new_tokens",

@@ -226,6 +226,24 @@ TEST(CudaSamplerTest, TokensAreDescribedWithTheirRanks) {
   rows.ExpectTheCpus();
 }
 
+TEST(CudaSamplerTest, NamedTokensAreDescribedBesideTheDraw) {
+  Rows rows(800);
+  std::vector<SamplingParams> named = {Filters(0, 0, 1, 0, 0),
+                                       Filters(1, 40, 1, 0, 20),
+                                       Filters(1, 0, 0.9f, 0, 3)};
+  named[0].logprob_token_ids = {799};
+  named[1].logprob_token_ids = {5, 400, 0, 799};
+  for (TokenId id = 0; id < kMaxLogprobTokenIds; ++id) {
+    named[2].logprob_token_ids.push_back(6 * id);
+  }
+  const SamplingParams plain = Filters(1, 0, 1, 0, 2);
+  for (const SamplingParams& params : named) {
+    rows.Add(GaussianLogits(800, 91), params);
+    rows.Add(GaussianLogits(800, 92), plain);
+  }
+  rows.ExpectTheCpus();
+}
+
 TEST(CudaSamplerTest, LogitsThatAreNoNumbersAreNamed) {
   Rows rows(520);
   const SamplingParams& greedy = AllFilters()[0];

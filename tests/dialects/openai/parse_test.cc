@@ -149,6 +149,34 @@ TEST(GatewayParseTest, MessagesNameLimitAndValue) {
   EXPECT_THAT(Message(got.status()), HasSubstr("3"));
 }
 
+TEST(GatewayParseTest, NamedTokensHaveTheirLogprobs) {
+  const auto chat =
+      Chat(R"("logprobs":true,"top_logprobs":2,"logprob_token_ids":[7,3,7])");
+  ASSERT_TRUE(chat.ok()) << chat.status();
+  EXPECT_THAT(chat->fields.logprob_token_ids, ElementsAre(7, 3));
+  EXPECT_EQ(chat->fields.logprobs, 2);
+  const auto completion =
+      Completion(R"("logprobs":0,"logprob_token_ids":[5],"echo":true)");
+  ASSERT_TRUE(completion.ok()) << completion.status();
+  EXPECT_THAT(completion->fields.logprob_token_ids, ElementsAre(5));
+  EXPECT_TRUE(Completion(R"("logprob_token_ids":[])").ok());
+  std::string many = R"("logprobs":1,"logprob_token_ids":[0)";
+  for (int i = 0; i < kMaxLogprobTokenIds; ++i) many += ",1";
+  for (const std::string& fields :
+       std::vector<std::string>{R"("logprob_token_ids":[5])",
+                                R"("logprobs":1,"logprob_token_ids":[-1])",
+                                R"("logprobs":1,"logprob_token_ids":["5"])",
+                                R"("logprobs":1,"logprob_token_ids":5)",
+                                R"("logprobs":1,"max_tokens":0,"echo":true,)"
+                                R"("logprob_token_ids":[5])",
+                                many + "]"}) {
+    ExpectParam(Completion(fields), "logprob_token_ids");
+  }
+  ExpectParam(Chat(R"("logprob_token_ids":[5])"), "logprob_token_ids");
+  ExpectParam(Chat(R"("logprobs":false,"logprob_token_ids":[5])"),
+              "logprob_token_ids");
+}
+
 TEST(GatewayParseTest, UnbuiltFieldsAreRefusedUnlessNeutral) {
   struct Case {
     const char* name;
@@ -162,7 +190,6 @@ TEST(GatewayParseTest, UnbuiltFieldsAreRefusedUnlessNeutral) {
       {"guided_whitespace_pattern", "null", "\" \""},
       {"grammar_triggers", "[]", "[{}]"},
       {"stop_regex", "[]", "[\"a+\"]"},
-      {"logprob_token_ids", "[]", "[5]"},
       {"truncation_side", "\"left\"", "\"right\""},
       {"repetition_detection", "{}", "{\"max_pattern_size\":2}"},
       {"samplers", "[]", "[\"top_k\"]"},

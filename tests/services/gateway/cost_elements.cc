@@ -336,6 +336,12 @@ void AddAnswers(Elements& all, const char* path, const char* name) {
     return echoed(
         n, chat ? "\"logprobs\":true,\"top_logprobs\":20" : "\"logprobs\":20");
   });
+  add("log probabilities of named tokens", "logprob_token_ids",
+      kMaxLogprobTokenIds / 8, [=](size_t n) {
+        return echoed(100, Cat("\"logprobs\":", chat ? "true" : "0",
+                               ",\"logprob_token_ids\":",
+                               List(n, [](size_t i) { return Cat(i); })));
+      });
   add("log probabilities of the prompt", "prompt_logprobs", 64,
       [=](size_t n) { return echoed(n, "\"prompt_logprobs\":20,\"n\":4"); });
   add("token ids", "return_token_ids", 2048,

@@ -97,7 +97,7 @@ FinalEvent AnswerAtOnce(const GenerateRequest& request, TokenSink& sink) {
     if (token >= 256) continue;
     if (--left < 0) break;
     TokenEvent event;
-    event.tokens.push_back(Told(token, sampling.logprobs));
+    event.tokens.push_back(Told(token, MostTopLogprobs(sampling)));
     sink.OnTokens(std::move(event));
   }
   FinalEvent end;

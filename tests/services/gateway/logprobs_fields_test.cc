@@ -35,6 +35,67 @@ TEST_F(GatewayFieldsTest, PromptLogprobsHaveVllmsShape) {
               HasSubstr("prompt_logprobs"));
 }
 
+// A token of the text "a" that has the logprobs of "b", "a" and "!".
+TokenEvent NamedTokens() {
+  TokenEvent event;
+  event.tokens = {{'a',
+                   TokenLogprob{'a', -2.0f, 1},
+                   {{'b', -4.0f, 7}, {'a', -2.0f, 1}, {'!', -0.5f, 0}}}};
+  return event;
+}
+
+TEST_F(GatewayFieldsTest, NamedTokensComeInTheirOrder) {
+  constexpr char kAsked[] =
+      "\"return_tokens_as_token_ids\":true,"
+      "\"logprob_token_ids\":[98,97,33,98],\"logprobs\":";
+  const auto chat = Chat(Cat(kAsked, "true"));
+  const auto stream = Chat(Cat(kAsked, "true,\"stream\":true"));
+  const auto completion = Complete(Cat(kAsked, "1"));
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_THAT(Sampling(i).logprob_token_ids, ElementsAre('b', 'a', '!'));
+    engine_.Tokens(i, NamedTokens());
+    engine_.End(i, FinishReason::kLength);
+  }
+  const auto tops = [](const Json& choice) {
+    std::string all;
+    for (const Json& top : choice["logprobs"]["content"][0]["top_logprobs"]) {
+      all += Cat(top["token"].get<std::string>(), " ");
+    }
+    return all;
+  };
+  constexpr char kTold[] = "token_id:98 token_id:97 token_id:33 ";
+  EXPECT_EQ(tops(chat->Body()["choices"][0]), kTold);
+  size_t told = 0;
+  for (const Json& event : stream->Events()) {
+    const Json& choice = event["choices"][0];
+    if (choice["logprobs"].is_null()) continue;
+    EXPECT_EQ(tops(choice), kTold);
+    ++told;
+  }
+  EXPECT_EQ(told, 1u);
+  EXPECT_EQ(
+      DumpJson(completion->Body()["choices"][0]["logprobs"]["top_logprobs"]),
+      "[{\"token_id:98\":-4.0,\"token_id:97\":-2.0,"
+      "\"token_id:33\":-0.5}]");
+}
+
+TEST_F(GatewayFieldsTest, AnAnswerIsAsLargeAsItsNamedTokens) {
+  context_.limits.answer_bytes = 1 << 16;
+  http::Router router;
+  AddRoutes(router);
+  const auto ask = [&](const std::string& ids) {
+    auto on = http::Post("/v1/completions",
+                         Cat("{\"prompt\":\"x\",\"max_tokens\":100,",
+                             "\"logprobs\":0", ids, "}"));
+    router.Route(on);
+    return on;
+  };
+  std::string ids = ",\"logprob_token_ids\":[0";
+  for (int i = 1; i < 100; ++i) ids += Cat(",", i);
+  EXPECT_TRUE(ask("")->responses.empty());
+  EXPECT_THAT(ErrorOf(ask(ids + "]")), HasSubstr("100 logprob_token_ids"));
+}
+
 TEST_F(GatewayFieldsTest, APromptsLogprobsAreComputedOnceForAllChoices) {
   const auto on = Complete("\"prompt_logprobs\":1,\"n\":3");
   EXPECT_EQ(Sampling(0).prompt_logprobs, 1);

@@ -190,11 +190,20 @@ Status ParseStatus(const Json& body, bool chat) {
 }
 
 // Fields of whose values the parsers check more than a schema tells.
-const std::set<std::string> kFiner = {
-    "messages",         "prompt",  "tools",          "tool_choice",
-    "response_format",  "best_of", "logit_bias",     "structured_outputs",
-    "guided_grammar",   "echo",    "stop_token_ids", "functions",
-    "allowed_token_ids"};
+const std::set<std::string> kFiner = {"messages",
+                                      "prompt",
+                                      "tools",
+                                      "tool_choice",
+                                      "response_format",
+                                      "best_of",
+                                      "logit_bias",
+                                      "structured_outputs",
+                                      "guided_grammar",
+                                      "echo",
+                                      "stop_token_ids",
+                                      "functions",
+                                      "allowed_token_ids",
+                                      "logprob_token_ids"};
 
 TEST(ApiDocumentTest, TakesWhatTheParsersTakeFieldByField) {
   if (sluice::testing::OnlyRepresentative()) {
