@@ -4,6 +4,7 @@ panel has data, every series of rules and alerts is there (of GPUs none), and a
 stage that is killed fires its alert and clears it when it is back."""
 
 import contextlib
+import json
 import math
 import pathlib
 import subprocess
@@ -185,6 +186,49 @@ class LiveTest(unittest.TestCase):
             (folder / "watch").mkdir()
             with watch.Watch(folder / "watch", cluster.run_dir) as watched:
                 self.watch_a_loss(cluster, watched, options)
+
+    def test_a_split_that_goes_on_and_targets_that_are_gone(self):
+        with (harness.Cluster(MODEL, "--tcp", "--stages", "2",
+                              "--resplit-after", "0.5", "--rejoin-after",
+                              "0.5") as cluster,
+              tempfile.TemporaryDirectory(prefix="sluice-watch-") as name,
+              watch.Watch(name, cluster.run_dir) as watched):
+            watched.wait_for(lambda: len(watched.query("up == 1")) == 3, 30,
+                             "targets")
+            self.check_split(watched, cluster)
+            self.check_gone(watched)
+
+    def check_split(self, watched, cluster):
+        """A stage's layers are the other's: a warning, and nothing that is
+        critical or silences what is."""
+        cluster.kill("stage", 1)
+        self.wait_ready(cluster)
+
+        def errors_fire():
+            api.request(cluster.url, "POST", "/v1/completions",
+                        {"prompt": "Once", "max_tokens": 200},
+                        {"X-Request-Timeout": "0.001"})
+            return {"SluiceMissingStages", "SluiceErrors"} <= set(
+                watched.firing()) and not watched.silenced()
+        watched.wait_for(errors_fire, 40, "errors of a smaller cluster fire")
+        watched.wait_for(lambda: not {"SluiceStageSilent", "SluiceNotReady"}
+                         & set(watched.firing()), 20, "no stage is silent")
+        cluster.restart("stage", 1)
+        watched.wait_for(lambda: "SluiceMissingStages" not in watched.firing(),
+                         40, "the alert clears")
+
+    def check_gone(self, watched):
+        """A gateway that discovery has no more."""
+        before = watched.targets.read_text()
+        watched.targets.write_text(json.dumps(
+            [one for one in json.loads(before)
+             if one["labels"]["role"] != "gateway"]))
+        labels = watched.wait_for(lambda: watched.firing().get("SluiceGone"),
+                                  30, "the alert fires")
+        self.assertEqual({one["role"] for one in labels}, {"gateway"})
+        watched.targets.write_text(before)
+        watched.wait_for(lambda: "SluiceGone" not in watched.firing(), 30,
+                         "the alert clears")
 
     def watch_a_loss(self, cluster, watched, options):
         with Load(cluster.url) as load:

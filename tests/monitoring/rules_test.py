@@ -5,6 +5,7 @@ import json
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -26,6 +27,8 @@ class RulesTest(unittest.TestCase):
         self.run_tool(PROMTOOL, "check", "rules", "--lint-fatal",
                       *series.RULE_FILES)
         self.run_tool(PROMTOOL, "check", "config", "prometheus.yml")
+        self.run_tool(PROMTOOL, "check", "config", "--syntax-only",
+                      series.ROOT / "docker/prometheus.yml")
         self.run_tool(AMTOOL, "check-config", "alertmanager.yml")
 
     def test_the_unit_tests_pass(self):
@@ -78,6 +81,26 @@ class RulesTest(unittest.TestCase):
         text = (series.FOLDER / "rules_test.yaml").read_text()
         for name in series.recorded():
             self.assertIn(name, text)
+
+    def test_the_operators_rules_are_the_files(self):
+        self.run_tool(sys.executable, "-B", "prometheus_rule.py", "--check")
+        lines = (series.FOLDER / "prometheus-rule.yaml").read_text().split(
+            "\nspec:\n")[1].splitlines(True)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "rules.yaml"
+            path.write_text("".join(line[2:] or "\n" for line in lines))
+            out = self.run_tool(PROMTOOL, "check", "rules", path)
+        count = len(re.findall(r"(?m)^ +- (?:alert|record): ",
+                               series.rules_text()))
+        self.assertIn(f"{count} rules found", out)
+
+    def test_each_alert_has_a_heading_of_the_runbook(self):
+        page = (series.FOLDER / "RUNBOOK.md").read_text()
+        text = (series.FOLDER / "alerts.yaml").read_text()
+        alerts = re.findall(r"alert: (\w+)", text)
+        self.assertEqual(re.findall(r"(?m)^## (\w+)$", page), alerts)
+        self.assertEqual(re.findall(r"runbook_url: \S+/RUNBOOK.md#(\w+)\n", text),
+                         [name.lower() for name in alerts])
 
     def test_a_wrong_threshold_fails_the_unit_tests(self):
         with tempfile.TemporaryDirectory() as folder:

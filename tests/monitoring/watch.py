@@ -100,7 +100,7 @@ class Watch:
         (self.folder / "alertmanager.yml").write_text(
             (series.FOLDER / "alertmanager.yml").read_text())
         (self.folder / "targets").mkdir()
-        with open(self.folder / "targets" / "local.json", "wb") as out:
+        with open(self.targets, "wb") as out:
             subprocess.run(
                 [sys.executable, "-B", str(series.FOLDER / "targets.py"),
                  *map(str, run_dirs)], stdout=out, check=True)
@@ -127,14 +127,27 @@ class Watch:
         return [rule for group in answer["data"]["groups"]
                 for rule in group["rules"]]
 
+    def alerts(self):
+        """What Alertmanager has, inhibited or not."""
+        return json.loads(api.get(self.alertmanager, "/api/v2/alerts")[1])
+
     def firing(self):
-        """{name: [labels]} of what Alertmanager has, inhibited or not."""
+        """{name: [labels]} of alerts()."""
         found = {}
-        for alert in json.loads(api.get(self.alertmanager,
-                                        "/api/v2/alerts")[1]):
+        for alert in self.alerts():
             found.setdefault(alert["labels"]["alertname"], []).append(
                 alert["labels"])
         return found
+
+    def silenced(self):
+        """Names of the alerts that another one inhibits."""
+        return {alert["labels"]["alertname"] for alert in self.alerts()
+                if alert["status"]["state"] == "suppressed"}
+
+    @property
+    def targets(self):
+        """The file of the targets, which Prometheus reads again."""
+        return self.folder / "targets" / "local.json"
 
     def wait_for(self, condition, seconds, what):
         """harness.wait_for, that asks five times a second."""

@@ -177,6 +177,29 @@ class ComposeTest(unittest.TestCase):
             self.assertEqual(
                 manifests.flag_value(command, "metrics-listen"), "0.0.0.0:9100")
 
+    def test_every_process_is_a_target_of_prometheus(self):
+        ours = manifests.yaml.safe_load(
+            (ROOT / "docker/prometheus.yml").read_text())
+        theirs = manifests.yaml.safe_load(
+            (ROOT / "deploy/monitoring/prometheus.yml").read_text())
+        job, = ours.pop("scrape_configs")
+        other, = theirs.pop("scrape_configs")
+        self.assertEqual(ours, theirs)
+        names = {name for one in job.pop("dns_sd_configs")
+                 for name in one["names"]}
+        rules = job.pop("relabel_configs")
+        self.assertEqual(job, other)
+        for group in json.loads((ROOT / "docker/targets.json").read_text()):
+            names |= {one.split(":")[0] for one in group["targets"]}
+        for name, service, _ in self.processes():
+            networks = service["networks"]
+            inner = isinstance(networks, dict) and networks["pipeline"]
+            self.assertTrue(names & set((inner or {}).get("aliases", [name])),
+                            name)
+        roles = {name: re.fullmatch(rules[0]["regex"], name)
+                 for name in names - {"gateway"}}
+        self.assertTrue(all(roles.values()), roles)
+
     def test_prometheus_targets_are_services(self):
         known = set(self.file["services"])
         for group in json.loads((ROOT / "docker/targets.json").read_text()):

@@ -182,6 +182,20 @@ class OverlayTest(unittest.TestCase):
                 self.assertIn(argument.partition("=")[0] + " ", help_)
             self.assertIn("--link=/models/model", pull["args"])
 
+    def test_monitoring_has_the_rules_and_boards_of_deploy_monitoring(self):
+        folder = ROOT / "deploy/monitoring"
+        for overlay in ("monitoring", "scaled"):
+            found = {one["kind"]: one for one in self.documents[overlay]
+                     if one["kind"] == "PrometheusRule"
+                     or "grafana_dashboard" in one["metadata"].get("labels", {})}
+            self.assertEqual(found["ConfigMap"]["data"], {
+                path.name: path.read_text()
+                for path in (folder / "grafana").glob("*.json")})
+            self.assertEqual(found["PrometheusRule"]["spec"]["groups"], [
+                group for name in ("rules.yaml", "alerts.yaml")
+                for group in manifests.yaml.safe_load(
+                    (folder / name).read_text())["groups"]])
+
     def test_every_variable_of_an_argument_is_set(self):
         for overlay, documents in self.documents.items():
             maps = {one["metadata"]["name"]: one["data"] for one in documents
