@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <sstream>
 #include <string_view>
 
@@ -129,6 +130,19 @@ ControlGroupLimits ReadControlGroups(const std::string& root) {
     }
   }
   return limits;
+}
+
+uint64_t ReadMemInfo(std::string_view name, const std::string& root) {
+  std::ifstream in(root + "/proc/meminfo");
+  std::string key;  // "MemAvailable:", then kiB
+  uint64_t kib = 0;
+  while (in >> key >> kib) {
+    if (key.size() == name.size() + 1 && key.rfind(name, 0) == 0) {
+      return kib * 1024;
+    }
+    in.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return kNoLimit;
 }
 
 int UsableCpus(const ControlGroupLimits& limits) {

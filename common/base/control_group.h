@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
 
 namespace sluice {
 
@@ -22,6 +23,10 @@ struct ControlGroupLimits {
 // version 1 and 2. What cannot be read limits nothing. `root` stands before
 // /proc and /sys, for tests.
 ControlGroupLimits ReadControlGroups(const std::string& root = "");
+
+// Returns the bytes that a line of /proc/meminfo names, as "MemAvailable";
+// kNoLimit where it cannot be read. `root` as above.
+uint64_t ReadMemInfo(std::string_view name, const std::string& root = "");
 
 // Returns the number of CPUs that keep this process busy: the CPUs of the
 // process's affinity, or the quota of `limits` rounded up if that is less. At

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -12,6 +13,7 @@
 #include <string>
 
 #include "common/base/build_info.h"
+#include "common/base/control_group.h"
 #include "common/base/exception_counts.h"
 #include "common/base/log.h"
 #include "common/metrics/metric_names.h"
@@ -62,6 +64,21 @@ double MaxFiles() {
   return static_cast<double>(limit.rlim_cur);
 }
 
+// The process's control groups and the machine, whichever has less.
+void AddMemoryMetrics(Registry& registry) {
+  const Gauge limit =
+      registry.AddGauge(names::kMemoryLimitBytes, "Memory of the groups");
+  const Gauge left =
+      registry.AddGauge(names::kMemoryLeftBytes, "Memory not in use there");
+  const uint64_t total = ReadMemInfo("MemTotal");
+  registry.OnScrape([=] {
+    const ControlGroupLimits groups = ReadControlGroups();
+    limit.Set(static_cast<double>(std::min(total, groups.memory_limit)));
+    left.Set(static_cast<double>(
+        std::min(ReadMemInfo("MemAvailable"), groups.memory_left)));
+  });
+}
+
 }  // namespace
 
 void AddProcessMetrics(Registry& registry, std::string_view service,
@@ -104,6 +121,7 @@ void AddProcessMetrics(Registry& registry, std::string_view service,
     resident.Set(FieldAt(fields, 24) * page);
     open_files.Set(OpenFiles());
   });
+  AddMemoryMetrics(registry);
 }
 
 }  // namespace sluice::metrics

@@ -27,6 +27,7 @@ class ControlGroupTest : public ::testing::Test {
   ~ControlGroupTest() override { fs::remove_all(root_); }
 
   void Group(const std::string& text) { Write("/proc/self/cgroup", text); }
+  void MemInfo(const std::string& text) { Write("/proc/meminfo", text); }
   void Limit(const std::string& file, const std::string& text) {
     Write("/sys/fs/cgroup/" + file, text);
   }
@@ -98,6 +99,14 @@ TEST_F(ControlGroupTest, APathThatLeavesTheMountIsNotFollowed) {
   Limit("memory.max", "1048576\n");
   Limit("memory.current", "0\n");
   EXPECT_EQ(Read().memory_limit, kMiB);
+}
+
+TEST_F(ControlGroupTest, TheMachinesMemoryIsReadByWholeNames) {
+  EXPECT_EQ(ReadMemInfo("MemTotal", root_), ControlGroupLimits::kNoLimit);
+  MemInfo("MemTotalX:  1 kB\nMemTotal:  2048 kB\nMemAvailable:  1024 kB\n");
+  EXPECT_EQ(ReadMemInfo("MemTotal", root_), 2 * kMiB);
+  EXPECT_EQ(ReadMemInfo("MemAvailable", root_), kMiB);
+  EXPECT_EQ(ReadMemInfo("Mem", root_), ControlGroupLimits::kNoLimit);
 }
 
 TEST(UsableCpusTest, AQuotaIsRoundedUpAndNeverAddsCpus) {

@@ -111,6 +111,15 @@ TEST(MetricsTest, ProcessMetricsHaveValues) {
   EXPECT_THAT(text, HasSubstr("process_resident_memory_bytes "));
   EXPECT_THAT(text, Not(HasSubstr("process_resident_memory_bytes 0\n")));
   EXPECT_THAT(text, Not(HasSubstr("process_start_time_seconds 0\n")));
+  const auto value_of = [&](const std::string& name) {
+    const size_t at = text.find("\n" + name + " ");
+    return at == std::string::npos
+               ? -1.0
+               : std::stod(text.substr(at + name.size() + 2));
+  };
+  EXPECT_GT(value_of("sluice_memory_left_bytes"), 0);
+  EXPECT_GE(value_of("sluice_memory_limit_bytes"),
+            value_of("sluice_memory_left_bytes"));
   EXPECT_THAT(text, Not(HasSubstr("process_open_fds 0\n")));
   EXPECT_THAT(text, HasSubstr(Cat("sluice_log_lines_dropped_total ",
                                   LogLinesDropped(), "\n")));
