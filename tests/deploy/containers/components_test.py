@@ -1,7 +1,6 @@
 """Each component of k8s/ with each kind of workload: none patches nothing, and a
 LeaderWorkerSet gets what a Deployment and a StatefulSet get."""
 
-import os
 import pathlib
 import re
 import shutil
@@ -38,17 +37,6 @@ DIFFERENT = {
         r"|initContainers/pull/env/SLUICE_STAGE_INDEX.*"
         r"|initContainers/pull/envFrom/1.*",
 }
-
-
-def render(folder, wanted, k8s=K8S):
-    """Objects of an overlay of `wanted`: lists of k8s/'s folders by field."""
-    folder = pathlib.Path(tempfile.mkdtemp(dir=folder))
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump({
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization", "namespace": "sluice",
-        **{field: [os.path.relpath(k8s / one, folder.resolve())
-                   for one in ones] for field, ones in wanted.items()}}))
-    return manifests.objects(manifests.kustomize(folder))
 
 
 def crossing(workload, component):
@@ -127,7 +115,7 @@ class ComponentsTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="sluice-test-")
         cls.addClassCleanup(folder.cleanup)
         cls.folder = folder.name
-        cls.plain = {kind: render(cls.folder, base)
+        cls.plain = {kind: manifests.render(cls.folder, base)
                      for kind, base in BASES.items()}
 
     def test_no_component_is_silent_with_a_workload(self):
@@ -140,9 +128,9 @@ class ComponentsTest(unittest.TestCase):
                     if (component, kind) in REFUSED:
                         with self.assertRaisesRegex(
                                 AssertionError, REFUSED[component, kind]):
-                            render(self.folder, crossing(kind, component))
+                            manifests.render(self.folder, crossing(kind, component))
                         continue
-                    made[kind] = render(self.folder, crossing(kind, component))
+                    made[kind] = manifests.render(self.folder, crossing(kind, component))
                     silent += made[kind] == self.plain[kind]
                     self.assertNotEqual(made[kind], self.plain[kind])
                     self.assertEqual(missing_maps(made[kind]), set())
@@ -171,10 +159,10 @@ class ComponentsTest(unittest.TestCase):
                 continue
             with self.without(component, at) as k8s:
                 try:
-                    made = render(self.folder, crossing(kind, component), k8s)
+                    made = manifests.render(self.folder, crossing(kind, component), k8s)
                 except AssertionError:
                     return True
-            if made != render(self.folder, crossing(kind, component)):
+            if made != manifests.render(self.folder, crossing(kind, component)):
                 return True
         return False
 
@@ -205,14 +193,14 @@ class ComponentsTest(unittest.TestCase):
             at, = (at for at, one in enumerate(patches)
                    if one["target"].get("kind") == "LeaderWorkerSet")
             with self.without(component, at) as k8s:
-                made = {kind: render(self.folder, crossing(kind, component),
+                made = {kind: manifests.render(self.folder, crossing(kind, component),
                                      k8s) for kind in BASES}
             found = list(uneven(component, self.plain, made))
             self.assertTrue(any(f"{component}, {role} of sets alone" in one
                                 for one in found), found)
 
     def test_replicas_that_are_scaled_have_no_number_of_their_own(self):
-        made = render(self.folder, crossing(GROUPS, "keda"))
+        made = manifests.render(self.folder, crossing(GROUPS, "keda"))
         group, = (one for one in made if one["kind"] == "LeaderWorkerSet")
         scaled, = (one for one in made if one["kind"] == "ScaledObject")
         self.assertNotIn("replicas", group["spec"])
@@ -222,7 +210,7 @@ class ComponentsTest(unittest.TestCase):
             (group["kind"], group["metadata"]["name"], group["apiVersion"]))
 
     def test_stages_of_a_group_are_as_many_as_their_files(self):
-        made = render(self.folder, crossing(GROUPS, "experts"))
+        made = manifests.render(self.folder, crossing(GROUPS, "experts"))
         group, = (one for one in made if one["kind"] == "LeaderWorkerSet")
         files, = (one["data"] for one in made if one["kind"] == "ConfigMap"
                   and "stage-1.toml" in one["data"])

@@ -13,7 +13,7 @@ import manifests
 from manifests import ROOT
 
 COMPOSE = ROOT / "docker/compose.yaml"
-PROFILES = {"cpu", "gpu", "experts", "pull", "monitoring", "openwebui"}
+PROFILES = {"cpu", "gpu", "one-gpu", "experts", "pull", "monitoring", "openwebui"}
 # Files that others provide, mounted by the profile "monitoring".
 MONITORING = "../deploy/monitoring/"
 
@@ -119,8 +119,8 @@ class ComposeTest(unittest.TestCase):
                                      "${SLUICE_LISTEN:-127.0.0.1}:")), name)
 
     def test_addresses_are_those_that_somebody_listens_on(self):
-        for profile in ("cpu", "gpu", "experts"):
-            listens = {}
+        for profile in ("cpu", "gpu", "one-gpu", "experts"):
+            listens, gateways = {}, []
             for name, service, command in self.processes():
                 if profile not in service["profiles"]:
                     continue
@@ -130,7 +130,10 @@ class ComposeTest(unittest.TestCase):
                     networks, dict) else None
                 for host in {name, *(pipeline or {}).get("aliases", [])}:
                     listens[host] = port
-            gateway = self.file["services"]["gateway"]["command"]
+                if command[0] == "sluice-gateway":
+                    gateways.append(command)
+            gateway, = gateways
+            self.assertIn("gateway", listens)
             addresses = manifests.flag_value(gateway, "stages").split(",")
             if profile == "experts":
                 addresses += [host["address"] for host in self.placement()]

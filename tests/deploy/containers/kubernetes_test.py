@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -273,7 +274,7 @@ class OverlayTest(unittest.TestCase):
             self.assertEqual(context["readOnlyRootFilesystem"],
                              "cuda" not in container["image"])
             self.assertIn("memory", container["resources"]["limits"])
-            self.assertRegex(container["image"], r":[0-9][^:]*$")
+            self.assertRegex(container["image"], r":v?[0-9][^:]*$")
 
     def test_services_budgets_and_policies_choose_pods_that_exist(self):
         for overlay, documents in self.documents.items():
@@ -292,6 +293,71 @@ class OverlayTest(unittest.TestCase):
                     with self.subTest(overlay=overlay, what=one["metadata"]):
                         self.assertTrue(any(selector.items() <= pod.items()
                                             for pod in labels), selector)
+
+    def test_a_revision_has_a_path_a_job_and_a_service_of_its_own(self):
+        documents = self.documents["models"]
+        of = {(one["kind"], one["metadata"]["name"]): one for one in documents}
+        maps = {one["metadata"]["labels"]["app.kubernetes.io/instance"]:
+                one["data"]["SLUICE_HUB_MODEL"] for one in documents
+                if one["kind"] == "ConfigMap"}
+        self.assertEqual(len(set(maps.values())), 2)
+        for name, template, container in manifests.sluice_containers(documents):
+            self.assertIn("--model=/models/$(SLUICE_HUB_MODEL)",
+                          container["args"], name)
+        for instance, model in maps.items():
+            job, = (one for one in documents if one["kind"] == "Job"
+                    and one["metadata"]["name"].startswith(
+                        f"sluice-fetch-{instance}-"))
+            fetch, = job["spec"]["template"]["spec"]["containers"]
+            self.assertIn({"name": "SLUICE_HUB_MODEL", "value": model},
+                          fetch["env"])
+            self.assertEqual(fetch["args"], [
+                "pull", "$(SLUICE_HUB_MODEL)",
+                "--link=/models/$(SLUICE_HUB_MODEL)"])
+            own = of["Service", f"sluice-model-{instance}"]["spec"]["selector"]
+            self.assertEqual(own["app.kubernetes.io/instance"], instance)
+        front = of["Service", "sluice-gateway"]["spec"]["selector"]
+        self.assertIn(front["app.kubernetes.io/instance"], maps)
+
+    def test_another_model_is_another_job(self):
+        """By kustomize's digest of the Job."""
+        def jobs(k8s):
+            return {one["metadata"]["name"] for one in manifests.objects(
+                manifests.kustomize(k8s / "overlays/models"))
+                if one["kind"] == "Job"}
+        with tempfile.TemporaryDirectory() as name:
+            copy = pathlib.Path(name, "k8s").resolve()
+            shutil.copytree(ROOT / "k8s", copy)
+            before = jobs(copy)
+            path = copy / "overlays/models/b/kustomization.yaml"
+            text = path.read_text()
+            self.assertIn("@main", text)
+            path.write_text(text.replace("@main", "@v2"))
+            after = jobs(copy)
+        self.assertEqual(len(before & after), 1)
+        self.assertEqual(len(after - before), 1)
+
+    def test_another_namespace_is_in_every_name(self):
+        script = ROOT / "k8s/in-namespace"
+        with tempfile.TemporaryDirectory() as name:
+            copy = pathlib.Path(name, "copy")
+            subprocess.run([script, "llm", copy], check=True)
+            for overlay, documents in self.documents.items():
+                text = manifests.kustomize(copy / "k8s/overlays" / overlay)
+                with self.subTest(overlay=overlay):
+                    self.assertNotRegex(text, r"\.sluice\.svc\b|namespace: sluice\b"
+                                        r'|namespace="sluice"')
+                    made = manifests.objects(text)
+                    self.assertEqual(len(made), len(documents))
+                    spaces = {one["metadata"].get("namespace") for one in made}
+                    self.assertEqual(spaces, {"llm", None})
+                    self.assertIn(("Namespace", "llm"), {
+                        (one["kind"], one["metadata"]["name"]) for one in made})
+            for words, code in ((["llm", copy], 1), (["Llm", copy / "x"], 2),
+                                (["llm"], 2)):
+                done = subprocess.run([script, *words], check=False,
+                                      capture_output=True)
+                self.assertEqual(done.returncode, code, words)
 
     def test_stages_are_as_many_as_their_addresses(self):
         for overlay in set(self.documents) - {"scaled"}:

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TOOLS = ROOT / "build/deploy-tools"
@@ -45,6 +46,18 @@ def kustomize(folder):
     if done.returncode != 0:
         raise AssertionError(f"{folder}: {done.stderr}")
     return done.stdout
+
+
+def render(folder, wanted, k8s=ROOT / "k8s"):
+    """Objects of an overlay of `wanted`, lists of k8s/'s folders by field, which
+    is made below `folder`."""
+    folder = pathlib.Path(tempfile.mkdtemp(dir=folder))
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization", "namespace": "sluice",
+        **{field: [os.path.relpath(k8s / one, folder.resolve())
+                   for one in ones] for field, ones in wanted.items()}}))
+    return objects(kustomize(folder))
 
 
 def need_kustomize():
