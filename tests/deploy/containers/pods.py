@@ -6,9 +6,11 @@ hosts file that its processes alone see has the pods' names.
 """
 
 import http.client
+import importlib.util
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import threading
 import time
@@ -27,6 +29,35 @@ def can_mount():
     """Whether a process may have a hosts file of its own."""
     return subprocess.run([*WITH_HOSTS, "/etc/hosts", "true"], check=False,
                           capture_output=True).returncode == 0
+
+
+def wait_for(condition, seconds, what):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.05)
+
+
+def write_certificates(documents, folder):
+    """A folder for each Secret of a Certificate, by the Job's script."""
+    path = manifests.ROOT / "k8s/components/cert-job/make_certificates.py"
+    spec = importlib.util.spec_from_file_location("made", path)
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    folder.mkdir()
+    made.make_authority(folder, "2")
+    for one in documents:
+        uris = one["kind"] == "Certificate" and one["spec"].get("uris")
+        if not uris:
+            continue
+        role = uris[0].removeprefix(made.ROLE_URI)
+        made.make(folder, role, one["spec"].get("dnsNames", []), "2")
+        secret = folder / one["spec"]["secretName"]
+        secret.mkdir()
+        for source, name in ((f"{role}.crt", "tls.crt"),
+                             (f"{role}.key", "tls.key"), ("ca.crt", "ca.crt")):
+            shutil.copy(folder / source, secret / name)
 
 
 def status(address, port, path, timeout):

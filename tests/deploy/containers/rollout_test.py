@@ -9,7 +9,6 @@ manifests' times; otherwise a tenth.
 """
 
 import http.client
-import importlib.util
 import itertools
 import json
 import os
@@ -59,14 +58,6 @@ http {{
 def nginx_binary():
     return shutil.which("nginx", path="/usr/sbin:/usr/bin:/sbin") or (
         str(UNPACKED_NGINX) if UNPACKED_NGINX.exists() else None)
-
-
-def wait_for(condition, seconds, what):
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {seconds} s: {what}")
-        time.sleep(0.05)
 
 
 def other_model(folder):
@@ -126,7 +117,7 @@ class Balancer:
             [nginx_binary(), "-p", self._folder, "-e",
              self._folder / "error.log", "-c", self._folder / "nginx.conf"],
             stdin=subprocess.DEVNULL)
-        wait_for(lambda: self._process.poll() is not None
+        pods.wait_for(lambda: self._process.poll() is not None
                  or pods.status(ADDRESS, PORT, "/livez", 2), 20,
                  "nginx answers")
         if self._process.poll() is not None:
@@ -224,7 +215,7 @@ class RolloutTest(unittest.TestCase):
         self.addCleanup(self.kill_all)
         (self.folder / "keys").mkdir()
         (self.folder / "keys/api-keys").write_text(f"test:{KEY}\n")
-        self.make_certificates(self.folder / "tls")
+        pods.write_certificates(self.documents, self.folder / "tls")
         (self.folder / "nginx").mkdir()
         self.balancer = Balancer(self.folder / "nginx")
         self.addCleanup(self.balancer.stop)
@@ -237,27 +228,6 @@ class RolloutTest(unittest.TestCase):
             for sets in self.replicas.values()
             for one in (each.document for each in sets)
             for ordinal in range(one["spec"]["replicas"])))
-
-    def make_certificates(self, folder):
-        """A folder for each Secret of a certificate."""
-        path = ROOT / "k8s/components/cert-job/make_certificates.py"
-        spec = importlib.util.spec_from_file_location("made", path)
-        made = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(made)
-        folder.mkdir()
-        made.make_authority(folder, "2")
-        for one in self.documents:
-            uris = one["kind"] == "Certificate" and one["spec"].get("uris")
-            if not uris:
-                continue
-            role = uris[0].removeprefix(made.ROLE_URI)
-            made.make(folder, role, one["spec"].get("dnsNames", []), "2")
-            secret = folder / one["spec"]["secretName"]
-            secret.mkdir()
-            for source, name in ((f"{role}.crt", "tls.crt"),
-                                 (f"{role}.key", "tls.key"),
-                                 ("ca.crt", "ca.crt")):
-                shutil.copy(folder / source, secret / name)
 
     @staticmethod
     def replica_of(document):
@@ -318,7 +288,7 @@ class RolloutTest(unittest.TestCase):
                 pod.kill()
 
     def wait_ready(self, pod):
-        wait_for(lambda: pod.ready or pod.faults, 120,
+        pods.wait_for(lambda: pod.ready or pod.faults, 120,
                  f"{pod.name} is ready: {self.log(pod)}")
 
     def log(self, pod):
