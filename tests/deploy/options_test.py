@@ -2,9 +2,11 @@
 refused, and what --no-install says."""
 
 import contextlib
+import inspect
 import io
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +24,46 @@ import experts  # noqa: E402
 import layout  # noqa: E402
 import model  # noqa: E402
 import options  # noqa: E402
+
+
+# Options of the services that `up` has no option of its own for: they go by
+# --gateway-options and the like, for the reason that is told.
+MACHINE = "of a machine that serves much"
+LIMITS = "a bound that few reach"
+TESTS = "for tests"
+SWITCHES = "rarely wanted"
+BY_WORDS = {
+    "gateway": {
+        MACHINE: "ahead-ms answer-memory grammar-threads http-threads "
+                 "max-connections max-connections-per-client "
+                 "max-queue-per-client max-running-per-client prefix-idle "
+                 "text-memory text-threads max-step-tokens",
+        LIMITS: "max-answer-bytes max-enum-values max-grammar-bytes "
+                "max-grammar-compile-ms max-history-bytes max-replays "
+                "max-schema-levels max-stop-strings max-tokenize-bytes "
+                "body-timeout header-timeout min-body-rate lost-after "
+                "peer-timeout stream-journal-mb stream-journal-minutes "
+                "sse-head-after sse-ping-interval",
+        SWITCHES: "insecure log-format log-level metrics-compat "
+                  "metrics-key-names no-event-ids served-model-name "
+                  "tls-roles trace-dir trace-sample"},
+    "stage": {
+        MACHINE: "pin-threads replay-log spin-ms max-sequences",
+        LIMITS: "drain-timeout peer-timeout",
+        SWITCHES: "insecure log-format log-level reflection tls-roles",
+        TESTS: "debug-step-delay-ms"},
+    "expert": {
+        MACHINE: "join-window-us max-batches-in-flight max-rows pin-threads",
+        LIMITS: "peer-timeout",
+        SWITCHES: "expert-series insecure log-format log-level reflection "
+                  "tls-roles",
+        TESTS: "debug-batch-delay-ms"}}
+# What makes the command line of each service.
+MAKERS = {"gateway": (layout.gateway, layout.gateways),
+          "stage": (layout.stage, layout._layers),
+          "expert": (layout._expert,)}
+# Options that `up` calls otherwise.
+OTHER_NAMES = {"debug-endpoints": "debug"}
 
 
 class FolderTest(unittest.TestCase):
@@ -93,6 +135,71 @@ class LayoutTest(FolderTest):
             self.assertNotIn(flag, self.gateway().argv)
         self.assertIn("go together", self.refused("--http-tls-cert", "/a.pem"))
         self.assertIn("refuse", self.refused("--max-tokens-overflow", "maybe"))
+
+    def test_what_the_gateway_keeps_and_logs_reaches_it(self):
+        argv = self.gateway(
+            "--max-body", "64", "--response-store", "16",
+            "--response-store-minutes", "5", "--strict-fields", "--access-log",
+            "--trusted-proxies", "10.0.0.0/8").argv
+        for flag, value in (("--max-body", "64"), ("--response-store", "16"),
+                            ("--response-store-minutes", "5"),
+                            ("--trusted-proxies", "10.0.0.0/8")):
+            self.assertEqual(argv[argv.index(flag) + 1], value)
+        for flag in ("--strict-fields", "--access-log"):
+            self.assertIn(flag, argv)
+        for flag in ("--max-body", "--response-store", "--strict-fields",
+                     "--response-store-minutes", "--access-log",
+                     "--trusted-proxies"):
+            self.assertNotIn(flag, self.gateway().argv)
+        self.assertIn("at least 1", self.refused("--max-body", "0"))
+
+    def test_further_options_reach_their_processes(self):
+        made = self.processes(
+            "--stages", "2", "--spares", "1", "--stage-options=--spin-ms=2",
+            "--gateway-options=--lost-after 4 --trace-dir 'a b'")
+        self.assertEqual(made[-1].argv[-4:],
+                         ["--lost-after", "4", "--trace-dir", "a b"])
+        for stage in made[:-1]:
+            self.assertEqual(stage.argv[-1], "--spin-ms=2")
+        with unittest.mock.patch.object(experts, "write_placement"), \
+                unittest.mock.patch.object(layout, "binary",
+                                           lambda *names: names[0]):
+            made = self.processes("--stages", "1", "--expert-hosts", "1",
+                                  "--expert-options=--max-rows 5")
+        self.assertEqual(made[0].argv[-2:], ["--max-rows", "5"])
+        self.assertEqual(self.gateway("--gateway-options=").argv[3:],
+                         self.gateway().argv[3:])
+
+    def test_further_options_are_none_of_ups_own(self):
+        for words, told in (
+                ("--listen 0.0.0.0:1", "--listen is up's own: give --host and "
+                 "--port of up"), ("--port_file=x", "--port-file is up's own"),
+                ("-model /x", "--model is up's own"),
+                ("x", "must begin with an option"),
+                ("--a 'b", "No closing quotation")):
+            self.assertIn(told, self.refused(f"--gateway-options={words}"))
+        self.assertIn("--assignable is up's own", self.refused(
+            "--stage-options=--noassignable"))
+
+    def test_every_option_of_a_service_has_its_way(self):
+        """Each is an option of up, or its own, or has a reason to go by words."""
+        ups = {name.removeprefix("--") for action in options.up_parser(
+            "up")._actions for name in action.option_strings}
+        for service, reasons in BY_WORDS.items():
+            page = (ROOT / "services" / service / "OPTIONS.md").read_text()
+            there = set(re.findall(r"^\| `--([a-z-]+)`", page, re.M))
+            self.assertGreater(len(there), 20)
+            by_words = [name for names in reasons.values()
+                        for name in names.split()]
+            self.assertEqual(len(by_words), len(set(by_words)))
+            own = set(options.OWN_OPTIONS[service])
+            self.assertEqual(own - there, set(), "stale")
+            self.assertEqual(own & set(by_words), set())
+            lines = "".join(map(inspect.getsource, MAKERS[service]))
+            taken = {name for name in there if f'"--{name}"' in lines
+                     and OTHER_NAMES.get(name, name) in ups}
+            self.assertEqual(set(by_words) & taken, set())
+            self.assertEqual(set(by_words) | own | taken, there, service)
 
     def test_the_context_is_that_of_every_stage(self):
         made = self.processes("--stages", "3", "--max-context", "777")

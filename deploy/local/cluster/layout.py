@@ -98,6 +98,7 @@ def stage(options, model, place, address, metrics_port):
         argv += ["--placement", str(experts.placement_file(options))]
     elif role == "stage":
         argv.append("--assignable")
+    argv += options.stage_options
     return process.Process(
         role=role, index=index, argv=argv,
         environment=process.passed_environment(), addresses=[address],
@@ -129,6 +130,7 @@ def _expert(options, model, host, address, metrics_port):
     argv += _valued("--packed", options.packed)
     argv += _valued("--packed-gb", options.packed_gb)
     argv += _valued("--packed-memory", options.packed_memory)
+    argv += options.expert_options
     return process.Process(
         role="expert", index=index, argv=argv,
         environment=process.passed_environment(), addresses=[address],
@@ -181,6 +183,13 @@ def gateway(options, model, processes, port, index=0):
     argv += _valued("--model-name", options.model_name)
     argv += ["--any-model-name"] if options.any_model_name else []
     argv += _valued("--max-tokens-overflow", options.max_tokens_overflow)
+    argv += _valued("--max-body", options.max_body)
+    argv += ["--strict-fields"] if options.strict_fields else []
+    argv += _valued("--response-store", options.response_store)
+    argv += _valued("--response-store-minutes",
+                    options.response_store_minutes)
+    argv += ["--access-log"] if options.access_log else []
+    argv += _valued("--trusted-proxies", options.trusted_proxies)
     argv += _valued("--http-tls-cert", options.http_tls_cert)
     argv += _valued("--http-tls-key", options.http_tls_key)
     argv += _valued("--cors-origins", options.cors_origins)
@@ -190,6 +199,7 @@ def gateway(options, model, processes, port, index=0):
     argv += _valued("--kv-blocks", options.kv_blocks)
     if options.no_prefix_cache:
         argv.append("--no-prefix-cache")
+    argv += options.gateway_options
     return process.Process(
         role="gateway", index=index, argv=argv,
         environment=process.passed_environment(), addresses=[address],

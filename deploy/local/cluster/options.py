@@ -6,12 +6,31 @@ import json
 import os
 import pathlib
 import re
+import shlex
 
 import devices
 import process
 import run_folder
 
 DEFAULT_PORT = 8080
+
+# What `up` gives a process itself, and what to give in its place (empty: nothing);
+# --gateway-options, --stage-options and --expert-options refuse them.
+_OF_ALL = {"model": "--model", "metrics-listen": "", "port-file": "",
+           "config": "", "print": "", "tls-cert": "--hosts",
+           "tls-key": "--hosts", "tls-ca": "--hosts"}
+OWN_OPTIONS = {
+    "gateway": {**_OF_ALL, "listen": "--host and --port", "stages": "--stages",
+                "spares": "--spares", "layers": "--layers",
+                "peer-gateway": "--gateways", "peer-gateway-secret": "",
+                "peer-gateway-ca": "", "drain-timeout": ""},
+    "stage": {**_OF_ALL, "listen": "--tcp or --hosts", "layers": "--layers",
+              "num-stages": "--stages", "stage-index": "",
+              "stage-memory": "--stage-memory", "assignable": "",
+              "placement": "--placement", "ranks": "--ranks", "lead": "",
+              "first-rank": "", "follower-ranks": ""},
+    "expert": {**_OF_ALL, "listen": "--tcp", "placement": "--placement",
+               "experts": "--placement", "host": "--placement"}}
 
 
 def default_run_dir():
@@ -81,6 +100,30 @@ def reachable_host(host):
 
 def _absolute(text):
     return str(pathlib.Path(text).expanduser().absolute())
+
+
+def words_for(service):
+    """A reader of further options of `service`, as one text."""
+    def words(text):
+        try:
+            found = shlex.split(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{error}: {text}") from None
+        if found and not found[0].startswith("-"):
+            raise argparse.ArgumentTypeError(
+                f"must begin with an option, got '{found[0]}'")
+        for word in found:
+            if not word.startswith("-"):
+                continue
+            name = word.lstrip("-").split("=")[0].replace("_", "-")
+            for own in (name, name.removeprefix("no")):
+                if own in OWN_OPTIONS[service]:
+                    instead = OWN_OPTIONS[service][own]
+                    raise argparse.ArgumentTypeError(
+                        f"--{own} is up's own" +
+                        (f": give {instead} of up" if instead else ""))
+        return found
+    return words
 
 
 class Describe(argparse.Action):
@@ -223,6 +266,24 @@ def up_parser(name):
     passed.add_argument("--max-tokens-overflow", choices=["refuse", "cut"],
                         help="more tokens asked for than the context leaves: "
                         "refused (the default), or cut to what it leaves")
+    passed.add_argument("--max-body", type=positive, metavar="MIB",
+                        help="MiB of a request's body")
+    passed.add_argument("--strict-fields", action="store_true",
+                        help="fields of a request's body that are not known "
+                        "are refused, instead of ignored")
+    passed.add_argument("--response-store", type=not_negative, metavar="MIB",
+                        help="MiB for the responses of each API key, for "
+                        "previous_response_id and GET /v1/responses/ID; 0: "
+                        "none is kept, which is the default")
+    passed.add_argument("--response-store-minutes", type=positive,
+                        metavar="M", help="minutes that they are kept, at "
+                        "the most")
+    passed.add_argument("--access-log", action="store_true",
+                        help="the gateway logs a line per request: figures, "
+                        "never a text of it")
+    passed.add_argument("--trusted-proxies", metavar="A,...",
+                        help="addresses and networks of proxies in front of "
+                        "the gateway, which tell the client's address")
     passed.add_argument("--max-context", type=positive, metavar="N",
                         help="positions of one sequence")
     passed.add_argument("--cors-origins", metavar="O,...",
@@ -321,6 +382,13 @@ def up_parser(name):
                         help="keys that requests must have: lines of "
                         "name:key or key (default: those of the environment's "
                         "SLUICE_API_KEYS, by commas)")
+    for service, program in (("gateway", "sluice-gateway"),
+                             ("stage", "every sluice-stage"),
+                             ("expert", "every sluice-expert")):
+        passed.add_argument(
+            f"--{service}-options", type=words_for(service), default=[],
+            metavar="WORDS", help=f"further options of {program}, as one text "
+            f"behind a =: --{service}-options='--peer-timeout 20'")
     passed.add_argument("--isa", metavar="X",
                         help="the CPU's instructions to compute with "
                         "(default: auto, the best there are)",
