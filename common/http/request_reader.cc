@@ -298,11 +298,12 @@ bool RequestReader::AcceptHeader(const Parser& parser) {
   }
   request.request_id = SanitizedRequestId(request.Header("x-request-id"));
   request.traceparent = SanitizedTraceparent(request.Header("traceparent"));
-  if (!AcceptFraming(parser.get().version())) return false;
+  // First: the form of a refusal depends on the path.
   if (!ParseTarget(View(parser.get().target()), request)) {
     Refuse(400, "The request's target is not a valid path");
     return false;
   }
+  if (!AcceptFraming(parser.get().version())) return false;
   SetPeer(context_.options.proxies.ClientOf(request.headers, peer_));
   if (context_.options.screen)
     incoming_.screened = context_.options.screen(request);
