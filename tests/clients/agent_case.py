@@ -9,6 +9,7 @@ killed in the middle of the answer that repairs the file.
 import fcntl
 import os
 import pathlib
+import re
 import shutil
 import socket
 import struct
@@ -20,6 +21,7 @@ import time
 import unittest
 
 from client_cluster import ClientCluster, only_in_long_mode, skip
+from refusals_test import Completions, Connection
 import agent_model
 import api
 import harness
@@ -44,6 +46,7 @@ DONE = "Repaired, and the check passes."
 # title, far before the end of the second, which has more than 700.
 KILL_AFTER = 250
 SECONDS = 300  # of one agent's run, at most
+SOME = 2  # refusals before a trouble ends
 
 _LOOPBACK = "SLUICE_LOOPBACK_ALONE"
 
@@ -129,12 +132,88 @@ class AgentCase(unittest.TestCase):
                   "computed again", flush=True)
             return text
 
+    def finish_though_refused(self, script, command_of, trouble):
+        """The agent's output. Its first requests are refused, until `trouble`,
+        Full or Lost, has refused SOME of them."""
+        with agent_model.ScriptedCluster([script], *trouble.OPTIONS) as cluster:
+            ending = _Ending(trouble(cluster))
+            text, status = self.run_agent(*command_of(cluster))
+            self.assertTrue(ending.end(), "nothing was refused: " + text)
+            self.assertEqual(status, 0, text)
+            self.assertEqual((self.work / "calc.py").read_text(), REPAIRED,
+                             text)
+            self.assertIn(DONE, text)
+
     def run_on_default_model(self, command_of):
         """(output, status) on the default model, of 8,192 positions."""
         model = harness.default_model()
         with harness.Cluster(model, "--any-model-name",
                              "--max-tokens-overflow", "cut") as cluster:
             return self.run_agent(*command_of(cluster))
+
+
+def repairing(agent_tool, *calls):
+    """A script without a long answer: it says `calls` and is done."""
+    return agent_model.script(tool=agent_tool, steps=[
+        *("Next. " + one for one in calls), DONE])
+
+
+class Full:
+    """A server with one place, which a stream of its own has: 429."""
+
+    OPTIONS = ("--max-running", 1, "--max-queue", 0)
+    STATUS = "4xx"
+
+    def __init__(self, cluster):
+        self.url = cluster.url
+        self._place = Connection(cluster.url, "/v1/completions", {
+            "stream": True, **Completions().body("Hi", 60000)})
+        self._place.read(1)
+
+    def end(self):
+        self._place.close()
+
+
+class Lost:
+    """A cluster without its last stage and without a spare: 503, and 529 to
+    Anthropic's clients."""
+
+    OPTIONS = ("--spares", 0, "--recovery-timeout", 0, "--resplit-after", 0)
+    STATUS = "5xx"
+
+    def __init__(self, cluster):
+        self.url, self._cluster = cluster.url, cluster
+        cluster.kill("stage", 1)
+        harness.wait_for(lambda: api.try_get(self.url, "/readyz")[0] == 503, 30,
+                         "the gateway misses the stage")
+
+    def end(self):
+        self._cluster.restart("stage", 1)
+
+
+class _Ending(threading.Thread):
+    """Ends a trouble when it has refused SOME requests to answer."""
+
+    def __init__(self, trouble):
+        super().__init__()
+        self._trouble, self._ended, self._has_refused = trouble, False, False
+        self.start()
+
+    def run(self):
+        wanted = re.compile(
+            r'http_requests_total\{handler="/v1/[a-z/]+",method="POST",'
+            rf'status="{self._trouble.STATUS}"\}} (\d+)')
+        while not self._ended and not self._has_refused:
+            _, text = api.get(self._trouble.url, "/metrics")
+            self._has_refused = sum(map(int, wanted.findall(text))) >= SOME
+            time.sleep(0.05)
+        self._trouble.end()
+
+    def end(self):
+        """Whether requests were refused."""
+        self._ended = True
+        self.join()
+        return self._has_refused
 
 
 class _Killer(threading.Thread):

@@ -21,6 +21,17 @@ class ClaudeCodeTest(agent_case.AgentCase):
             agent_case.CHECKS + call("Bash", command=agent_case.CHECKING),
             agent_case.DONE]), self.command)
 
+    def test_it_asks_again_until_it_is_served(self):
+        for trouble in (agent_case.Full, agent_case.Lost):
+            with self.subTest(trouble=trouble.__name__):
+                self.setUp()
+                file = str(self.work / "calc.py")
+                self.finish_though_refused(
+                    agent_case.repairing(
+                        "Edit", call("Read", file_path=file),
+                        call("Edit", file_path=file, old_string="a - b",
+                             new_string="a + b")), self.command, trouble)
+
     def test_it_reads_that_a_prompt_is_too_long(self):
         text, status = self.run_on_default_model(self.command)
         self.assertNotEqual(status, 0)

@@ -52,6 +52,15 @@ class CodexTest(agent_case.AgentCase):
         self.assertEqual(status, 0, text)
         self.assertIn(agent_case.DONE, text)
 
+    def test_it_asks_again_until_it_is_served(self):
+        for trouble in (agent_case.Full, agent_case.Lost):
+            with self.subTest(trouble=trouble.__name__):
+                self.setUp()
+                self.finish_though_refused(
+                    agent_case.repairing("exec_command", shell(
+                        "sed -i 's/a - b/a + b/' calc.py")),
+                    self.command, trouble)
+
     def test_it_reads_that_a_prompt_is_too_long(self):
         text, status = self.run_on_default_model(self.command)
         self.assertNotEqual(status, 0)

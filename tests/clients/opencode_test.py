@@ -21,6 +21,17 @@ class OpencodeTest(agent_case.AgentCase):
             agent_case.CHECKS + call("bash", command=agent_case.CHECKING),
             agent_case.DONE]), self.command)
 
+    def test_it_asks_again_until_it_is_served(self):
+        for trouble in (agent_case.Full, agent_case.Lost):
+            with self.subTest(trouble=trouble.__name__):
+                self.setUp()
+                file = str(self.work / "calc.py")
+                self.finish_though_refused(
+                    agent_case.repairing(
+                        "edit", call("read", filePath=file),
+                        call("edit", filePath=file, oldString="a - b",
+                             newString="a + b")), self.command, trouble)
+
     def command(self, cluster):
         config = self.home / "opencode.json"
         config.write_text(json.dumps({
