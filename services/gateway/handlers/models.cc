@@ -57,9 +57,9 @@ Json ModelJson(const serving::ServingContext& context,
 constexpr std::string_view kAnthropicHeader = "anthropic-version";
 
 // Returns a model's object in Anthropic's form.
-Json AnthropicModelJson(const serving::ServedModel& model,
+Json AnthropicModelJson(const serving::ServingContext& context,
                         std::string_view name) {
-  const std::time_t created = model.created;
+  const std::time_t created = context.model.created;
   tm utc;
   gmtime_r(&created, &utc);
   char time[64];
@@ -67,15 +67,18 @@ Json AnthropicModelJson(const serving::ServedModel& model,
   return {{"type", "model"},
           {"id", name},
           {"display_name", name},
-          {"created_at", time}};
+          {"created_at", time},
+          {"lifecycle", "active"},
+          {"max_input_tokens", serving::MaxContext(context)},
+          {"max_tokens", serving::MaxContext(context)}};
 }
 
 // Returns the list of models in Anthropic's form: one page.
-Json AnthropicModels(const serving::ServedModel& model) {
+Json AnthropicModels(const serving::ServingContext& context) {
   Json data = Json::array();
-  data.push_back(AnthropicModelJson(model, model.name));
-  for (const std::string& alias : model.aliases) {
-    data.push_back(AnthropicModelJson(model, alias));
+  data.push_back(AnthropicModelJson(context, context.model.name));
+  for (const std::string& alias : context.model.aliases) {
+    data.push_back(AnthropicModelJson(context, alias));
   }
   return {{"data", data},
           {"has_more", false},
@@ -96,7 +99,7 @@ void AddModelHandlers(http::Router& router,
   const auto list = [context](std::shared_ptr<http::Exchange> on) {
     const serving::ServedModel& model = context.model;
     if (!on->request().Header(kAnthropicHeader).empty()) {
-      return on->Send(JsonResponse(AnthropicModels(model)));
+      return on->Send(JsonResponse(AnthropicModels(context)));
     }
     std::vector<std::string> names = {model.name};
     names.insert(names.end(), model.aliases.begin(), model.aliases.end());
@@ -125,7 +128,7 @@ void AddModelHandlers(http::Router& router,
         if (!serving::Serves(model, name)) name = model.name;
         const bool anthropic = !on->request().Header(kAnthropicHeader).empty();
         on->Send(JsonResponse(anthropic
-                                  ? AnthropicModelJson(model, name)
+                                  ? AnthropicModelJson(context, name)
                                   : ModelJson(context, on->request(), name)));
       });
   router.Add("GET", "/version", [](std::shared_ptr<http::Exchange> on) {

@@ -355,17 +355,21 @@ TEST_F(MessagesTest, ABudgetThatNoTokenCanKeepIsDropped) {
 TEST_F(MessagesTest, ModelsInAnthropicsForm) {
   model_.aliases = {"claude-fake"};
   model_.created = 1764547200;
+  engine_.set_max_context(64);
   const http::HttpHeaders version = {{"anthropic-version", "2023-06-01"}};
-  EXPECT_EQ(Ask("GET", "/v1/models", "", version)->responses.at(0).body,
-            R"({"data":[{"type":"model","id":"fake","display_name":"fake",)"
-            R"("created_at":"2025-12-01T00:00:00Z"},{"type":"model",)"
-            R"("id":"claude-fake","display_name":"claude-fake",)"
-            R"("created_at":"2025-12-01T00:00:00Z"}],"has_more":false,)"
-            R"("first_id":"fake","last_id":"claude-fake"})");
-  EXPECT_EQ(
-      Ask("GET", "/v1/models/claude-fake", "", version)->responses.at(0).body,
-      R"({"type":"model","id":"claude-fake","display_name":"claude-fake",)"
-      R"("created_at":"2025-12-01T00:00:00Z"})");
+  const auto shown = [](const char* name) {
+    return Json{{"type", "model"},       {"id", name},
+                {"display_name", name},  {"created_at", "2025-12-01T00:00:00Z"},
+                {"lifecycle", "active"}, {"max_input_tokens", 64},
+                {"max_tokens", 64}};
+  };
+  const Json list{{"data", {shown("fake"), shown("claude-fake")}},
+                  {"has_more", false},
+                  {"first_id", "fake"},
+                  {"last_id", "claude-fake"}};
+  EXPECT_EQ(Ask("GET", "/v1/models", "", version)->Body(), list);
+  EXPECT_EQ(Ask("GET", "/v1/models/claude-fake", "", version)->Body(),
+            shown("claude-fake"));
   const auto none = Ask("GET", "/v1/models/none", "", version);
   EXPECT_EQ(none->responses.at(0).status, 404);
   EXPECT_EQ(ErrorOf(*none)["type"], "not_found_error");
