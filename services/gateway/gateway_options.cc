@@ -310,6 +310,8 @@ GatewayFlags::GatewayFlags() {
   gateway.engine.ahead_within = std::chrono::milliseconds(5);
   gateway.engine.max_step_tokens = kAllTokens;
   gateway.engine.prefill_chunk = EngineOptions::kHalfStep;
+  // The limit of Anthropic's servers, for which its clients cut their requests.
+  gateway.http_limits.body_bytes = size_t{32} << 20;
   gateway.grammars.num_threads = 0;
   gateway.grammars.trial_program = "/proc/self/exe";
 }
