@@ -340,6 +340,27 @@ class RefusalsTest(RefusalsCase):
             self.assertIn(str(1 << 30), message)
         self.each(check)
 
+    def test_a_history_of_pictures_is_no_refusal(self):
+        picture = "QWxhZGRpbjpvcGVu" * (24 << 16)  # 24 MiB of base64
+        link = "data:image/png;base64," + picture
+        firsts = {
+            OpenAi: {"content": [{"type": "image_url",
+                                  "image_url": {"url": link}}]},
+            Responses: {"content": [{"type": "input_image",
+                                     "image_url": link}]},
+            Messages: {"content": [{"type": "image", "source": {
+                "type": "base64", "media_type": "image/png",
+                "data": picture}}]},
+            Ollama: {"content": "", "images": [picture]}}
+        for kind, first in firsts.items():
+            with self.subTest(path=kind.path):
+                name = "input" if kind is Responses else "messages"
+                answer = self.ask(kind(), **{name: [
+                    {"role": "user", **first},
+                    {"role": "assistant", "content": "I see."},
+                    {"role": "user", "content": "Hi"}]})
+                self.assertEqual(answer[0], 200, answer[2])
+
     def test_access(self):
         def check(dialect, stream):
             self.check(dialect, "no key", self.ask(
