@@ -37,12 +37,32 @@ class ClientCluster:
         if RUN_DIR in os.environ and file.exists():
             self.url = json.loads(file.read_text())["url"]
         else:
-            model = harness.default_model()
-            self._own = harness.Cluster(model, *_names(model))
-            self.url = self._own.url
+            self._start()
+        self._find_model()
+
+    @classmethod
+    def of_its_own(cls, *options):
+        """A cluster that no other test has, with `options`."""
+        cluster = cls.__new__(cls)
+        cluster._start(*options)
+        cluster._find_model()
+        return cluster
+
+    def _start(self, *options):
+        model = harness.default_model()
+        self._own = harness.Cluster(model, *_names(model), *options)
+        self.url = self._own.url
+
+    def _find_model(self):
         self.base_url = self.url + "/v1"
         _, models = api.get(self.url, "/v1/models")
         self.model = json.loads(models)["data"][0]["id"]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
 
     def close(self):
         if self._own:

@@ -37,8 +37,8 @@ class NodeTest(unittest.TestCase):
         cls.cluster = ClientCluster()
         cls.addClassCleanup(cls.cluster.close)
 
-    def run_script(self, name):
-        cluster = self.cluster
+    def run_script(self, name, cluster=None):
+        cluster = cluster or self.cluster
         script = harness.ROOT / "tests/clients/node" / name
         done = run_client([NODE, "--test", script], cluster, 300,
                           {"SLUICE_NODE_MODULES": str(FOLDER),
@@ -57,6 +57,10 @@ class NodeTest(unittest.TestCase):
 
     def test_the_packages_of_other_dialects_work(self):
         self.run_script("dialects.test.mjs")
+
+    def test_the_ai_sdk_goes_on_with_what_is_kept(self):
+        with ClientCluster.of_its_own("--response-store", 16) as cluster:
+            self.run_script("kept.test.mjs", cluster)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 #include "common/dialects/responses/handlers.h"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -20,7 +21,12 @@ StatusOr<ResponsesRequest> Parse(const serving::ServingContext& context,
   ReadOptions options;
   options.vocab_size = context.model.vocab_size;
   options.strict = context.strict_fields;
+  std::optional<ReferencedItems> referenced;
   if (context.answers != nullptr) {
+    referenced.emplace(*context.answers, http);
+    options.item = [&](std::string_view id, JsonBudget& budget) {
+      return referenced->Take(id, budget);
+    };
     options.previous = [&](std::string_view id,
                            JsonBudget& budget) -> StatusOr<Json> {
       // The work was given its thread and its memory by this id.

@@ -114,8 +114,8 @@ class History {
     }
     if (type == "item_reference") {
       return serving::WithCode(
-          ItemError(where, ".type \"item_reference\" is not supported: give ",
-                    "the item itself, or previous_response_id"),
+          ItemError(where, ".type \"item_reference\": this server keeps no ",
+                    "responses (its --response-store): give the item itself"),
           "unsupported_content");
     }
     if (type.empty()) return ItemError(where, ".type must be a string");

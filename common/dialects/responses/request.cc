@@ -284,6 +284,36 @@ StatusOr<Json> PreviousItems(const std::optional<std::string>& id,
       "previous_response_too_large");
 }
 
+bool IsReference(const Json& item) {
+  if (!item.is_object()) return false;
+  const auto type = item.find("type");
+  return type != item.end() && *type == "item_reference";
+}
+
+// Returns the field `input` with the items that it refers to.
+StatusOr<Json> WithReferenced(const Json& input, const ReadOptions& options,
+                              JsonBudget& budget) {
+  Json items = Json::array();
+  for (size_t i = 0; i < input.size(); ++i) {
+    if (!IsReference(input[i])) {
+      items.push_back(input[i]);
+      continue;
+    }
+    const std::string where = Cat("input[", i, "]");
+    const auto id = serving::FieldReader(input[i]).String("id");
+    if (!id) return serving::FieldError("input", where, ".id must be a string");
+    auto item = options.item(*id, budget);
+    if (!item.ok()) {
+      const bool is_absent = item.status().code() == StatusCode::kNotFound;
+      return serving::WithCode(
+          serving::FieldError("input", where, ": ", Message(item.status())),
+          is_absent ? "item_not_found" : "unsupported_content");
+    }
+    items.push_back(*std::move(item));
+  }
+  return items;
+}
+
 // Returns the items `before` and those of the field `input`.
 Json WithOwn(Json before, const Json& input) {
   if (input.is_string()) {
@@ -334,6 +364,13 @@ StatusOr<ResponsesRequest> ParseRequest(std::string_view body,
   SLUICE_ASSIGN_OR_RETURN(Json before,
                           PreviousItems(previous, options, budget));
   const Json none = Json::array();
+  Json referenced;
+  if (options.item != nullptr && input != nullptr && input->is_array() &&
+      std::ranges::any_of(*input, IsReference)) {
+    SLUICE_ASSIGN_OR_RETURN(referenced,
+                            WithReferenced(*input, options, budget));
+    input = &referenced;
+  }
   const Json& own = input == nullptr ? none : *input;
   SLUICE_ASSIGN_OR_RETURN(
       out.chat.messages,

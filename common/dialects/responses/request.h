@@ -33,6 +33,11 @@ struct ReadOptions {
   // INVALID_ARGUMENT if they cannot be read; null: no response is kept.
   std::function<StatusOr<Json>(std::string_view id, JsonBudget& budget)>
       previous = nullptr;
+  // Returns the item that an item reference names, whose values count against
+  // `budget`; NOT_FOUND if there is none, INVALID_ARGUMENT if it cannot be
+  // read; null: no response is kept.
+  std::function<StatusOr<Json>(std::string_view id, JsonBudget& budget)> item =
+      nullptr;
 };
 
 // Parses a body of POST /v1/responses. INVALID_ARGUMENT, with the field as

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "common/base/cat.h"
 #include "common/serving/error.h"
 #include "common/serving/prepare.h"
+#include "common/serving/request_limits.h"
 
 namespace sluice::responses {
 namespace {
@@ -18,6 +21,9 @@ using serving::FieldError;
 constexpr std::string_view kPrefix = "/v1/responses/";
 constexpr int kDefaultItems = 20;
 constexpr int kMaxItems = 100;
+constexpr std::string_view kReference = R"("item_reference")";
+constexpr std::string_view kPrevious = R"("previous_response_id")";
+constexpr size_t kMaxReferenceBytes = 512;
 
 // What a path behind kPrefix names.
 struct Place {
@@ -64,6 +70,49 @@ size_t StoredBytes(const serving::ServingContext& context,
                    const http::HttpRequest& http, std::string_view id) {
   const auto found = FindEntry(context, http, id);
   return found.ok() ? (*found)->answer.size() + (*found)->items.size() : 0;
+}
+
+// Returns the id of the response whose output has the item `id`: an item's is
+// its kind, its response's without the prefix, and its place there, joined by
+// underscores. Empty for an id of another form.
+std::string ResponseOf(std::string_view id) {
+  const size_t begin = id.find('_');
+  const size_t end = id.rfind('_');
+  if (begin == id.npos || end <= begin + 1) return {};
+  return Cat("resp_", id.substr(begin + 1, end - begin - 1));
+}
+
+Status NoItem(std::string_view id) {
+  return NotFound("there is no item ", id.substr(0, 200),
+                  ": its response was never kept, or is forgotten");
+}
+
+// Finds a word in bodies of megabytes on an event loop: it looks at few of
+// their bytes. The word outlives it.
+class WordFinder {
+ public:
+  explicit WordFinder(std::string_view word)
+      : searcher_(word.begin(), word.end()) {}
+
+  // Returns where the word is in `body` from `from` on; npos: nowhere.
+  size_t Find(std::string_view body, size_t from = 0) const {
+    const auto found = std::search(body.begin() + from, body.end(), searcher_);
+    return found == body.end() ? body.npos : found - body.begin();
+  }
+
+ private:
+  std::boyer_moore_horspool_searcher<std::string_view::const_iterator>
+      searcher_;
+};
+
+// Returns the string that begins `text`, behind white space; empty without it,
+// or with escapes.
+std::string_view PlainString(std::string_view text) {
+  const size_t begin = text.find('"');
+  if (begin == text.npos) return {};
+  text.remove_prefix(begin + 1);
+  text = text.substr(0, text.find('"'));
+  return text.find('\\') == text.npos ? text : std::string_view();
 }
 
 Status NoPart(const Place& place) {
@@ -193,21 +242,78 @@ StatusOr<Json> ItemsBehind(AnswerStore& store, const std::string& tenant,
 }
 
 std::string_view PreviousIdOf(std::string_view body) {
-  constexpr std::string_view kField = "previous_response_id";
-  if (body.find(kField) == body.npos) return {};
-  std::string_view text = FindJsonText(body, kField).value_or("");
-  const size_t begin = text.find('"');
-  if (begin == text.npos) return {};
-  text.remove_prefix(begin + 1);
-  text = text.substr(0, text.find('"'));
-  return text.find('\\') == text.npos ? text : std::string_view();
+  static const auto* const finder = new WordFinder(kPrevious);
+  if (finder->Find(body) == body.npos) return {};
+  return PlainString(FindJsonText(body, "previous_response_id").value_or(""));
+}
+
+std::vector<std::string_view> ReferencedIds(std::string_view body) {
+  static const auto* const finder = new WordFinder(kReference);
+  std::vector<std::string_view> ids;
+  for (size_t at = finder->Find(body);
+       at != body.npos && ids.size() < serving::kMaxMessages;
+       at = finder->Find(body, at + kReference.size())) {
+    const size_t first = at - std::min(at, kMaxReferenceBytes);
+    const size_t begin = body.substr(first, at - first).rfind('{');
+    const size_t end = body.substr(at, kMaxReferenceBytes).find('}');
+    if (begin == body.npos || end == body.npos) continue;
+    const std::string_view object =
+        body.substr(first + begin, at + end + 1 - first - begin);
+    if (object.size() > kMaxReferenceBytes) continue;
+    const std::string_view id =
+        PlainString(FindJsonText(object, "id").value_or(""));
+    if (!id.empty()) ids.push_back(id);
+  }
+  return ids;
+}
+
+StatusOr<Json> ReferencedItems::Take(std::string_view id, JsonBudget& budget) {
+  const std::string response = ResponseOf(id);
+  if (response.empty()) return NoItem(id);
+  auto output = outputs_.find(response);
+  if (output == outputs_.end()) {
+    // The work was given its thread and its memory by these ids.
+    if (!foreseen_) {
+      const auto ids = ReferencedIds(request_.body);
+      foreseen_.emplace(ids.begin(), ids.end());
+    }
+    if (!foreseen_->contains(id)) {
+      return InvalidArgument("an item reference must be an object of at most ",
+                             kMaxReferenceBytes, " bytes, its id without ",
+                             "escapes");
+    }
+    auto kept = store_.Find(request_.tenant, response);
+    if (!kept.ok()) return NoItem(id);
+    SLUICE_ASSIGN_OR_RETURN(Json answer,
+                            ParseJson((*kept)->answer, {.budget = &budget}));
+    output = outputs_.emplace(response, Output()).first;
+    for (Json& item : answer["output"]) {
+      std::string name = item["id"].get<std::string>();
+      output->second.emplace(std::move(name), std::move(item));
+    }
+  }
+  const auto item = output->second.find(id);
+  if (item == output->second.end()) return NoItem(id);
+  if (item->second.is_null()) {
+    return InvalidArgument("the item ", id.substr(0, 200),
+                           " is there already: refer to it once");
+  }
+  return std::exchange(item->second, nullptr);
 }
 
 size_t BytesBehind(const serving::ServingContext& context,
                    const http::HttpRequest& request) {
   if (context.answers == nullptr) return 0;
-  const std::string_view id = PreviousIdOf(request.body);
-  return id.empty() ? 0 : StoredBytes(context, request, id);
+  const std::string_view previous = PreviousIdOf(request.body);
+  size_t bytes = previous.empty() ? 0 : StoredBytes(context, request, previous);
+  std::set<std::string> responses;
+  for (const std::string_view id : ReferencedIds(request.body)) {
+    const auto [response, is_new] = responses.insert(ResponseOf(id));
+    if (!is_new) continue;
+    const auto kept = FindEntry(context, request, *response);
+    if (kept.ok()) bytes += (*kept)->answer.size();
+  }
+  return bytes;
 }
 
 void AddStoredHandlers(http::Router& router,

@@ -1,8 +1,12 @@
 #ifndef SLUICE_COMMON_DIALECTS_RESPONSES_STORED_H_
 #define SLUICE_COMMON_DIALECTS_RESPONSES_STORED_H_
 
+#include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/json.h"
 #include "common/base/status.h"
@@ -23,8 +27,36 @@ StatusOr<Json> ItemsBehind(serving::AnswerStore& store,
 // a name or a value that has escapes. One pass over a body that has the name.
 std::string_view PreviousIdOf(std::string_view body);
 
-// Returns the bytes of the response that a request goes on with, which are read
-// beside its body; 0: none is kept.
+// Returns the ids of the item references in `body`: of objects of at most 512
+// bytes that have no object within and no escapes in the id, and at most 4096
+// of them. It may have ids of other objects, too. One pass over the body.
+std::vector<std::string_view> ReferencedIds(std::string_view body);
+
+// The items of responses that are kept, by their ids, for one request: what its
+// item references stand for. One thread.
+class ReferencedItems {
+ public:
+  // `store` and `request` outlive it.
+  ReferencedItems(serving::AnswerStore& store, const http::HttpRequest& request)
+      : store_(store), request_(request) {}
+
+  // Returns the item `id` of a response's output, whose values count against
+  // `budget`. NOT_FOUND if the key has none; INVALID_ARGUMENT for an id that
+  // was asked for before, and for a response that has too many values.
+  StatusOr<Json> Take(std::string_view id, JsonBudget& budget);
+
+ private:
+  // The items of a response that are not taken yet.
+  using Output = std::map<std::string, Json, std::less<>>;
+
+  serving::AnswerStore& store_;
+  const http::HttpRequest& request_;
+  std::optional<std::set<std::string_view>> foreseen_;
+  std::map<std::string, Output, std::less<>> outputs_;  // by response
+};
+
+// Returns the bytes of the responses that a request goes on with or refers to,
+// which are read beside its body; 0: none is kept.
 size_t BytesBehind(const serving::ServingContext& context,
                    const http::HttpRequest& request);
 

@@ -430,6 +430,71 @@ TEST_F(ResponsesTest, KeepsResponsesOfTheirKey) {
   EXPECT_EQ(Ask(body)->Body()["error"]["code"], "previous_response_not_found");
 }
 
+// A client refers to the items of answers, each once; nobody else's.
+TEST_F(ResponsesTest, AReferenceStandsForTheItem) {
+  serving::AnswerStore store({.max_bytes = 1 << 20});
+  answers_ = &store;
+  const Json first = Answer(*ParseJson(R"({"input":"First."})"), "Oh.")->Body();
+  const std::string id = first["output"][0]["id"].get<std::string>();
+  const Json reference{{"type", "item_reference"}, {"id", id}};
+  const auto refer = [](const Json& items) {
+    Json input = Json::array({{{"role", "user"}, {"content", "First."}}});
+    for (const Json& item : items) input.push_back(item);
+    input.push_back({{"role", "user"}, {"content", "Second."}});
+    return Json{{"input", std::move(input)}};
+  };
+  const auto prompt_of = [&](const Json& items) {
+    const size_t sequence = engine_.submitted();
+    Answer(refer(items), "Oh.");
+    return engine_.submitted() > sequence
+               ? engine_.request(sequence).prompt_tokens
+               : std::vector<TokenId>();
+  };
+  const auto prompt = prompt_of(first["output"]);
+  EXPECT_FALSE(prompt.empty());
+  EXPECT_EQ(prompt_of(Json::array({reference})), prompt);
+  // What is kept of the second answer has the item itself.
+  const auto kept = store.Find("", "resp_test");
+  ASSERT_TRUE(kept.ok());
+  EXPECT_EQ((*ParseJson((*kept)->items))[1]["content"][0]["text"], "Oh.");
+  const auto refused = [&](const Json& items) {
+    return Ask(refer(items))->Body()["error"];
+  };
+  const Json twice = refused(Json::array({reference, reference}));
+  EXPECT_EQ(twice["code"], "unsupported_content");
+  EXPECT_THAT(twice["message"].get<std::string>(), HasSubstr("input[2]"));
+  for (const char* other :
+       {"msg_other_0", "msg_test_7", "msg", "", "_", "__"}) {
+    const Json error =
+        refused(Json::array({Json{{"type", "item_reference"}, {"id", other}}}));
+    EXPECT_EQ(error["code"], "item_not_found") << other;
+    EXPECT_EQ(error["param"], "input");
+  }
+  const Json nameless =
+      refused(Json::array({Json{{"type", "item_reference"}}}));
+  EXPECT_THAT(nameless["message"].get<std::string>(),
+              HasSubstr("input[1].id must be a string"));
+  ASSERT_TRUE(store.Erase("", "resp_test").ok());
+  EXPECT_EQ(refused(Json::array({reference}))["code"], "item_not_found");
+}
+
+TEST(ResponsesStoredTest, ReferencesAreForeseen) {
+  const auto ids = [](const std::string& body) { return ReferencedIds(body); };
+  EXPECT_THAT(ids(R"({"input":[{"type":"item_reference","id":"msg_a_0"},
+                     {"id" : "rs_b_1", "type": "item_reference"}]})"),
+              ElementsAre("msg_a_0", "rs_b_1"));
+  EXPECT_THAT(ids(R"([{"type":"item_reference","id":"a\u005f"}])"),
+              ElementsAre());
+  EXPECT_THAT(ids(R"("item_reference")"), ElementsAre());
+  EXPECT_THAT(ids(R"({"type":"item_reference","id":"a)"), ElementsAre());
+  EXPECT_THAT(ids(R"({"type":"item_reference","id":)" + std::string(600, ' ') +
+                  R"("a"})"),
+              ElementsAre());
+  std::string many;
+  for (int i = 0; i < 5000; ++i) many += R"({"id":"a","x":"item_reference"})";
+  EXPECT_EQ(ids(many).size(), 4096u);
+}
+
 // What is kept counts like a body: for its thread and for its memory.
 TEST_F(ResponsesTest, WhatIsBehindCountsAsText) {
   serving::AnswerStore store({.max_bytes = 1 << 20});
@@ -449,6 +514,9 @@ TEST_F(ResponsesTest, WhatIsBehindCountsAsText) {
   EXPECT_EQ(behind(R"({"input":"previous_response_id"})"), 0u);
   EXPECT_EQ(behind(R"({"previous_response_id":"res)"), 0u);
   EXPECT_EQ(behind(R"({"previous_response_id)"), 0u);
+  const std::string reference = R"({"type":"item_reference","id":"msg_a_0"})";
+  EXPECT_EQ(behind(reference), 13u);  // of the answer alone, and once
+  EXPECT_EQ(behind("[" + reference + "," + reference + "]"), 13u);
   TurnQueue queue({.threads = 1});
   serving::ServingContext context = Context();
   context.work = &queue;
