@@ -1,6 +1,7 @@
 #ifndef SLUICE_COMMON_DEVICE_KV_CACHE_H_
 #define SLUICE_COMMON_DEVICE_KV_CACHE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -75,17 +76,56 @@ class KvCache {
       }
       layers_.push_back({slab.keys.data(), slab.values.data(), type, num_blocks,
                          layer.group, slab.index_keys.data()});
+      const size_t keys = layer.key_bytes(type);
+      parts_.push_back(std::array<Part, 3>{
+          Part{slab.keys.data(), keys},
+          Part{slab.values.data(), layer.has_values ? keys : 0},
+          Part{slab.index_keys.data(), layer.index_bytes(type)}});
     }
     for (auto& [place, slab] : slabs) slabs_.push_back(std::move(slab));
     for (const Layer& layer : layers) {
       LayerState& state = states_.emplace_back(
           LayerState{nullptr, states.num_blocks, states.group});
+      state_parts_.emplace_back();
       if (layer.state_floats == 0) continue;
       state_memory_.push_back(backend.Allocate(
           sizeof(float) *
           static_cast<size_t>(layer.state_floats * states.num_blocks)));
       state.data = state_memory_.back().data();
+      state_parts_.back().bytes =
+          sizeof(float) * static_cast<size_t>(layer.state_floats);
+      state_parts_.back().data = state.data;
     }
+  }
+
+  // The bytes of one block of a layer, or of its state; 0: there is none.
+  size_t BlockBytes(int32_t index) const {
+    size_t bytes = 0;
+    for (const Part& part : parts_[index]) bytes += part.bytes;
+    return bytes;
+  }
+  size_t StateBytes(int32_t index) const { return state_parts_[index].bytes; }
+  // Copy one block of a layer, keys, values and index keys, or its state, to
+  // the host and back. Between steps.
+  void ReadBlock(Backend& backend, int32_t index, BlockId block,
+                 std::byte* out) const {
+    for (const Part& part : parts_[index]) {
+      out = Read(backend, part, block, out);
+    }
+  }
+  void ReadState(Backend& backend, int32_t index, BlockId block,
+                 std::byte* out) const {
+    Read(backend, state_parts_[index], block, out);
+  }
+  void WriteBlock(Backend& backend, int32_t index, BlockId block,
+                  const std::byte* in) {
+    for (const Part& part : parts_[index]) {
+      in = Write(backend, part, block, in);
+    }
+  }
+  void WriteState(Backend& backend, int32_t index, BlockId block,
+                  const std::byte* in) {
+    Write(backend, state_parts_[index], block, in);
   }
 
   // Gives the memory of these blocks back; they hold nothing.
@@ -111,8 +151,32 @@ class KvCache {
     DeviceMemory values;
     DeviceMemory index_keys;
   };
+  // A run of blocks of `bytes` each, a multiple of 4; null: none.
+  struct Part {
+    void* data = nullptr;
+    size_t bytes = 0;
+    DeviceMatrix At(BlockId block) const {
+      const auto columns = static_cast<int64_t>(bytes / sizeof(float));
+      return {static_cast<std::byte*>(data) +
+                  bytes * static_cast<size_t>(block.value()),
+              1, columns, columns};
+    }
+  };
+  static std::byte* Read(Backend& backend, const Part& part, BlockId block,
+                         std::byte* out) {
+    if (part.bytes > 0) backend.CopyOut(part.At(block), out);
+    return out + part.bytes;
+  }
+  static const std::byte* Write(Backend& backend, const Part& part,
+                                BlockId block, const std::byte* in) {
+    if (part.bytes > 0) backend.CopyIn(in, part.At(block));
+    return in + part.bytes;
+  }
+
   const int64_t num_blocks_;
   std::vector<Slab> slabs_;
+  std::vector<std::array<Part, 3>> parts_;  // keys, values, index keys
+  std::vector<Part> state_parts_;
   std::vector<LayerKv> layers_;
   std::vector<DeviceMemory> state_memory_;
   std::vector<LayerState> states_;

@@ -246,7 +246,8 @@ SequenceEvents Scheduler::Suspend(const Status& why, bool is_planned) {
   state_.admission_blocked = false;
   constraints_.Release();
   state_.sequences.Suspend(
-      [this](const Sequence& sequence) { return policy_.RunsAlone(sequence); });
+      [this](const Sequence& sequence) { return policy_.RunsAlone(sequence); },
+      is_planned);
   return EndWhere([&](const Sequence& sequence) {
     return CheckLosses(sequence, state_.options.max_replays, why);
   });

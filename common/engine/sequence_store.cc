@@ -79,10 +79,11 @@ void SequenceStore::Reset(const BlockManager::Options& blocks) {
 }
 
 void SequenceStore::Suspend(
-    const std::function<bool(const Sequence&)>& go_first) {
+    const std::function<bool(const Sequence&)>& go_first, bool is_planned) {
   // Stale blocks for which no sequence waits: with them the stages that were
-  // lost before would have to replay what is lost now.
-  if (!await_replays()) blocks_.ForgetStale();
+  // lost before would have to replay what is lost now. By plan, stages may copy
+  // what others have, which is all of what is not stale.
+  if (is_planned || !await_replays()) blocks_.ForgetStale();
   for (Sequence* sequence : running_) {
     sequence->is_replay = sequence->was_lost = true;
   }

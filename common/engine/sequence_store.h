@@ -39,8 +39,10 @@ class SequenceStore {
 
   // Takes the blocks of all sequences of a lost pipeline: running sequences
   // become preempted. What is cached stays so. Those that `go_first` start
-  // again first, then those with the fewest tokens.
-  void Suspend(const std::function<bool(const Sequence&)>& go_first);
+  // again first, then those with the fewest tokens. `is_planned`: what is stale
+  // is forgotten.
+  void Suspend(const std::function<bool(const Sequence&)>& go_first,
+               bool is_planned = false);
 
   // Runs a queued sequence, or the first preempted one. Needs its tables set.
   void Run(Sequence& sequence, TimePoint now);

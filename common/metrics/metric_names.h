@@ -203,6 +203,12 @@ inline constexpr Name kStageSerializeSeconds = "sluice_stage_serialize_seconds";
 inline constexpr Name kStageHopSeconds = "sluice_stage_hop_seconds";
 inline constexpr Name kStageWeightsBytes = "sluice_stage_weights_bytes";
 inline constexpr Name kStageKvBytes = "sluice_stage_kv_bytes";
+inline constexpr Name kStageKvCopies =
+    "sluice_stage_kv_copies_total";  // outcome=whole|broken
+inline constexpr Name kStageKvCopiedBytes =
+    "sluice_stage_kv_copied_bytes_total";
+inline constexpr Name kStageKvCopySeconds =
+    "sluice_stage_kv_copy_seconds_total";
 inline constexpr Name kStageLoadSeconds = "sluice_stage_load_seconds";
 inline constexpr Name kStageFirstLayer = "sluice_stage_first_layer";
 inline constexpr Name kStageNumLayers = "sluice_stage_num_layers";

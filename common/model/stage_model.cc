@@ -70,6 +70,25 @@ StageModel::StageModel(StageModelShape shape, RankPlan plan,
   }
 }
 
+size_t StageModel::KvBytes(int32_t index, int32_t group) const {
+  if (group != 0 && group == shape_.state_group) return kv_.StateBytes(index);
+  return group == kv_.layer(index).group ? kv_.BlockBytes(index) : 0;
+}
+
+void StageModel::ReadKv(int32_t index, int32_t group, BlockId block,
+                        std::byte* out) {
+  group != 0 && group == shape_.state_group
+      ? kv_.ReadState(backend_, index, block, out)
+      : kv_.ReadBlock(backend_, index, block, out);
+}
+
+void StageModel::WriteKv(int32_t index, int32_t group, BlockId block,
+                         const std::byte* in) {
+  group != 0 && group == shape_.state_group
+      ? kv_.WriteState(backend_, index, block, in)
+      : kv_.WriteBlock(backend_, index, block, in);
+}
+
 void StageModel::ExpectCopies() {
   const bool comes = !shape_.range.is_first;
   const bool goes = !shape_.range.is_last && plan_.rank == 0;

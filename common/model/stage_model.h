@@ -102,6 +102,13 @@ class StageModel {
   // thread.
   void GiveBack(const BlockRange& range) { kv_.GiveBack(backend_, range); }
 
+  // One block of stage layer `index` on this rank, of keys and values or, of
+  // the group of states, of a state. Between steps.
+  size_t KvBytes(int32_t index, int32_t group) const;
+  void ReadKv(int32_t index, int32_t group, BlockId block, std::byte* out);
+  void WriteKv(int32_t index, int32_t group, BlockId block,
+               const std::byte* in);
+
  private:
   DeviceMatrix AllocateMatrix(int64_t rows, int64_t cols,
                               ElementType type = ElementType::kF32);

@@ -124,4 +124,33 @@ void RankGroup::Note(size_t rank, const StepTimes& times) {
   if (rank == 0) sampling_ = times.sampling;
 }
 
+size_t RankGroup::KvBytes(int32_t index, int32_t group) const {
+  size_t bytes = 0;
+  for (const Rank& rank : ranks_) bytes += rank.model->KvBytes(index, group);
+  return bytes;
+}
+
+void RankGroup::ReadKv(int32_t index, int32_t group, BlockId block,
+                       std::byte* out) {
+  for (Rank& rank : ranks_) {
+    rank.model->ReadKv(index, group, block, out);
+    out += rank.model->KvBytes(index, group);
+  }
+}
+
+void RankGroup::WriteKv(int32_t index, int32_t group, BlockId block,
+                        const std::byte* in) {
+  for (Rank& rank : ranks_) {
+    rank.model->WriteKv(index, group, block, in);
+    in += rank.model->KvBytes(index, group);
+  }
+}
+
+bool RankGroup::can_copy_kv() const {
+  return ranks_.size() == 1 ||
+         std::ranges::all_of(ranks_, [](const Rank& rank) {
+           return rank.backend->info().shares_host_memory;
+         });
+}
+
 }  // namespace sluice

@@ -51,6 +51,15 @@ class RankGroup {
     for (Rank& rank : ranks_) rank.model->GiveBack(range);
   }
 
+  // The bytes of one block of stage layer `index` on all ranks (see
+  // StageModel::KvBytes), and copies of these, rank by rank. Between steps.
+  size_t KvBytes(int32_t index, int32_t group) const;
+  void ReadKv(int32_t index, int32_t group, BlockId block, std::byte* out);
+  void WriteKv(int32_t index, int32_t group, BlockId block,
+               const std::byte* in);
+  // Whether the calling thread reaches the memory of all of these ranks.
+  bool can_copy_kv() const;
+
   // Failed rows of the last step: see StageModel. Rank 0 reports for all.
   const std::vector<RowFailure>& failed_rows() const {
     return ranks_[0].model->failed_rows();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/device/cpu/available_memory.h"
 #include "common/device/step_inputs.h"
 #include "common/stage/rank_group.h"
 #include "common/stage/rank_link.h"
@@ -114,6 +115,26 @@ bool Stage::IsDone() const { return !Oldest().ran || ranks_->IsDone(); }
 
 void Stage::GiveBack(const std::vector<BlockRange>& vacant) {
   for (const BlockRange& range : vacant) ranks_->GiveBack(range);
+}
+
+bool Stage::can_copy_kv() const {
+  return link_ == nullptr && ranks_->can_copy_kv();
+}
+
+size_t Stage::KvBytes(int32_t layer, int32_t group) const {
+  return ranks_->KvBytes(layer - info_.first_layer, group);
+}
+
+uint64_t Stage::shelf_room() const { return AvailableMemory() / 2; }
+
+void Stage::ReadKv(const KvName& name, void* out) {
+  ranks_->ReadKv(name.layer - info_.first_layer, name.group, name.block,
+                 static_cast<std::byte*>(out));
+}
+
+void Stage::WriteKv(const KvName& name, const void* in) {
+  ranks_->WriteKv(name.layer - info_.first_layer, name.group, name.block,
+                  static_cast<const std::byte*>(in));
 }
 
 void Stage::Begin(const std::vector<ChunkInput>& chunks, HiddenStates in,

@@ -12,6 +12,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
+#include "common/core/kv_entry.h"
 #include "common/core/step_plan.h"
 #include "common/device/make_backends.h"
 #include "common/model/packed_weights.h"
@@ -169,6 +170,18 @@ class Stage {
   // Gives the memory of vacant KV blocks (StepPlan::vacant) back to the system:
   // whole pages, on the ranks of this process and on the CPU. Between steps.
   void GiveBack(const std::vector<BlockRange>& vacant);
+  // Whether keys and values can be copied: all ranks are of this process, and
+  // on a GPU there is one.
+  bool can_copy_kv() const;
+  // The bytes of one block of layer `layer` of the model in KV group `group`,
+  // over all ranks; 0: the layer keeps nothing in the group. And copies of
+  // these. Between steps.
+  size_t KvBytes(int32_t layer, int32_t group) const;
+  void ReadKv(const KvName& name, void* out);
+  void WriteKv(const KvName& name, const void* in);
+  // The bytes of the host's memory that copies of these may take here: half of
+  // what is free.
+  uint64_t shelf_room() const;
   // Whether the step in flight draws one token for the sequence, which the next
   // one may take: only where the stage that draws is the one that embeds.
   bool Draws(SequenceId sequence) const;

@@ -17,6 +17,7 @@
 #include "common/stage/boundary_log.h"
 #include "common/stage/sampled_tokens.h"
 #include "common/stage/sequence_table.h"
+#include "common/stage/stage_kv.h"
 
 namespace sluice {
 namespace {
@@ -87,7 +88,8 @@ class StageLoop::Impl {
         max_queued_steps_(static_cast<uint64_t>(max_queued_steps)),
         knows_sampled_(stage->info().is_first() || stage->info().is_last()),
         sequences_(stage->info().limits, stage->info().is_last()),
-        log_(stage->info()) {
+        log_(stage->info()),
+        kv_(stage) {
     SLUICE_CHECK(max_queued_steps >= 1);
   }
 
@@ -104,6 +106,7 @@ class StageLoop::Impl {
     }
     wake_.NotifyAll();
     thread_.Join();
+    DoWork();
   }
 
   Status Push(StepInput input) {
@@ -136,12 +139,22 @@ class StageLoop::Impl {
     wake_.NotifyAll();
   }
 
+  bool Between(KvWork work) {
+    {
+      MutexLock lock(mutex_);
+      if (stopping_) return false;
+      work_.push_back(std::move(work));
+    }
+    wake_.NotifyAll();
+    return true;
+  }
+
   StageLoopStats Stats() const {
     MutexLock lock(mutex_);
     StageLoopStats stats = stats_;
     stats.queue_depth = static_cast<int32_t>(queue_.size());
     stats.epoch = epoch_;
-    stats.progress = beats_ + stage_.layers_done();
+    stats.progress = beats_ + stage_.layers_done() + kv_.copied();
     return stats;
   }
 
@@ -217,8 +230,9 @@ class StageLoop::Impl {
     Queued step;
     while (true) {
       if (running_.empty()) {
-        if (!Take(step)) return;
-        Begin(step);
+        DoWork();
+        if (!Await()) return;
+        if (TakeDue(step)) Begin(step);
       } else if (running_.size() == 1 && stage_.overlaps_steps() &&
                  TakeAhead(step)) {
         Begin(step);
@@ -228,8 +242,21 @@ class StageLoop::Impl {
     }
   }
 
-  // Waits for the next step of the epoch. Returns false when stopping.
-  bool Take(Queued& step) {
+  // Does what is to be done between steps.
+  void DoWork() {
+    std::deque<KvWork> work;
+    bool ends = false;
+    {
+      MutexLock lock(mutex_);
+      work.swap(work_);
+      ends = stopping_;
+    }
+    KvStore* const store = ends || !stage_.can_copy_kv() ? nullptr : &kv_;
+    for (const KvWork& one : work) one(store);
+  }
+
+  // Waits for the next step of the epoch, or work. Returns false when stopping.
+  bool Await() {
     const int64_t idle_since = MonotonicNanos();
     const TimePoint sleep_at = Clock::now() + stage_.spin();
     bool looks = stage_.spin() > Duration::zero();
@@ -237,19 +264,29 @@ class StageLoop::Impl {
       const uint32_t seen = wake_.count();
       {
         MutexLock lock(mutex_);
-        if (stopping_ || NextIsHere()) break;
+        if (stopping_ || HasToDo()) break;
       }
       looks = wake_.SpinUntil(sleep_at, seen);
     }
     MutexLock lock(mutex_);
-    while (!stopping_ && !NextIsHere()) {
+    while (!stopping_ && !HasToDo()) {
       wake_.WaitUntil(mutex_, Clock::now() + kBeat);
       ++beats_;
     }
     ++beats_;
     stats_.wait_seconds +=
         1e-9 * static_cast<double>(MonotonicNanos() - idle_since);
-    if (stopping_) return false;
+    return !stopping_;
+  }
+
+  bool HasToDo() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !work_.empty() || NextIsHere();
+  }
+
+  // Takes the next step, if it is here and no work is to be done before it.
+  bool TakeDue(Queued& step) {
+    MutexLock lock(mutex_);
+    if (stopping_ || !work_.empty() || !NextIsHere()) return false;
     if (forget_) sequences_.Clear();
     forget_ = false;
     TakeNext(step);
@@ -264,7 +301,7 @@ class StageLoop::Impl {
     while (true) {
       {
         MutexLock lock(mutex_);
-        if (stopping_ || forget_) return false;
+        if (stopping_ || forget_ || !work_.empty()) return false;
         if (NextIsHere()) {
           const StepPlan& plan = queue_.begin()->second.input.plan;
           // To enqueue a prompt takes long, and where its rows come in, they
@@ -358,6 +395,8 @@ class StageLoop::Impl {
         std::ranges::any_of(chunks, &Stage::ChunkInput::takes_drawn);
     if (!stage_.info().is_last()) running.slots = log_.SlotsOf(chunks);
     stage_.GiveBack(input.plan.vacant);
+    kv_.Vacate(input.plan.vacant);
+    kv_.Note(chunks);
     stage_.Begin(Computed(chunks, input.plan), std::move(input.hidden),
                  {input.plan.replica, input.plan.epoch, input.plan.step_id});
   }
@@ -481,6 +520,7 @@ class StageLoop::Impl {
   const bool knows_sampled_;     // the stages between first and last do not
   SequenceTable sequences_;      // the loop's thread's own
   BoundaryLog log_;              // likewise
+  StageKv kv_;                   // likewise
   std::deque<Running> running_;  // likewise: at most two
   int64_t last_stop_ns_ = 0;     // likewise
 
@@ -493,6 +533,7 @@ class StageLoop::Impl {
   Epoch epoch_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_step_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<uint64_t, Queued> queue_ ABSL_GUARDED_BY(mutex_);
+  std::deque<KvWork> work_ ABSL_GUARDED_BY(mutex_);
   SampledTokens sampled_ ABSL_GUARDED_BY(mutex_);
   StageLoopStats stats_ ABSL_GUARDED_BY(mutex_);
 
@@ -513,6 +554,7 @@ void StageLoop::Reset(Epoch epoch) { impl_->Reset(epoch); }
 void StageLoop::OnSampled(const StepResult& result) {
   impl_->OnSampled(result);
 }
+bool StageLoop::Between(KvWork work) { return impl_->Between(std::move(work)); }
 StageLoopStats StageLoop::Stats() const { return impl_->Stats(); }
 
 }  // namespace sluice

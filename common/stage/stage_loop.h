@@ -2,12 +2,14 @@
 #define SLUICE_COMMON_STAGE_STAGE_LOOP_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "common/base/status.h"
 #include "common/core/step_plan.h"
+#include "common/stage/kv_store.h"
 #include "common/stage/stage.h"
 #include "common/tensor/hidden_states.h"
 
@@ -80,6 +82,12 @@ class StepRunner {
   // Called with the caller's locks held: must not call the sink.
   virtual void Reset(Epoch epoch) = 0;
   virtual void OnSampled(const StepResult& result) = 0;  // likewise
+  // Has `work` done between steps, in the order of the calls, and before later
+  // steps. It gets what the stage holds; null: keys and values of this stage
+  // cannot be copied, or the runner ends. Returns false if it never comes.
+  // Called with the caller's locks held, as Reset.
+  using KvWork = std::function<void(KvStore* store)>;
+  virtual bool Between([[maybe_unused]] KvWork work) { return false; }
   virtual StageLoopStats Stats() const = 0;
 };
 
@@ -112,6 +120,8 @@ class StageLoop : public StepRunner {
   // Tells the first of several stages what the last one sampled in a step. Any
   // thread. Drops a result of another epoch.
   void OnSampled(const StepResult& result) override;
+
+  bool Between(KvWork work) override;
 
   StageLoopStats Stats() const override;
 

@@ -8,7 +8,7 @@
 namespace sluice::wire {
 
 // Of gateways and stages: Hello, Welcome and StepsHello.
-inline constexpr uint32_t kProtocolVersion = 14;
+inline constexpr uint32_t kProtocolVersion = 15;
 
 // Of stages and hosts of experts: ExpertHello and ExpertWelcome.
 inline constexpr uint32_t kExpertProtocolVersion = 3;

@@ -411,6 +411,26 @@ StatusOr<StepResult> FromProto(const v1::StepResult& proto,
   return result;
 }
 
+v1::KvEntry ToProto(KvEntry entry) {
+  v1::KvEntry proto;
+  proto.set_layer(entry.name.layer);
+  proto.set_kv_group(entry.name.group);
+  proto.set_block(entry.name.block.value());
+  proto.set_data(std::move(entry.data));
+  proto.set_checksum(entry.checksum);
+  return proto;
+}
+
+StatusOr<KvEntry> FromProto(v1::KvEntry proto) {
+  if (proto.layer() < 0 || proto.kv_group() < 0 || proto.block() < 0) {
+    return InvalidArgument("an entry of layer ", proto.layer(), ", KV group ",
+                           proto.kv_group(), ", block ", proto.block());
+  }
+  return KvEntry{{proto.layer(), proto.kv_group(), BlockId(proto.block())},
+                 std::move(*proto.mutable_data()),
+                 proto.checksum()};
+}
+
 int64_t MaxFrameBytes(const PlanLimits& limits, int32_t hidden_size) {
   // A token id is at most 5 bytes of varint here, a block id likewise.
   constexpr int64_t kSampling = 2048 + 16 * kMaxLogitBiases +

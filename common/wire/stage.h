@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/core/kv_entry.h"
 #include "common/core/stage_identity.h"
 #include "common/core/step_plan.h"
 #include "common/tensor/hidden_states.h"
@@ -76,6 +77,16 @@ v1::StepResult ToProto(const StepResult& result);
 v1::StepResult SampledToProto(const StepResult& result);
 StatusOr<StepResult> FromProto(const v1::StepResult& proto,
                                const PlanLimits& limits);
+
+v1::KvEntry ToProto(KvEntry entry);
+// INVALID_ARGUMENT for a negative layer, group or block.
+StatusOr<KvEntry> FromProto(v1::KvEntry proto);
+
+// Bytes of the entries of one BlocksResponse, but for one that is larger alone;
+// the most of a response; and the most requests of Blocks without an answer.
+inline constexpr size_t kBlocksBytes = size_t{1} << 20;
+inline constexpr int64_t kMaxBlocksBytes = int64_t{256} << 20;
+inline constexpr int kMaxBlocksAsked = 8;
 
 // Upper bounds of the bytes of a frame and a result, for the channels: a step
 // that starts all its sequences, and the payload. Below gRPC's own 2 GiB.

@@ -135,6 +135,9 @@ OptionRows StageRows(GatewayFlags& flags) {
       {"rejoin-after", Seconds(&o.resplit.grow_after, 0.1, kDay),
        "seconds that a process must be there without a break before the "
        "layers are split over it again"},
+      {"no-move-kv", option::Off(&o.resplit.moves_kv),
+       "stages that take over layers by plan compute their keys and values "
+       "again and copy none"},
       {"max-replays",
        {&o.engine.max_replays, 0, 1000},
        "a request that more stages than this are lost with, one after "

@@ -84,5 +84,44 @@ TEST_F(KvCacheTest, BlocksThatHoldNothingTakeNoMemoryAndOthersStay) {
   }
 }
 
+TEST_F(KvCacheTest, ABlockGoesToTheHostAndBackAndNoOtherChanges) {
+  for (std::byte* slab : Slabs()) {
+    std::memset(slab, 7, block_bytes() * kBlocks);
+  }
+  const size_t bytes = kv_.BlockBytes(1);
+  ASSERT_EQ(bytes, 2 * block_bytes());
+  EXPECT_EQ(kv_.StateBytes(1), 0u);
+  std::vector<std::byte> keys_and_values(bytes);
+  for (size_t i = 0; i < bytes; ++i) {
+    keys_and_values[i] = static_cast<std::byte>(i % 251);
+  }
+  kv_.WriteBlock(*backend_, 1, BlockId(5), keys_and_values.data());
+  const std::vector<std::byte*> slabs = Slabs();
+  for (size_t i = 0; i < slabs.size(); ++i) {
+    EXPECT_TRUE(Has(slabs[i], 0, 5, 7)) << i;
+    EXPECT_EQ(Has(slabs[i], 5, 6, 7), i < 2) << i;
+    EXPECT_TRUE(Has(slabs[i], 6, kBlocks, 7)) << i;
+  }
+  std::vector<std::byte> back(bytes);
+  kv_.ReadBlock(*backend_, 1, BlockId(5), back.data());
+  EXPECT_EQ(back, keys_and_values);
+}
+
+TEST_F(KvCacheTest, AStateGoesToTheHostAndBack) {
+  KvCache::Layer layer{1, 0, 64};
+  layer.state_floats = 24;
+  const std::vector<KvCache::Layer> layers = {{0, 3, 64}, layer};
+  KvCache with_states(*backend_, layers, kBlocks, {4, 1});
+  ASSERT_EQ(with_states.StateBytes(1), 24 * sizeof(float));
+  EXPECT_EQ(with_states.StateBytes(0), 0u);
+  EXPECT_EQ(with_states.BlockBytes(1), 0u);
+  std::vector<float> state(24, 3.5F), back(24);
+  with_states.WriteState(*backend_, 1, BlockId(2),
+                         reinterpret_cast<const std::byte*>(state.data()));
+  with_states.ReadState(*backend_, 1, BlockId(2),
+                        reinterpret_cast<std::byte*>(back.data()));
+  EXPECT_EQ(back, state);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -40,8 +40,30 @@ FakeStages::FakeStages(int count, const PlanLimits& limits, bool logs)
   Recut(layers);
 }
 
-std::vector<int32_t> FakeStages::Recut(
-    const std::vector<int32_t>& first_layers) {
+void FakeStages::CopyFrom(const std::vector<Stage>& before, size_t index) {
+  Stage& stage = stages_[index];
+  bool is_first = true;
+  for (const Stage& donor : before) {
+    if (donor.first_layer >= stage.last_layer ||
+        donor.last_layer <= stage.first_layer) {
+      continue;
+    }
+    const auto take = [&](const std::vector<uint64_t>& from,
+                          std::vector<uint64_t>& to) {
+      for (size_t i = 0; i < to.size(); ++i) {
+        to[i] = is_first || to[i] == from[i] ? from[i] : kNothing;
+      }
+    };
+    take(donor.slots, stage.slots);
+    take(donor.states, stage.states);
+    is_first = false;
+  }
+  stage.has_log = false;
+}
+
+std::vector<int32_t> FakeStages::Recut(const std::vector<int32_t>& first_layers,
+                                       bool copies) {
+  const std::vector<Stage> old = copies ? stages_ : std::vector<Stage>();
   std::vector<Stage> before = std::exchange(stages_, {});
   std::vector<int32_t> replaced;
   for (size_t i = 0; i < first_layers.size(); ++i) {
@@ -51,10 +73,12 @@ std::vector<int32_t> FakeStages::Recut(
     const auto same = std::ranges::find_if(before, [&](const Stage& stage) {
       return stage.first_layer == first && stage.last_layer == last;
     });
-    stages_.push_back(same == before.end() ? Stage{first, last, {}, {}, {}}
-                                           : std::move(*same));
+    stages_.push_back(same == before.end()
+                          ? Stage{first, last, {}, {}, {}, true}
+                          : std::move(*same));
     if (same != before.end()) continue;
     Replace(i);
+    if (copies) CopyFrom(old, i);
     replaced.push_back(static_cast<int32_t>(i));
   }
   return replaced;
@@ -66,6 +90,7 @@ void FakeStages::Replace(size_t index) {
   stages_[index].states.assign(
       static_cast<size_t>(limits_.num_state_blocks) * kStateSlots, kNothing);
   stages_[index].log.assign(slots, kNothing);
+  stages_[index].has_log = true;
 }
 
 void FakeStages::Vacate(const std::vector<BlockRange>& vacant) {
@@ -86,9 +111,12 @@ std::vector<int32_t> FakeStages::first_layers() const {
 std::vector<int32_t> FakeStages::ReplayAt(
     const std::vector<int32_t>& lost) const {
   std::vector<int32_t> at = lost;
-  for (int32_t i = count() - 1; i > 0 && !logs_; --i) {
+  for (int32_t i = count() - 1; i > 0; --i) {
     const bool feeds = std::ranges::count(at, i) > 0;
-    if (feeds && std::ranges::count(at, i - 1) == 0) at.push_back(i - 1);
+    const bool logs = logs_ && stages_[static_cast<size_t>(i - 1)].has_log;
+    if (feeds && !logs && std::ranges::count(at, i - 1) == 0) {
+      at.push_back(i - 1);
+    }
   }
   for (int32_t& index : at) {
     index = stages_[static_cast<size_t>(index)].first_layer;

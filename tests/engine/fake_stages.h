@@ -74,7 +74,10 @@ class FakeStages {
   void Replace(size_t index);
   // The layers are cut at `first_layers`: those of the stages, rising from 0. A
   // stage with the same layers as before is the same one. Returns the others.
-  std::vector<int32_t> Recut(const std::vector<int32_t>& first_layers);
+  // `copies`: each of these has copied what the stages before had of its
+  // layers, but no log.
+  std::vector<int32_t> Recut(const std::vector<int32_t>& first_layers,
+                             bool copies = false);
   int32_t num_layers() const { return num_layers_; }
   std::vector<int32_t> first_layers() const;
   // Returns the first layers of the stages that must compute replays so that
@@ -90,7 +93,11 @@ class FakeStages {
     // Of blocks of states: what is before a block, and its slots.
     std::vector<uint64_t> states;
     std::vector<uint64_t> log;
+    bool has_log = true;  // since it computed what it has
   };
+  // What all stages of `before` with layers of stage `index` agree on is in its
+  // slots.
+  void CopyFrom(const std::vector<Stage>& before, size_t index);
   bool Computes(const Part& part, size_t index) const;
   // Does the part up to position `end` of it.
   Status Do(const Part& part, size_t index, int32_t end);

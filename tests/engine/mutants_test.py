@@ -47,6 +47,8 @@ MUTANTS = [
      "return blocks.num_stale() > 0 &&", "return blocks.num_stale() < 0 &&"),
     ("a chunk goes on behind its replay", "engine/batch_builder.cc",
      "if (sequence.replays()) {", "if (false) {"),
+    ("what a donor of a copy lacks is not forgotten", "engine/sequence_store.cc",
+     "if (is_planned || !await_replays())", "if (!await_replays())"),
     ("KV of a pipeline with other limits is kept", "engine/scheduler.cc",
      "lost.has_value() && limits == state_.limits;", "lost.has_value();"),
     ("what a lost plan was to compute is kept", "engine/sequence_store.cc",

@@ -223,13 +223,26 @@ class RandomRun {
   // The stages have done any part of the plans in flight.
   void Suspend() {
     if (rates_.survivals == 0) return harness_.Suspend();
-    harness_.Suspend([this](size_t n) {
+    const auto pick = [this](size_t n) {
       return static_cast<size_t>(Pick(static_cast<int>(n)));
-    });
+    };
+    is_planned_ = Happens(rates_.moves, totals_.faults.moves);
+    is_planned_ ? harness_.SuspendByPlan(pick) : harness_.Suspend(pick);
+  }
+
+  // Any copy may fail.
+  void AttachMoved() {
+    const std::vector<int32_t> cut = RandomCut();
+    std::vector<int32_t> failed;
+    for (int32_t i = 0; i < static_cast<int32_t>(cut.size()); ++i) {
+      if (Pick(4) == 0) failed.push_back(i);
+    }
+    harness_.AttachMoved(Epoch(++totals_.epochs), failed, cut);
   }
 
   void Attach() {
     is_leaving_ = false;
+    if (std::exchange(is_planned_, false)) return AttachMoved();
     if (Happens(rates_.survivals, totals_.faults.survivals)) {
       const std::vector<int32_t> cut =
           Happens(rates_.recuts, totals_.faults.recuts) ? RandomCut()
@@ -266,6 +279,7 @@ class RandomRun {
   const int max_positions_;
   int added_ = 0;
   bool is_leaving_ = false;
+  bool is_planned_ = false;  // the latest loss
   TimePoint now_ = Clock::now();
   Totals totals_;
 };

@@ -17,6 +17,7 @@ struct Faults {
   // Of these, those after which the layers are split anew, over any number of
   // stages. A stage with the same layers is a survivor.
   int recuts = 0;
+  int moves = 0;  // by plan, with copies
   // Of the lost pipelines' results, those that come to a later pipeline.
   int late_results = 0;
   // The next result answers another step, or comes twice: the pipeline is

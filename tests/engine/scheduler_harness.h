@@ -72,6 +72,20 @@ class SchedulerHarness {
     Begin(epoch, stages_->ReplayAt(lost));
   }
 
+  // After SuspendByPlan: the layers are cut at `first_layers`, and stages copy
+  // what they lack from those that had it, but for the `failed` ones, whose
+  // copies break.
+  void AttachMoved(Epoch epoch, const std::vector<int32_t>& failed,
+                   const std::vector<int32_t>& first_layers) {
+    std::vector<int32_t> lost;
+    for (const int32_t index : stages_->Recut(first_layers, /*copies=*/true)) {
+      if (std::ranges::count(failed, index) == 0) continue;
+      stages_->Replace(static_cast<size_t>(index));
+      lost.push_back(index);
+    }
+    Begin(epoch, stages_->ReplayAt(lost));
+  }
+
   // The pipeline dies, with the results that are out. Each stage has done some
   // of the plans in flight by then; `pick` returns a number below its argument.
   void Suspend(const std::function<size_t(size_t)>& pick = [](size_t) {
@@ -84,9 +98,11 @@ class SchedulerHarness {
     Take(scheduler_.Suspend(Unavailable("stage 1 is gone")));
   }
   // The same, by choice.
-  void SuspendByPlan() {
+  void SuspendByPlan(const std::function<size_t(size_t)>& pick = [](size_t) {
+    return 0;
+  }) {
     results_.clear();
-    const Status broken = stages_->Break([](size_t) { return 0; });
+    const Status broken = stages_->Break(pick);
     EXPECT_TRUE(broken.ok()) << broken;
     Take(scheduler_.Suspend(Unavailable("a stage joins"), /*is_planned=*/true));
   }

@@ -36,7 +36,7 @@ Faults RandomFaults(uint32_t seed) {
   if (has(5)) faults.losses = 20, faults.resizes = 700;
   if (has(6)) faults.jumps = 20, faults.no_host = 30, faults.losses = 10;
   if (seed / 8 % 2 == 1) faults.survivals = 850;
-  if (seed / 32 % 2 == 1) faults.recuts = 400;
+  if (seed / 32 % 2 == 1) faults.recuts = faults.moves = 400;
   return faults;
 }
 
@@ -76,6 +76,7 @@ TEST(SimulationTest, EveryHistoryIsTheUndisturbedOne) {
     sum.faults.losses += totals.faults.losses;
     sum.faults.survivals += totals.faults.survivals;
     sum.faults.recuts += totals.faults.recuts;
+    sum.faults.moves += totals.faults.moves;
     sum.faults.late_results += totals.faults.late_results;
     sum.faults.contradictions += totals.faults.contradictions;
     sum.faults.no_host += totals.faults.no_host;
@@ -99,6 +100,7 @@ TEST(SimulationTest, EveryHistoryIsTheUndisturbedOne) {
   EXPECT_GT(faults.no_host, 0);
   EXPECT_GT(kept, 0u);
   EXPECT_GT(faults.recuts, 0);
+  EXPECT_GT(faults.moves, 0);
   // Faults are pauses: few sequences meet more of them than are allowed.
   EXPECT_LT(sum.ended_by_faults, static_cast<int64_t>(sequences / 4));
 }

@@ -520,7 +520,7 @@ class History {
       case What::kAssigned:
         laws.OnAssigned(process, event.epoch, event.flag);
         return decider.OnAssigned(
-            at, event.epoch, event.number != 0,
+            at, event.epoch, KvAnswer{event.number != 0},
             event.flag ? OkStatus() : FailedPrecondition("it refuses"), now_);
       case What::kDrained:
         return decider.OnDrained(at);

@@ -72,7 +72,8 @@ class Directed {
     CarryOut();
   }
   void Assigned(size_t process, const Status& status = OkStatus()) {
-    decider_.OnAssigned(At(process), decider_.epoch(), false, status, now_);
+    decider_.OnAssigned(At(process), decider_.epoch(), KvAnswer(), status,
+                        now_);
     CarryOut();
   }
   void Drained(size_t process) {

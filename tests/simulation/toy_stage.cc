@@ -84,6 +84,32 @@ void Stage::GiveBack(const std::vector<BlockRange>& vacant) {
   }
 }
 
+size_t Stage::KvBytes(int32_t layer, int32_t group) const {
+  if (group != layer % info_.limits.num_kv_groups) return 0;
+  return sizeof(Row) *
+         static_cast<size_t>(HoldsState(layer) ? kStateSlots : kBlockTokens);
+}
+
+Stage::Row* Stage::BlockOf(const KvName& name) {
+  const bool is_state = HoldsState(name.layer);
+  const int32_t blocks =
+      is_state ? info_.limits.num_state_blocks : info_.limits.num_blocks;
+  const int32_t rows = is_state ? kStateSlots : kBlockTokens;
+  const int32_t block =
+      (name.layer - info_.first_layer) * blocks + name.block.value();
+  return &(is_state ? states_ : slots_).at(static_cast<size_t>(block * rows));
+}
+
+void Stage::ReadKv(const KvName& name, void* out) {
+  std::memcpy(out, static_cast<void*>(BlockOf(name)),
+              KvBytes(name.layer, name.group));
+}
+
+void Stage::WriteKv(const KvName& name, const void* in) {
+  std::memcpy(static_cast<void*>(BlockOf(name)), in,
+              KvBytes(name.layer, name.group));
+}
+
 std::vector<TokenId> Stage::TokensOf(const ChunkInput& input) const {
   if (input.takes_drawn) return {drawn_before_.at(input.chunk->sequence)};
   return input.chunk->tokens;

@@ -415,5 +415,20 @@ TEST(WireStageTest, MessageLimitsStayBelowGrpcsOwn) {
   EXPECT_LT(MaxResultBytes(huge), int64_t{1} << 31);
 }
 
+TEST(WireStageTest, AnEntryOfKeysAndValuesComesBackAsItWas) {
+  const auto back = FromProto(ToProto(KvEntry{
+      {3, 1, BlockId(17)}, std::string("a\0b", 3), 0xfedcba9876543210}));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->name, (KvName{3, 1, BlockId(17)}));
+  EXPECT_EQ(back->data, std::string("a\0b", 3));
+  EXPECT_EQ(back->checksum, 0xfedcba9876543210);
+  for (const KvName& name :
+       {KvName{-1, 0, BlockId(0)}, KvName{0, -1, BlockId(0)},
+        KvName{0, 0, BlockId(-1)}}) {
+    EXPECT_EQ(FromProto(ToProto(KvEntry{name})).status().code(),
+              StatusCode::kInvalidArgument);
+  }
+}
+
 }  // namespace
 }  // namespace sluice::wire

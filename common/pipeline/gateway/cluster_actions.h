@@ -43,6 +43,13 @@ struct SendLoad {
   size_t process = 0;
   Epoch epoch;  // the latest one
   StagePlace place;
+  bool shelves = false;  // Assign.shelve
+};
+// A process with the keys and values of layers.
+struct KvDonor {
+  size_t process = 0;
+  StagePlace layers;
+  bool is_self = false;  // the receiver: its shelf
 };
 struct SendAssign {
   size_t process = 0;
@@ -52,6 +59,9 @@ struct SendAssign {
   std::optional<size_t> next;  // the successor
   // The process whose sampled tokens this one reads.
   std::optional<size_t> last;
+  // Whose keys and values it copies, those of the plans of `donors_epoch`.
+  std::vector<KvDonor> donors = {};
+  Epoch donors_epoch = {};
 };
 struct SendDrain {
   size_t process = 0;

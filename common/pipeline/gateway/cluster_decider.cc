@@ -1,6 +1,7 @@
 #include "common/pipeline/gateway/cluster_decider.h"
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -8,6 +9,9 @@
 
 namespace sluice {
 namespace {
+
+// What a copy of keys and values may take: to compute them again takes less.
+constexpr Duration kMostCopy = std::chrono::seconds(30);
 
 // Returns the stage at fault for a failure that stage `index` reports.
 size_t Blamed(size_t index, v1::FailureSide side, size_t num_stages) {
@@ -108,6 +112,7 @@ void ClusterDecider::WatchUp(const OwnerSigns& owner, TimePoint now) {
   message_ = "the layers are split anew: a process joins";
   EndEpoch(/*is_planned=*/true, now);
   SetHolders();
+  Gather(now, !places_.first_held().has_value());
 }
 
 void ClusterDecider::Raise(TimePoint now) {
@@ -166,16 +171,26 @@ void ClusterDecider::BeginAssigning(TimePoint now) {
   model_ = joined_ = *std::move(joined);
   phase_ = Phase::kAssigning;
   places_.SetEpoch(next);
-  phase_deadline_ = now + options_.transport.peer_timeout;
   assigning_ = places_.count() - 1;
-  stages_[assigning_]->Assign(places_.epoch(), joined_.limits, nullptr, nullptr,
-                              out_);
+  phase_deadline_ = now + options_.transport.peer_timeout;
+  AssignNext(now);
 }
 
-void ClusterDecider::OnAssigned(size_t index, Epoch epoch, bool kept,
+void ClusterDecider::AssignNext(TimePoint now) {
+  const bool reads_tokens =
+      assigning_ == 0 && places_.count() > 1 && options_.steps_ahead;
+  const bool copies = places_.Assign(
+      assigning_, joined_.limits,
+      reads_tokens ? stages_[places_.count() - 1].get() : nullptr);
+  if (copies) {
+    phase_deadline_ = now + options_.transport.peer_timeout + kMostCopy;
+  }
+}
+
+void ClusterDecider::OnAssigned(size_t index, Epoch epoch, const KvAnswer& kv,
                                 const Status& status, TimePoint now) {
   StageProcess& stage = *stages_[index];
-  stage.OnAssigned(epoch, kept);
+  stage.OnAssigned(epoch, kv, out_);
   if (places_.has(index) && phase_ == Phase::kGathering && !status.ok() &&
       stage.load_sent()) {
     message_ = Cat(stage.Describe(), ": ", Message(status));
@@ -189,10 +204,7 @@ void ClusterDecider::OnAssigned(size_t index, Epoch epoch, bool kept,
   if (!status.ok()) return Lose(index, status, now);
   if (assigning_ > 0) {
     --assigning_;
-    const bool reads_tokens = assigning_ == 0 && options_.steps_ahead;
-    return stages_[assigning_]->Assign(
-        places_.epoch(), joined_.limits, &stage,
-        reads_tokens ? stages_[places_.count() - 1].get() : nullptr, out_);
+    return AssignNext(now);
   }
   phase_ = Phase::kOpening;
   out_.Add(act::OpenPlans{places_.epoch(), joined_});
@@ -201,6 +213,7 @@ void ClusterDecider::OnAssigned(size_t index, Epoch epoch, bool kept,
 void ClusterDecider::OnPlansOpen(Epoch epoch, TimePoint now) {
   if (phase_ != Phase::kOpening || epoch != places_.epoch()) return;
   phase_ = Phase::kUp;
+  told_leaving_ = false;
   message_.clear();
   assign_backoff_ = Duration::zero();
   if (std::exchange(was_up_, true)) last_recovery_ = now - down_since_;
@@ -231,6 +244,8 @@ void ClusterDecider::Lose(size_t index, const Status& why, TimePoint now,
 
 void ClusterDecider::EndEpoch(bool is_planned, TimePoint now) {
   const bool was_up = up();
+  was_up ? places_.moves().OnEnd(is_planned && options_.resplit.moves_kv)
+         : places_.moves().OnFailed();
   phase_ = Phase::kGathering;
   if (was_up) down_since_ = now;
   out_.Add(act::ClosePlans{Cancelled("epoch ", places_.epoch(), " has ended")});
@@ -275,18 +290,55 @@ void ClusterDecider::OnDraining(size_t index, Duration remaining,
                                 TimePoint now) {
   StageProcess& stage = *stages_[index];
   stage.OnDraining(remaining, now, out_);
-  if (places_.has(index) && up() && !places_.Prepare(index)) {
-    out_.Add(act::TellLeaving{Unavailable(stage.Describe(), " is draining")});
+  if (places_.has(index) && up() && !places_.Prepare(index) &&
+      !CanMoveAway(index)) {
+    TellLeaving(index);
   }
 }
 
 void ClusterDecider::ReleaseLeaving(size_t index, const OwnerSigns& owner,
                                     TimePoint now) {
-  if (places_.has(index) && up() && !places_.Prepare(index) && !owner.is_idle) {
+  if (places_.has(index) && up()) {
+    if (MoveAway(index, owner, now)) return;
+    const bool is_prepared = places_.Prepare(index);
+    const bool may_move = owner.pause_cost < INT64_MAX && CanMoveAway(index);
+    if (!is_prepared && !may_move) TellLeaving(index);
+    // A spare loads, or the others' split is not due yet.
+    if (!owner.is_idle && (!is_prepared || may_move)) return;
+  } else if (places_.moves().IsDonor(*stages_[index])) {
     return;
   }
   Release(index, Unavailable("it was told to end; nothing needs it any more"),
           act::Ending::kHalfClose, Absence::kReleased, now);
+}
+
+void ClusterDecider::TellLeaving(size_t index) {
+  if (std::exchange(told_leaving_, true)) return;
+  out_.Add(act::TellLeaving{
+      Unavailable(stages_[index]->Describe(), " is draining")});
+}
+
+bool ClusterDecider::CanMoveAway(size_t index) const {
+  return options_.resplit.moves_kv && !draining_ &&
+         (places_.has_spare(index) || resplit_.CanLeave(index));
+}
+
+bool ClusterDecider::MoveAway(size_t index, const OwnerSigns& owner,
+                              TimePoint now) {
+  if (!CanMoveAway(index) || owner.is_idle || owner.pause_cost == INT64_MAX) {
+    return false;
+  }
+  const std::string why =
+      Cat("the layers move: ", stages_[index]->Describe(), " was told to end");
+  const bool moved =
+      places_.has_spare(index)
+          ? places_.Prepare(index) && places_.Give(index, message_)
+          : resplit_.Leave(index, now);
+  if (!moved) return false;
+  message_ = why;
+  EndEpoch(/*is_planned=*/true, now);
+  SetHolders();
+  return true;
 }
 
 void ClusterDecider::EndStage(size_t index, const Status& why,

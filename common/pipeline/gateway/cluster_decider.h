@@ -69,8 +69,8 @@ class ClusterDecider {
   void OnHeartbeat(size_t index, const StageLoad& load, Duration rtt) {
     stages_[index]->OnHeartbeat(load, rtt);
   }
-  void OnAssigned(size_t index, Epoch epoch, bool kept, const Status& status,
-                  TimePoint now);
+  void OnAssigned(size_t index, Epoch epoch, const KvAnswer& kv,
+                  const Status& status, TimePoint now);
   void OnFailure(size_t index, Epoch epoch, v1::FailureSide side,
                  const Status& why, TimePoint now);
   // Ignored before BeginDrain: the message may be the answer to the gateway
@@ -80,8 +80,9 @@ class ClusterDecider {
   }
   // The stage was told to end; ReleaseLeaving follows.
   void OnDraining(size_t index, Duration remaining, TimePoint now);
-  // Releases a stage that was told to end, once nothing needs it, or a spare
-  // takes its place.
+  // Has the place or the layers of a stage that was told to end moved to other
+  // processes, and releases the stage once they have its keys and values, or
+  // nothing needs it.
   void ReleaseLeaving(size_t index, const OwnerSigns& owner, TimePoint now);
   // The stage's stream has ended.
   void OnEnd(size_t index, const Status& why, TimePoint now) {
@@ -145,6 +146,17 @@ class ClusterDecider {
   void Gather(TimePoint now, bool may_fill);
   // Joins the stages to a pipeline and begins an epoch, if they fit.
   void BeginAssigning(TimePoint now);
+  // Tells the owner, once in a pipeline, that the stage's sequences have to
+  // end.
+  void TellLeaving(size_t index);
+  // Moves the place of a stage that was told to end to a spare that holds its
+  // layers, or its layers to the others. Returns false where that cannot be, or
+  // not yet.
+  bool MoveAway(size_t index, const OwnerSigns& owner, TimePoint now);
+  // Whether a spare, or the others, can have the layers of place `index`.
+  bool CanMoveAway(size_t index) const;
+  // Assigns the epoch to place assigning_.
+  void AssignNext(TimePoint now);
   // The pipeline cannot go on because of stage `index`. `peer`: of a stream
   // that broke (see StagePlaces::OnStreamBroken).
   void Lose(size_t index, const Status& why, TimePoint now,
@@ -170,6 +182,7 @@ class ClusterDecider {
   TimePoint phase_deadline_{};  // of kAssigning and kOpening
   TimePoint down_since_;        // unless kUp
   bool was_up_ = false;         // at some time
+  bool told_leaving_ = false;   // in the present pipeline
   Duration last_recovery_{};    // of a pipeline that had been up
   TimePoint heartbeat_at_{};
   uint64_t heartbeats_ = 0;

@@ -207,7 +207,9 @@ void PipelineAssembler::OnControl(uint64_t link_id,
     case v1::ControlResponse::kAssigned: {
       const v1::Assigned& assigned = response.assigned();
       return decider_.OnAssigned(
-          *at, wire::EpochOf(assigned), assigned.kept(),
+          *at, wire::EpochOf(assigned),
+          {assigned.kept(), assigned.copied(), assigned.not_copied(),
+           assigned.copied_bytes()},
           wire::StatusFromProto(assigned.status_code(),
                                 assigned.status_message()),
           now);
@@ -287,6 +289,7 @@ void PipelineAssembler::Do(const act::SendLoad& load) {
   wire::SetEpoch(load.epoch, assign);
   assign->set_first_layer(load.place.first_layer);
   assign->set_last_layer(load.place.last_layer);
+  assign->set_shelve(load.shelves);
   connections_[load.process]->Send(std::move(request));
 }
 
@@ -315,7 +318,22 @@ void PipelineAssembler::Do(const act::SendAssign& what) {
   }
   assign->set_keep_term(what.keep.term());
   assign->set_keep_epoch(what.keep.count());
+  AddDonors(what, assign);
   connections_[what.process]->Send(std::move(request));
+}
+
+void PipelineAssembler::AddDonors(const act::SendAssign& what,
+                                  v1::Assign* assign) const {
+  if (what.donors.empty() || what.donors_epoch != up_.epoch) return;
+  assign->set_donors_term(up_.epoch.term());
+  assign->set_donors_epoch(up_.epoch.count());
+  assign->set_donors_secret(up_.secret);
+  for (const act::KvDonor& donor : what.donors) {
+    v1::KvDonor* const proto = assign->add_donors();
+    if (!donor.is_self) proto->set_address(process(donor.process).address());
+    proto->set_first_layer(donor.layers.first_layer);
+    proto->set_last_layer(donor.layers.last_layer);
+  }
 }
 
 void PipelineAssembler::Do(const act::SendDrain& drain) {
@@ -346,6 +364,7 @@ void PipelineAssembler::Do(const act::ClosePlans& close) {
 }
 
 void PipelineAssembler::Do(const act::TellUp& up) {
+  up_ = name_;
   Lead();
   observer_->OnUp(up.epoch, up.limits, up.num_stages, up.lost);
 }

@@ -89,6 +89,8 @@ class PipelineAssembler {
   void Do(const act::TellLost& lost);
   void Do(const act::TellLeaving& leaving);
   void Do(const act::WriteLog& line);
+  // Names those whose keys and values the stage copies.
+  void AddDonors(const act::SendAssign& what, v1::Assign* assign) const;
   // The facts of a process, from its latest Welcome.
   const StageProcess& process(size_t id) const;
 
@@ -111,6 +113,7 @@ class PipelineAssembler {
   // The thread "pipeline" from here on.
   ClusterDecider decider_;
   wire::PipelineName name_;  // of the epoch that is up or being assigned
+  wire::PipelineName up_;    // of the latest pipeline
 };
 
 }  // namespace sluice

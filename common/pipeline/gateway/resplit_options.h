@@ -16,6 +16,9 @@ struct ResplitOptions {
   // pipeline that shrinks soon after it has grown waits twice as long the next
   // time, and so on.
   Duration grow_after = std::chrono::seconds(10);
+  // Whether stages that take over layers by plan copy their keys and values;
+  // else these are computed again.
+  bool moves_kv = true;
 };
 
 }  // namespace sluice

@@ -63,7 +63,7 @@ bool StagePlaces::Fill(TimePoint now, Duration patience, std::string& message) {
                     " waits to be told its layers: no stage has held this "
                     "place's, and --layers does not name them");
     } else if (stage.facts().assignable) {
-      stage.AskToLoad(place, epoch_, out_);
+      stage.AskToLoad(place, epoch_, out_, moves_.IsDonor(stage));
     } else {
       message = Cat(stage.Describe(), " does not hold its place's layers, ",
                     place.first_layer, " to ", place.last_layer - 1);
@@ -119,6 +119,16 @@ bool StagePlaces::Prepare(size_t index) {
   if (stages_[chosen]->holds(places_[index])) return true;
   stages_[chosen]->AskToLoad(places_[index], epoch_, out_);
   return false;
+}
+
+bool StagePlaces::has_spare(size_t index) const {
+  return std::any_of(stages_.begin() + std::ssize(places_), stages_.end(),
+                     [&](const auto& spare) {
+                       const bool takes = spare->facts().assignable ||
+                                          spare->holds(places_[index]);
+                       return takes && spare->available() &&
+                              CheckSpare(spare->facts()).ok();
+                     });
 }
 
 bool StagePlaces::Give(size_t index, std::string& message) {
@@ -241,12 +251,29 @@ LostStages StagePlaces::OnUp(Epoch epoch, TimePoint now) {
   for (size_t i = places_.size(); i-- > 0;) {
     const StageProcess& stage = *stages_[i];
     const bool kept = stage.kept(epoch);
-    feeds = !kept || (feeds && !stage.facts().replay_log);
+    feeds = !kept || (feeds && !stage.has_log());
     if (feeds) lost.insert(lost.begin(), places_[i].first_layer);
   }
-  for (size_t i = 0; i < stages_.size(); ++i) stages_[i]->OnUp(epoch, has(i));
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    const bool is_lost =
+        has(i) && std::ranges::count(lost, places_[i].first_layer) > 0;
+    stages_[i]->OnUp(epoch, has(i), is_lost);
+  }
+  moves_.OnUp(epoch, holders(), places_);
   if (lost.size() == places_.size()) return std::nullopt;
   return lost;
+}
+
+bool StagePlaces::Assign(size_t index, const PipelineLimits& limits,
+                         const StageProcess* last) {
+  StageProcess& stage = *stages_[index];
+  std::vector<act::KvDonor> donors = moves_.DonorsOf(stage, places_[index]);
+  const bool copies = !donors.empty();
+  const StageProcess* const next =
+      has(index + 1) ? stages_[index + 1].get() : nullptr;
+  stage.Assign(epoch_, limits, next, last, std::move(donors), moves_.epoch(),
+               out_);
+  return copies;
 }
 
 Epoch StagePlaces::NextEpoch() const {

@@ -12,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/core/stage_identity.h"
+#include "common/pipeline/gateway/kv_moves.h"
 #include "common/pipeline/gateway/stage_process.h"
 #include "common/pipeline/gateway/stream_breaks.h"
 
@@ -48,6 +49,11 @@ class StagePlaces {
   // Whether a spare holds the layers of place `index`. If none does, one that
   // can is made to load them.
   bool Prepare(size_t index);
+  // Whether a spare holds the layers of place `index`, or can load them.
+  bool has_spare(size_t index) const;
+  // Gives place `index` to a spare that holds its layers, or else to the first
+  // one that can load them. False without one. `message`: as for Fill.
+  bool Give(size_t index, std::string& message);
   // A stream of stage `index` broke in a pipeline that was up. `peer`: as for
   // StreamBreaks::Add. Gives the process up if that happened
   // before and a spare holds its layers; where one can load them, it is made
@@ -72,6 +78,12 @@ class StagePlaces {
   // compute again what the last pipeline had cached: those that lost their KV
   // cache, and those without a log whose successor needs what they hand on.
   LostStages OnUp(Epoch epoch, TimePoint now);
+  // Assigns epoch() to place `index`: see StageProcess::Assign. Returns whether
+  // the stage copies keys and values first.
+  bool Assign(size_t index, const PipelineLimits& limits,
+              const StageProcess* last);
+  // Where keys and values are.
+  KvMoves& moves() { return moves_; }
   // The latest epoch that was assigned.
   Epoch epoch() const { return epoch_; }
   void SetEpoch(Epoch epoch) { epoch_ = epoch; }
@@ -106,9 +118,6 @@ class StagePlaces {
   size_t SpareFor(const StagePlace& place);
   // Refuses the spare, and says so in the log once per Control stream.
   void Refuse(StageProcess& spare, const std::string& why);
-  // Gives place `index` to a spare that holds its layers, or else to the first
-  // one that can load them. False without one. `message`: as for Fill.
-  bool Give(size_t index, std::string& message);
   // Returns the layers of place `index` if its neighbours tell them, else none.
   StagePlace Between(size_t index) const;
 
@@ -121,6 +130,7 @@ class StagePlaces {
   TimePoint up_since_{};   // of the latest pipeline
   uint64_t own_term_ = 0;  // of the latest pipeline; 0: there was none
   StreamBreaks breaks_;
+  KvMoves moves_;
   std::map<std::string, uint64_t> refused_;  // by address: see Refuse
 };
 

@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-constexpr Duration kLoadingPause = std::chrono::milliseconds(300);
+constexpr Duration kLoadingPause = std::chrono::milliseconds(100);
 // The wait for another gateway's stage is part of a takeover.
 constexpr Duration kHeldPause = std::chrono::milliseconds(500);
 // A failed load is tried again: the file may have been replaced.
@@ -71,19 +71,21 @@ void StageProcess::Hello(uint64_t link_id, uint64_t term, TimePoint now,
 
 void StageProcess::Assign(Epoch epoch, const PipelineLimits& limits,
                           const StageProcess* next, const StageProcess* last,
+                          std::vector<act::KvDonor> donors, Epoch donors_epoch,
                           act::Outbox& out) {
   assigned_epoch_ = epoch;
+  asked_to_copy_ = !donors.empty();
   const auto id_of = [](const StageProcess* process) {
     return process == nullptr ? std::nullopt : std::optional(process->id_);
   };
-  out.Add(
-      act::SendAssign{id_, epoch, limits, kv_epoch_, id_of(next), id_of(last)});
+  out.Add(act::SendAssign{id_, epoch, limits, kv_epoch_, id_of(next),
+                          id_of(last), std::move(donors), donors_epoch});
 }
 
 void StageProcess::AskToLoad(const StagePlace& place, Epoch epoch,
-                             act::Outbox& out) {
+                             act::Outbox& out, bool shelves) {
   if (!Apply(life_, LifeEvent::kAskToLoad)) return;
-  out.Add(act::SendLoad{id_, epoch, place});
+  out.Add(act::SendLoad{id_, epoch, place, shelves});
 }
 
 void StageProcess::GiveUp(TimePoint now, act::Outbox& out) {
@@ -151,9 +153,19 @@ void StageProcess::OnDraining(Duration remaining, TimePoint now,
   out.Info(Describe(), " is told to end, within ", Seconds(remaining), " s");
 }
 
-void StageProcess::OnAssigned(Epoch epoch, bool kept) {
+void StageProcess::OnAssigned(Epoch epoch, const KvAnswer& kv,
+                              act::Outbox& out) {
   if (epoch != assigned_epoch_) return;
-  kv_epoch_ = kept && kv_epoch_ != Epoch(0) ? epoch : Epoch(0);
+  const bool kept = kv.kept && kv_epoch_ != Epoch(0);
+  const bool copied = kv.copied && asked_to_copy_;
+  if (asked_to_copy_ && !copied) {
+    out.Warn(Describe(), " computes keys and values again: ", kv.not_copied);
+  }
+  if (copied) {
+    out.Info(Describe(), " has copied ", kv.bytes, " bytes of keys and values");
+    log_is_whole_ = false;
+  }
+  kv_epoch_ = kept || copied ? epoch : Epoch(0);
 }
 
 bool StageProcess::vacant(TimePoint now, Duration patience) const {

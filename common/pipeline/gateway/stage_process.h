@@ -32,6 +32,14 @@ struct StageWelcome {
   std::string run;  // of the stage's process
 };
 
+// What an Assigned says of the stage's keys and values.
+struct KvAnswer {
+  bool kept = false;
+  bool copied = false;
+  std::string not_copied = {};  // why not
+  uint64_t bytes = 0;           // that were copied
+};
+
 // A gateway's view of one stage's process: its state, facts and times. A value
 // without a stream or a clock, of one thread. What shall be done goes to an
 // Outbox.
@@ -53,14 +61,17 @@ class StageProcess {
   void Hello(uint64_t link_id, uint64_t term, TimePoint now, act::Outbox& out);
   // Assigns `epoch` to the stage. `next`: the successor; null: the stage is the
   // last one. `last`: the stage whose sampled tokens this one reads, or null.
-  // Needs a Welcome of all.
+  // Needs a Welcome of all. `donors`: who has the keys and values that the
+  // plans of `donors_epoch` left, for the stage to copy.
   void Assign(Epoch epoch, const PipelineLimits& limits,
               const StageProcess* next, const StageProcess* last,
+              std::vector<act::KvDonor> donors, Epoch donors_epoch,
               act::Outbox& out);
   // Makes an assignable stage load the layers of `place`, once per stream. The
   // stage ends the stream, or refuses with Assigned. `epoch`: Assign's, the
-  // latest one.
-  void AskToLoad(const StagePlace& place, Epoch epoch, act::Outbox& out);
+  // latest one. `shelves`: it keeps what it has in its KV cache on a shelf.
+  void AskToLoad(const StagePlace& place, Epoch epoch, act::Outbox& out,
+                 bool shelves = false);
   // Takes the process for gone, and tries it again after kGivenUpPause. Needs a
   // Welcome.
   void GiveUp(TimePoint now, act::Outbox& out);
@@ -84,15 +95,18 @@ class StageProcess {
   void OnDrained() { Apply(life_, LifeEvent::kDrained); }
   // It was told to end, within `remaining`. Ignored before Welcome.
   void OnDraining(Duration remaining, TimePoint now, act::Outbox& out);
-  // The answer to an Assign: whether the stage `kept` the KV cache of the epoch
+  // The answer to an Assign: whether the stage has the KV cache of the epoch
   // before.
-  void OnAssigned(Epoch epoch, bool kept);
+  void OnAssigned(Epoch epoch, const KvAnswer& kv, act::Outbox& out);
   // Any message came.
   void OnHeard(TimePoint now) { heard_ = alive_at_ = now; }
   // Plans of `epoch` follow, and change the KV cache of the stage if it `has` a
   // place; else they make it worthless.
-  void OnUp(Epoch epoch, bool has) {
+  // What is cached is computed again on the stage if it is `lost`, and so its
+  // log has all of it.
+  void OnUp(Epoch epoch, bool has, bool lost = false) {
     kv_epoch_ = has ? epoch : Epoch(0);
+    if (lost) log_is_whole_ = true;
     missing_since_.reset();
   }
 
@@ -137,6 +151,8 @@ class StageProcess {
   Epoch highest_epoch() const { return highest_epoch_; }
   // Whether the stage has the KV cache of the last pipeline, in `epoch`.
   bool kept(Epoch epoch) const { return kv_epoch_ == epoch; }
+  // Whether the stage can hand on what it has cached: a copy has no log.
+  bool has_log() const { return facts_.replay_log && log_is_whole_; }
   const StageLoad& load() const { return load_; }  // of the latest heartbeat
   // Notes at `now` whether the stage may serve. Returns how long it has not:
   // since the last pipeline, or since it got its place.
@@ -185,6 +201,8 @@ class StageProcess {
   // 0: it is not. And the epoch of the latest Assign.
   Epoch kv_epoch_;
   Epoch assigned_epoch_;
+  bool asked_to_copy_ = false;  // by that Assign
+  bool log_is_whole_ = true;
 };
 
 using StageProcesses = std::vector<std::shared_ptr<StageProcess>>;

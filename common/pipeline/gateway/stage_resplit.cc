@@ -74,15 +74,50 @@ bool StageResplit::Shrink(TimePoint now, Duration patience,
     message = std::move(told);
     return false;
   }
-  places_.Set(kept, std::move(split->places));
-  ++shrinks_;
   message = Cat("the layers are split anew: ", lost, " is gone");
-  Log(Cat(lost, " is gone"));
+  Become({kept, std::move(split->places)}, Cat(lost, " is gone"), now);
+  return true;
+}
+
+void StageResplit::Become(Smaller smaller, const std::string& why,
+                          TimePoint now) {
+  places_.Set(smaller.kept, std::move(smaller.layers));
+  ++shrinks_;
+  Log(why);
   // What grew and shrinks soon after may do so again.
   if (grown_at_ && now - *grown_at_ < kMostGrowAfter) {
     grow_after_ = std::min<Duration>(2 * grow_after_, kMostGrowAfter);
   }
   newcomer_ = nullptr;
+}
+
+std::optional<StageResplit::Smaller> StageResplit::Without(size_t index) const {
+  if (options_.shrink_after == Duration::zero()) return std::nullopt;
+  const StageProcesses& stages = places_.stages();
+  Smaller smaller;
+  std::vector<SplitPart> parts;
+  for (size_t i = 0; i < places_.count(); ++i) {
+    if (i == index) continue;
+    if (!stages[i]->available() ||
+        !places_.CheckSpare(stages[i]->facts()).ok()) {
+      return std::nullopt;
+    }
+    smaller.kept.push_back(i);
+    parts.push_back(PartOf(i));
+  }
+  if (parts.empty()) return std::nullopt;
+  auto split = ResplitLayers(parts, stages[index]->facts().num_layers);
+  if (!split.ok()) return std::nullopt;
+  smaller.layers = std::move(split->places);
+  return smaller;
+}
+
+bool StageResplit::Leave(size_t index, TimePoint now) {
+  auto smaller = Without(index);
+  if (!smaller) return false;
+  growth_.reset();
+  const std::string who = places_.stages()[index]->Describe();
+  Become(*std::move(smaller), Cat(who, " was told to end"), now);
   return true;
 }
 

@@ -57,6 +57,11 @@ class StageResplit {
   // pipeline has to be built anew, and Fill makes the others load. `cost`: see
   // PipelineObserver::PauseCost.
   bool Grow(TimePoint now, int64_t cost);
+  // While a pipeline is up. Whether the others can have the layers of place
+  // `index`, which is to go; and gives the layers to them. Leave returns false
+  // where that cannot be, or not yet.
+  bool CanLeave(size_t index) const { return Without(index).has_value(); }
+  bool Leave(size_t index, TimePoint now);
   void OnUp(TimePoint now);
 
   // Fills in the figures of the split.
@@ -85,6 +90,14 @@ class StageResplit {
   };
 
   SplitPart PartOf(size_t index) const;
+  // The places without one: the others' indices, and their layers.
+  struct Smaller {
+    std::vector<size_t> kept;
+    std::vector<StagePlace> layers;
+  };
+  std::optional<Smaller> Without(size_t index) const;
+  // The places become those of `smaller`, because of `why`.
+  void Become(Smaller smaller, const std::string& why, TimePoint now);
   // Whether a split may be computed at `now`.
   bool MayLook(TimePoint now);
   // Returns the places with the process `joiner` at the position where the

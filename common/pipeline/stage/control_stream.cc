@@ -59,13 +59,19 @@ void ControlStream::OnEnd(const Status& status) {
   session_->OnControlEnd(this);
 }
 
-void ControlStream::SendAssigned(Epoch epoch, const Status& status, bool kept) {
+void ControlStream::SendAssigned(Epoch epoch, const Status& status,
+                                 const KvOutcome& kv) {
   v1::ControlResponse response;
   v1::Assigned* assigned = response.mutable_assigned();
   wire::SetEpoch(epoch, assigned);
   assigned->set_status_code(static_cast<int>(status.code()));
   assigned->set_status_message(Message(status));
-  assigned->set_kept(kept);
+  assigned->set_kept(kv.kept);
+  if (kv.copied.has_value()) {
+    assigned->set_copied(kv.copied->status.ok());
+    assigned->set_not_copied(Message(kv.copied->status));
+    assigned->set_copied_bytes(kv.copied->bytes);
+  }
   Answer(std::move(response));
 }
 

@@ -22,7 +22,7 @@ class ControlStream
         peer_(std::move(peer)) {}
 
   const std::string& peer() const { return peer_; }
-  void SendAssigned(Epoch epoch, const Status& status, bool kept);
+  void SendAssigned(Epoch epoch, const Status& status, const KvOutcome& kv);
   void SendFailure(Epoch epoch, v1::FailureSide side, const Status& status);
   void SendDrained();
   // Announces that the stage takes steps for at most `remaining`.

@@ -226,6 +226,11 @@ EpochLinks::Progress EpochLinks::progress() const {
   return {live_->assignment.epoch, live_->done, live_->hop_ns};
 }
 
+bool EpochLinks::Between(StepRunner::KvWork work) {
+  MutexLock lock(mutex_);
+  return runner_ != nullptr && runner_->Between(std::move(work));
+}
+
 EpochStreams* EpochLinks::LiveOf(Epoch epoch) {
   if (live_ == nullptr || live_->assignment.epoch != epoch) return nullptr;
   return live_.get();

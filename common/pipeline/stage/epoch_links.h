@@ -70,6 +70,8 @@ class EpochLinks : public StepOutputSink {
   void WaitIdle(TimePoint deadline);
   bool draining() const;
   Progress progress() const;
+  // StepRunner::Between of the present runner; false without one.
+  bool Between(StepRunner::KvWork work);
 
   // Steps. What the stream needs to check its frames.
   struct InputTerms {

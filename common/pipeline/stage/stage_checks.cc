@@ -178,6 +178,21 @@ Status CheckResultsRequest(const v1::ResultsRequest& request,
                             ": results come from the last stage");
 }
 
+Status CheckBlocksHello(const v1::BlocksHello& hello, const StageInfo& info) {
+  SLUICE_RETURN_IF_ERROR(CheckVersion(hello.protocol_version()));
+  if (hello.first_layer() < 0 || hello.first_layer() >= hello.last_layer()) {
+    return InvalidArgument("layers ", hello.first_layer(), " to ",
+                           int64_t{hello.last_layer()} - 1, " are none");
+  }
+  SLUICE_RETURN_IF_ERROR(
+      CheckSame("model digest", info.model_digest, hello.model_digest()));
+  SLUICE_RETURN_IF_ERROR(CheckSame(NumericsKey(info.numerics, hello.numerics()),
+                                   info.numerics, hello.numerics()));
+  SLUICE_RETURN_IF_ERROR(
+      CheckSame("number of ranks", info.ranks, hello.ranks()));
+  return CheckSame("block size", kBlockTokens, hello.block_tokens());
+}
+
 int64_t HopNanos(const v1::StepAck& ack, int64_t round_trip_ns) {
   const int64_t whole = std::max<int64_t>(0, round_trip_ns);
   const int64_t compute = std::clamp<int64_t>(ack.compute_ns(), 0, whole);

@@ -44,6 +44,10 @@ Status CheckResultsRequest(const v1::ResultsRequest& request,
                            const wire::PipelineName* pipeline,
                            const StageInfo& info);
 
+// An error unless a stage with `info` may give layers' keys and values to the
+// reader of `hello`.
+Status CheckBlocksHello(const v1::BlocksHello& hello, const StageInfo& info);
+
 // Returns a step's round trip without the successor's time to wait and compute,
 // as its ack gives it. The ack counts only within the round trip.
 int64_t HopNanos(const v1::StepAck& ack, int64_t round_trip_ns);

@@ -68,6 +68,16 @@ void StageMetrics::AddStepSeries() {
                               "Sequences of a step.", buckets::BatchSize());
   batch_tokens_ = registry_->AddHistogram(
       names::kStageBatchTokens, "Tokens of a step.", buckets::BatchSize());
+  const char* outcomes[] = {"broken", "whole"};
+  for (size_t i = 0; i < kv_copies_.size(); ++i) {
+    kv_copies_[i] = registry_->AddCounter(
+        names::kStageKvCopies, "Copies of keys and values to this stage.",
+        {{"outcome", outcomes[i]}});
+  }
+  kv_copied_bytes_ = registry_->AddCounter(names::kStageKvCopiedBytes,
+                                           "Bytes of these copies.");
+  kv_copy_seconds_ = registry_->AddCounter(names::kStageKvCopySeconds,
+                                           "Time of these copies.");
   steps_ = registry_->AddCounter(names::kStageSteps, "Steps computed.");
   steps_ahead_ =
       registry_->AddCounter(names::kStageStepsAhead,
@@ -195,6 +205,12 @@ void StageMetrics::OnWindow(int64_t nanos) {
 
 void StageMetrics::OnHop(int64_t nanos) {
   hop_seconds_.Observe(static_cast<double>(nanos) * kNano);
+}
+
+void StageMetrics::OnCopied(bool is_whole, uint64_t bytes, int64_t nanos) {
+  kv_copies_[is_whole ? 1 : 0].Add();
+  kv_copied_bytes_.Add(static_cast<double>(bytes));
+  kv_copy_seconds_.Add(static_cast<double>(nanos) * kNano);
 }
 
 void StageMetrics::OnHandled(const std::string& method, StatusCode code,

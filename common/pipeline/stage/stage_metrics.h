@@ -40,6 +40,9 @@ class StageMetrics : public rpc::RpcObserver {
   // sending a step to its ack, without the step's wait and computation there.
   void OnHop(int64_t nanos);
 
+  // Counts a copy of keys and values to this stage.
+  void OnCopied(bool is_whole, uint64_t bytes, int64_t nanos);
+
   void OnHandled(const std::string& method, StatusCode code,
                  Duration duration) override;
 
@@ -80,6 +83,9 @@ class StageMetrics : public rpc::RpcObserver {
   metrics::Gauge first_layer_;
   metrics::Gauge num_layers_;
   metrics::Gauge epoch_;
+  std::array<metrics::Counter, 2> kv_copies_;  // broken, whole
+  metrics::Counter kv_copied_bytes_;
+  metrics::Counter kv_copy_seconds_;
   metrics::Counter steps_;
   metrics::Counter steps_ahead_;
   metrics::Counter tokens_;

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "common/pipeline/stage/blocks_stream.h"
 #include "common/pipeline/stage/control_stream.h"
 #include "common/pipeline/stage/reset_stream.h"
 #include "common/pipeline/stage/results_stream.h"
@@ -16,7 +17,8 @@ namespace {
 // Steps is raw: its frames are parsed without a protobuf object.
 using ServiceBase = v1::Stage::WithRawCallbackMethod_Steps<
     v1::Stage::WithCallbackMethod_Control<v1::Stage::WithCallbackMethod_Results<
-        v1::Stage::WithCallbackMethod_ResetTerm<v1::Stage::Service>>>>;
+        v1::Stage::WithCallbackMethod_Blocks<
+            v1::Stage::WithCallbackMethod_ResetTerm<v1::Stage::Service>>>>>;
 
 // Answers that may wait for a slow reader; a stage's peers read all the time.
 constexpr size_t kMaxQueued = 1024;
@@ -50,6 +52,13 @@ class StageService : public ServiceBase {
     return stream.get();
   }
 
+  grpc::ServerBidiReactor<v1::BlocksRequest, v1::BlocksResponse>* Blocks(
+      grpc::CallbackServerContext* context) override {
+    auto stream = std::make_shared<BlocksStream>(Named("Blocks"), session_);
+    stream->Open(rpc::HelloOf(*context));
+    return stream.get();
+  }
+
   grpc::ServerBidiReactor<v1::ResetTermRequest, v1::ResetTermResponse>*
   ResetTerm(grpc::CallbackServerContext* context) override {
     auto stream = std::make_shared<ResetStream>(Named("ResetTerm"), session_,
@@ -77,6 +86,7 @@ rpc::MethodRoles StageMethodRoles() {
   return {{"/sluice.v1.Stage/Control", {"gateway"}},
           {"/sluice.v1.Stage/Steps", {"gateway", "stage"}},
           {"/sluice.v1.Stage/Results", {"gateway", "stage"}},
+          {"/sluice.v1.Stage/Blocks", {"stage"}},
           {"/sluice.v1.Stage/ResetTerm", {"gateway"}}};
 }
 

@@ -1,6 +1,7 @@
 #include "common/pipeline/stage/stage_session.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "common/base/build_info.h"
@@ -8,6 +9,7 @@
 #include "common/base/random_bytes.h"
 #include "common/pipeline/stage/control_stream.h"
 #include "common/pipeline/stage/stage_checks.h"
+#include "common/pipeline/stage/stage_metrics.h"
 #include "common/rpc/status.h"
 #include "common/wire/types.h"
 
@@ -70,13 +72,13 @@ EpochLinks::Events StageSession::LinkEvents() {
       LogWarning("epoch ", epoch, " refused: ", Message(status));
     }
     std::shared_ptr<ControlStream> to;
-    bool kept = false;
+    KvOutcome kv;
     {
       MutexLock lock(mutex_);
       to = control_;
-      kept = kept_;
+      kv = kv_;
     }
-    if (to != nullptr) to->SendAssigned(epoch, status, kept);
+    if (to != nullptr) to->SendAssigned(epoch, status, kv);
   };
   events.on_failure = [this](Epoch epoch, v1::FailureSide side,
                              const Status& why) {
@@ -153,6 +155,7 @@ StatusOr<v1::Welcome> StageSession::OnHello(
     if (replaced != nullptr) ended = links_.Release(/*draining=*/false);
     terms_.BeginHold(hello.term(), is_holder, now);
     if (!is_holder) kv_epoch_ = Epoch();
+    if (!is_holder) offers_.Clear();
     silence = now - holder_.heard;
     holder_ = {hello.gateway_id(),
                control_->peer(),
@@ -228,6 +231,7 @@ void StageSession::OnAssign(const v1::Assign& assign,
   const auto limits = wire::FromProto(assign.limits());
   Status status = limits.status();
   bool load = false, stands = false;
+  std::shared_ptr<KvCopy> copy, old_copy;
   const Assignment assignment{
       {ReplicaId(assign.replica()), epoch, assign.secret()},
       limits.value_or(PipelineLimits()),
@@ -255,31 +259,124 @@ void StageSession::OnAssign(const v1::Assign& assign,
       if (status.ok()) status = CheckAssign(assign, *limits);
       if (status.ok()) {
         terms_.BeginEpoch(epoch, Clock::now());
-        kept_ = kv_epoch_ != Epoch() && KeepOf(assign) == kv_epoch_;
+        kv_ = {kv_epoch_ != Epoch() && KeepOf(assign) == kv_epoch_};
         kv_epoch_ = epoch;
+        old_copy = std::exchange(copy_, MakeCopy(assign, assignment));
+        copy = copy_;
+        offers_.Begin(epoch, assign.secret(), kv_.kept);
         ended = links_.Begin(assignment);
       }
     }
   }
+  if (old_copy != nullptr) old_copy->Cancel();
   if (stands) OnControlEnd(control);
   if (stands) return asker->End(Unavailable("this stage stands still"));
   if (!status.ok()) {
     LogWarning("epoch ", epoch, " refused: ", Message(status));
-    return asker->SendAssigned(epoch, status, /*kept=*/false);
+    return asker->SendAssigned(epoch, status, KvOutcome());
   }
   if (load) {
     LogInfo(Message(loads));
     links_.EndStreams(std::move(ended), loads);
     asker->End(Refused(loads, v1::Refusal::REASON_LOADING));
     released_.NotifyAll();
-    // Nothing uses the runner from here on.
-    links_.SetLoaded(StageInfo(), nullptr);
-    { MutexLock until_the_stats_are_taken(stats_mutex_); }
-    return options_.load(place);
+    return ShelveAndLoad(place, assign.shelve());
   }
   links_.EndStreams(std::move(ended),
                     FailedPrecondition("epoch ", epoch, " begins"));
+  if (copy != nullptr) return copy->Start();
   links_.Connect(assignment, weak_from_this());
+}
+
+void StageSession::ShelveAndLoad(const StagePlace& place, bool shelves) {
+  const auto load = [self = shared_from_this(),
+                     place](std::shared_ptr<const KvShelf> shelf) {
+    {
+      MutexLock lock(self->mutex_);
+      self->offers_.Unload(std::move(shelf));
+    }
+    self->options_.load(place);
+  };
+  const bool comes = shelves && links_.Between([load](KvStore* store) {
+    if (store == nullptr) return load(nullptr);
+    constexpr StagePlace kAll = {0, std::numeric_limits<int32_t>::max()};
+    const auto shelf = KvShelf::Of(*store, kAll);
+    if (!shelf.ok()) LogWarning("no shelf: ", Message(shelf.status()));
+    load(shelf.value_or(nullptr));
+  });
+  // Nothing uses the runner from here on.
+  links_.SetLoaded(StageInfo(), nullptr);
+  { MutexLock until_the_stats_are_taken(stats_mutex_); }
+  if (!comes) load(nullptr);
+}
+
+std::shared_ptr<KvCopy> StageSession::MakeCopy(const v1::Assign& assign,
+                                               const Assignment& assignment) {
+  KvDonors donors;
+  donors.epoch = Epoch(assign.donors_term(), assign.donors_epoch());
+  donors.secret = assign.donors_secret();
+  for (const v1::KvDonor& donor : assign.donors()) {
+    donors.donors.push_back(
+        {donor.address(), {donor.first_layer(), donor.last_layer()}});
+  }
+  if (donors.donors.empty()) return nullptr;
+  const auto own = offers_.Find(donors.epoch, donors.secret);
+  KvCopy::Target target;
+  target.links = &links_;
+  target.owner = weak_from_this();
+  target.identity = info_;
+  target.shelf = own.ok() ? own->shelf : nullptr;
+  target.transport = options_.transport;
+  return std::make_shared<KvCopy>(
+      std::move(target), std::move(donors),
+      [owner = weak_from_this(), assignment,
+       begin = MonotonicNanos()](const KvCopied& copied) {
+        const auto self = owner.lock();
+        if (self == nullptr) return;
+        if (self->options_.metrics != nullptr) {
+          self->options_.metrics->OnCopied(copied.status.ok(), copied.bytes,
+                                           MonotonicNanos() - begin);
+        }
+        self->OnCopied(assignment, copied);
+      });
+}
+
+void StageSession::OnCopied(const Assignment& assignment,
+                            const KvCopied& copied) {
+  {
+    MutexLock lock(mutex_);
+    if (kv_epoch_ != assignment.epoch) return;
+    kv_.copied = copied;
+    copy_ = nullptr;
+  }
+  if (copied.status.ok()) {
+    LogInfo("keys and values are copied: ", copied.bytes, " bytes");
+  } else {
+    LogWarning("keys and values are not copied: ", Message(copied.status));
+  }
+  links_.Connect(assignment, weak_from_this());
+}
+
+StatusOr<std::shared_ptr<KvSource>> StageSession::OnBlocks(
+    const v1::BlocksHello& hello) {
+  const StagePlace place = {hello.first_layer(), hello.last_layer()};
+  KvOffer offer;
+  {
+    MutexLock lock(mutex_);
+    if (shutting_down_) return ShuttingDown();
+    SLUICE_RETURN_IF_ERROR(CheckBlocksHello(hello, info_));
+    SLUICE_ASSIGN_OR_RETURN(offer,
+                            offers_.Find(wire::EpochOf(hello), hello.secret()));
+    if (offer.shelf == nullptr && (place.first_layer < info_.first_layer ||
+                                   place.last_layer > info_.last_layer)) {
+      return FailedPrecondition("layers ", place.first_layer, " to ",
+                                place.last_layer - 1,
+                                ": this stage has layers ", info_.first_layer,
+                                " to ", info_.last_layer - 1);
+    }
+  }
+  if (offer.shelf != nullptr) return MakeKvSource(offer.shelf, place);
+  return MakeKvSource(&links_, weak_from_this(), place);
 }
 
 v1::HeartbeatReply StageSession::OnHeartbeat(const v1::Heartbeat& heartbeat,
@@ -300,6 +397,10 @@ v1::HeartbeatReply StageSession::OnHeartbeat(const v1::Heartbeat& heartbeat,
   wire::SetEpoch(progress.epoch, &reply);
   reply.set_steps_done(progress.steps_done);
   reply.set_hop_ns(progress.hop_ns);
+  if (progress.steps_done > 0) {
+    MutexLock lock(mutex_);
+    offers_.OnSteps();
+  }
   if (runner == nullptr) return reply;
   const StageLoopStats stats = runner->Stats();
   reply.set_queue_depth(stats.queue_depth);
@@ -331,6 +432,7 @@ void StageSession::OnControlEnd(const ControlStream* control) {
     if (control_.get() != control) return;
     gateway = holder_.id;
     control_ = nullptr;
+    offers_.OnSteps();
     // All at once: from here on another gateway may begin an epoch.
     ended = links_.Release(/*draining=*/shutting_down_);
   }
@@ -355,6 +457,7 @@ StatusOr<uint64_t> StageSession::ResetTerm(const std::string& peer) {
     }
     term = terms_.Reset();
     kv_epoch_ = Epoch();
+    offers_.Clear();
     // A gateway for whose layers the stage loads keeps its hold.
     if (!holder_.awaited) holder_ = {};
     to = std::exchange(control_, nullptr);

@@ -9,6 +9,8 @@
 #include "common/base/log_limit.h"
 #include "common/base/mutex.h"
 #include "common/pipeline/stage/epoch_links.h"
+#include "common/pipeline/stage/kv_copy.h"
+#include "common/pipeline/stage/kv_source.h"
 #include "common/pipeline/stage/stage_holder.h"
 #include "common/pipeline/stage/stage_terms.h"
 #include "common/stage/stage.h"
@@ -17,6 +19,12 @@
 namespace sluice {
 
 class ControlStream;
+
+// What an Assign has left of a stage's keys and values; see v1::Assigned.
+struct KvOutcome {
+  bool kept = false;
+  std::optional<KvCopied> copied = std::nullopt;  // only with donors
+};
 
 // The gateway's hold on a stage: which gateway holds it, the answers on
 // Control, drain and end. EpochLinks has the steps. Any thread: one mutex,
@@ -51,6 +59,8 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   // Answers with Assigned through the stream, at once or when the successor has
   // answered. No answer if another stream has replaced `control`.
   void OnAssign(const v1::Assign& assign, const ControlStream* control);
+  // Returns what another stage may copy. Errors: see Blocks.
+  StatusOr<std::shared_ptr<KvSource>> OnBlocks(const v1::BlocksHello& hello);
   v1::HeartbeatReply OnHeartbeat(const v1::Heartbeat& heartbeat,
                                  const ControlStream* control);
   // Logs that a hello from `peer` was refused. `waits`: the gateway stands by
@@ -96,6 +106,14 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   std::shared_ptr<EpochStreams> Unload(std::string told)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   EpochLinks::Events LinkEvents();
+  // Begins to copy what the donors have, before the epoch's streams are opened;
+  // nothing is copied without donors.
+  std::shared_ptr<KvCopy> MakeCopy(const v1::Assign& assign,
+                                   const Assignment& assignment)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnCopied(const Assignment& assignment, const KvCopied& copied);
+  // Puts keys and values on the shelf, and then has other layers loaded.
+  void ShelveAndLoad(const StagePlace& place, bool shelves);
   // The gateway's stream; null: there is none.
   std::shared_ptr<ControlStream> control() const;
 
@@ -122,7 +140,9 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   StageTerms terms_ ABSL_GUARDED_BY(mutex_);
   // That gateway's epoch whose plans left the keys and values; 0: none.
   Epoch kv_epoch_ ABSL_GUARDED_BY(mutex_);
-  bool kept_ ABSL_GUARDED_BY(mutex_) = false;  // by the latest Assign
+  KvOutcome kv_ ABSL_GUARDED_BY(mutex_);  // of the latest Assign
+  KvOffers offers_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<KvCopy> copy_ ABSL_GUARDED_BY(mutex_);  // of that Assign
 };
 
 }  // namespace sluice

@@ -197,6 +197,8 @@ def gateway(options, model, processes, port, index=0):
     argv += ["--debug-endpoints"] if options.debug else []
     argv += ["--open"] if options.open else []
     argv += _valued("--kv-blocks", options.kv_blocks)
+    if options.no_move_kv:
+        argv.append("--no-move-kv")
     if options.no_prefix_cache:
         argv.append("--no-prefix-cache")
     argv += options.gateway_options

@@ -366,6 +366,9 @@ def up_parser(name):
     passed.add_argument("--rejoin-after", type=seconds, metavar="S",
                         help="seconds that a process must be there without a "
                         "break before the layers are split over it again")
+    passed.add_argument("--no-move-kv", action="store_true",
+                        help="compute keys and values again when layers move "
+                        "by plan")
     passed.add_argument("--lease", type=seconds, metavar="S",
                         help="with --gateways: seconds of a gateway's silence "
                         "after which another one takes over")

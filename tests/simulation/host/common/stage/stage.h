@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/core/kv_entry.h"
 #include "common/core/step_plan.h"
 #include "common/core/step_trace.h"
 #include "common/sampling/token_counts.h"
@@ -61,6 +62,11 @@ class Stage {
   bool IsDone();
   const std::vector<SequenceResult>& failed() const { return failed_; }
   uint64_t layers_done() const { return layers_done_; }
+  bool can_copy_kv() const { return true; }
+  size_t KvBytes(int32_t layer, int32_t group) const;
+  void ReadKv(const KvName& name, void* out);
+  void WriteKv(const KvName& name, const void* in);
+  uint64_t shelf_room() const { return UINT64_MAX; }
   const std::vector<CollectiveTimes>& collective_times() const {
     return collective_times_;
   }
@@ -87,6 +93,8 @@ class Stage {
   // Of the group of states: what is before the block of `position`.
   Row& BeforeBlock(int32_t layer, const SequenceState& state, int32_t position);
   bool HoldsState(int32_t layer) const;
+  // The first row of a block.
+  Row* BlockOf(const KvName& name);
   // The row before `position`, whose last rows are held against each other.
   Row ReadBefore(int32_t layer, const SequenceState& state, int32_t position,
                  uint64_t& wrong);

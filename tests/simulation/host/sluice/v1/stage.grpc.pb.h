@@ -21,6 +21,8 @@ class Stage {
         grpc::CallbackServerContext* context) = 0;
     virtual grpc::ServerBidiReactor<ResultsRequest, StepResult>* Results(
         grpc::CallbackServerContext* context) = 0;
+    virtual grpc::ServerBidiReactor<BlocksRequest, BlocksResponse>* Blocks(
+        grpc::CallbackServerContext* context) = 0;
     virtual grpc::ServerBidiReactor<ResetTermRequest, ResetTermResponse>*
     ResetTerm(grpc::CallbackServerContext* context) = 0;
 
@@ -29,6 +31,7 @@ class Stage {
       if (method == "/sluice.v1.Stage/Control") return Control(context);
       if (method == "/sluice.v1.Stage/Steps") return Steps(context);
       if (method == "/sluice.v1.Stage/Results") return Results(context);
+      if (method == "/sluice.v1.Stage/Blocks") return Blocks(context);
       if (method == "/sluice.v1.Stage/ResetTerm") return ResetTerm(context);
       return nullptr;
     }
@@ -39,6 +42,8 @@ class Stage {
   using WithCallbackMethod_Control = Base;
   template <typename Base>
   using WithCallbackMethod_Results = Base;
+  template <typename Base>
+  using WithCallbackMethod_Blocks = Base;
   template <typename Base>
   using WithCallbackMethod_ResetTerm = Base;
 };

@@ -16,6 +16,7 @@ class StageMetrics {
   void OnHop(int64_t) {}
   void OnSerialized(int64_t) {}
   void OnWindow(int64_t) {}
+  void OnCopied(bool, uint64_t, int64_t) {}
 };
 
 }  // namespace sluice

@@ -1,0 +1,177 @@
+#include "common/pipeline/stage/kv_copy.h"
+
+#include <utility>
+
+#include "common/rpc/client_stream.h"
+#include "common/rpc/transport.h"
+#include "common/wire/types.h"
+
+namespace sluice {
+namespace {
+
+// So that the donor reads while this stage writes.
+constexpr int kAskedAhead = 4;
+
+}  // namespace
+
+// A stream of Blocks from one donor.
+class BlocksLink
+    : public rpc::ClientStream<v1::BlocksRequest, v1::BlocksResponse> {
+ public:
+  BlocksLink(std::shared_ptr<grpc::Channel> channel,
+             std::shared_ptr<KvCopy> copy, std::string address)
+      : ClientStream(std::move(channel), "/sluice.v1.Stage/Blocks",
+                     wire::kMaxBlocksAsked),
+        copy_(std::move(copy)),
+        address_(std::move(address)) {}
+
+ private:
+  void OnMessage(v1::BlocksResponse& message) override {
+    auto self = std::static_pointer_cast<BlocksLink>(shared_from_this());
+    if (message.entries_size() == 0) {
+      if (std::exchange(is_whole_, true)) return;
+      HalfClose();
+      return copy_->Write({}, [self] { self->copy_->Next(); });
+    }
+    std::vector<KvEntry> entries;
+    for (v1::KvEntry& proto : *message.mutable_entries()) {
+      auto entry = wire::FromProto(std::move(proto));
+      if (!entry.ok()) return Cancel(entry.status());
+      entries.push_back(*std::move(entry));
+    }
+    copy_->Write(std::move(entries), [self] { self->Send({}); });
+  }
+
+  void OnEnd(const Status& status) override {
+    if (is_whole_) return;
+    copy_->End(status.ok() ? Unavailable(address_, " ended the stream")
+                           : Annotate(status, address_));
+  }
+
+  const std::shared_ptr<KvCopy> copy_;
+  const std::string address_;
+  bool is_whole_ = false;  // gRPC reads one message at a time
+};
+
+KvCopy::KvCopy(Target target, KvDonors donors, Done done)
+    : target_(std::move(target)),
+      donors_(std::move(donors)),
+      done_(std::move(done)) {}
+
+void KvCopy::Cancel() {
+  std::shared_ptr<BlocksLink> link;
+  {
+    MutexLock lock(mutex_);
+    done_ = nullptr;
+    link = std::move(link_);
+  }
+  if (link != nullptr) link->Cancel(Cancelled("the epoch is over"));
+}
+
+bool KvCopy::ended() const {
+  MutexLock lock(mutex_);
+  return done_ == nullptr;
+}
+
+void KvCopy::End(const Status& status) {
+  Done done;
+  std::shared_ptr<BlocksLink> link;
+  KvCopied copied{status};
+  {
+    MutexLock lock(mutex_);
+    done = std::exchange(done_, nullptr);
+    link = std::move(link_);
+    copied.bytes = bytes_;
+  }
+  if (link != nullptr && !status.ok()) link->Cancel(status);
+  if (done != nullptr) done(copied);
+}
+
+void KvCopy::Next() {
+  size_t at = 0;
+  {
+    MutexLock lock(mutex_);
+    at = next_++;
+  }
+  if (at == donors_.donors.size()) return End(OkStatus());
+  const KvDonors::Donor& donor = donors_.donors[at];
+  if (!donor.address.empty()) return Open(donor);
+  if (target_.shelf == nullptr) {
+    return End(
+        FailedPrecondition("this stage has no shelf of epoch ", donors_.epoch));
+  }
+  ReadShelf(MakeKvSource(target_.shelf, donor.layers));
+}
+
+void KvCopy::ReadShelf(const std::shared_ptr<KvSource>& source) {
+  source->Next([self = shared_from_this(),
+                source](StatusOr<std::vector<KvEntry>> entries) {
+    if (!entries.ok()) return self->End(entries.status());
+    const bool is_whole = entries->empty();
+    self->Write(*std::move(entries), [self, source, is_whole] {
+      is_whole ? self->Next() : self->ReadShelf(source);
+    });
+  });
+}
+
+std::string KvCopy::HelloTo(const KvDonors::Donor& donor) const {
+  v1::BlocksHello hello;
+  hello.set_protocol_version(wire::kProtocolVersion);
+  wire::SetEpoch(donors_.epoch, &hello);
+  hello.set_secret(donors_.secret);
+  hello.set_model_digest(target_.identity.model_digest);
+  hello.set_numerics(target_.identity.numerics);
+  hello.set_ranks(target_.identity.ranks);
+  hello.set_block_tokens(kBlockTokens);
+  hello.set_first_layer(donor.layers.first_layer);
+  hello.set_last_layer(donor.layers.last_layer);
+  return hello.SerializeAsString();
+}
+
+void KvCopy::Open(const KvDonors::Donor& donor) {
+  rpc::TransportOptions transport = target_.transport;
+  transport.max_message_bytes = wire::kMaxBlocksBytes;
+  auto channel = rpc::Connect(donor.address, transport, rpc::kStageRole);
+  if (!channel.ok()) return End(channel.status());
+  const auto link = std::make_shared<BlocksLink>(
+      *std::move(channel), shared_from_this(), donor.address);
+  {
+    MutexLock lock(mutex_);
+    if (done_ == nullptr) return;
+    link_ = link;
+  }
+  link->Open(HelloTo(donor));
+  for (int i = 0; i < kAskedAhead; ++i) link->Send({});
+}
+
+void KvCopy::Write(std::vector<KvEntry> entries, std::function<void()> then) {
+  const auto alive = target_.owner.lock();
+  const auto run =
+      std::make_shared<const std::vector<KvEntry>>(std::move(entries));
+  const bool comes =
+      alive != nullptr && target_.links->Between([self = shared_from_this(),
+                                                  run, then](KvStore* store) {
+        if (self->ended()) return;
+        const Status status = self->WriteNow(*run, store);
+        status.ok() ? then() : self->End(status);
+      });
+  if (!comes) End(Unavailable("this stage has no layers now"));
+}
+
+Status KvCopy::WriteNow(const std::vector<KvEntry>& entries, KvStore* store) {
+  if (store == nullptr) {
+    return FailedPrecondition(
+        "the keys and values of this stage cannot be copied: its layers go, or "
+        "its ranks are of several processes or GPUs");
+  }
+  uint64_t bytes = 0;
+  for (const KvEntry& entry : entries) {
+    SLUICE_RETURN_IF_ERROR(store->Write(entry));
+    bytes += entry.data.size();
+  }
+  MutexLock lock(mutex_);
+  bytes_ += bytes;
+  return OkStatus();
+}
+
+}  // namespace sluice

@@ -1,0 +1,83 @@
+#ifndef SLUICE_COMMON_PIPELINE_STAGE_KV_COPY_H_
+#define SLUICE_COMMON_PIPELINE_STAGE_KV_COPY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "common/pipeline/stage/epoch_links.h"
+#include "common/pipeline/stage/kv_source.h"
+#include "common/rpc/transport_options.h"
+#include "common/wire/stage.h"
+
+namespace sluice {
+
+class BlocksLink;
+
+// Who has the keys and values of a place's layers, and in which epoch.
+struct KvDonors {
+  struct Donor {
+    std::string address;  // empty: this stage's shelf
+    StagePlace layers;
+  };
+  std::vector<Donor> donors;  // none: there is nothing to copy
+  Epoch epoch;
+  std::string secret;
+};
+
+// What became of a copy.
+struct KvCopied {
+  Status status;
+  uint64_t bytes = 0;
+};
+
+// Copies keys and values to the runner of a stage, donor by donor, and tells
+// how it ended. Any thread; holds references to itself until then.
+class KvCopy : public std::enable_shared_from_this<KvCopy> {
+ public:
+  struct Target {
+    EpochLinks* links = nullptr;  // to the runner, while `owner` lives
+    std::weak_ptr<const void> owner;
+    StageIdentity identity;  // donors need the same model and numerics
+    std::shared_ptr<const KvShelf> shelf;  // this stage's; null: none
+    rpc::TransportOptions transport;
+  };
+  using Done = std::function<void(const KvCopied& copied)>;
+
+  // `done` comes once, unless Cancel comes before.
+  KvCopy(Target target, KvDonors donors, Done done);
+  void Start() { Next(); }
+  // Nothing is written any more once this returns, but for what the runner
+  // does now.
+  void Cancel();
+
+ private:
+  friend class BlocksLink;
+
+  // Begins with the next donor, or ends.
+  void Next();
+  void ReadShelf(const std::shared_ptr<KvSource>& source);
+  void Open(const KvDonors::Donor& donor);
+  // Writes the entries between steps, and then does `then`.
+  void Write(std::vector<KvEntry> entries, std::function<void()> then);
+  Status WriteNow(const std::vector<KvEntry>& entries, KvStore* store);
+  void End(const Status& status);
+  bool ended() const;
+  std::string HelloTo(const KvDonors::Donor& donor) const;
+
+  const Target target_;
+  const KvDonors donors_;
+  mutable Mutex mutex_;
+  Done done_ ABSL_GUARDED_BY(mutex_);  // null: over
+  std::shared_ptr<BlocksLink> link_ ABSL_GUARDED_BY(mutex_);
+  uint64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t next_ ABSL_GUARDED_BY(mutex_) = 0;  // donor
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_PIPELINE_STAGE_KV_COPY_H_

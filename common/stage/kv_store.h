@@ -1,0 +1,73 @@
+#ifndef SLUICE_COMMON_STAGE_KV_STORE_H_
+#define SLUICE_COMMON_STAGE_KV_STORE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/status.h"
+#include "common/core/kv_entry.h"
+#include "common/core/stage_identity.h"
+
+namespace sluice {
+
+// The sum of an entry's bytes. It finds damage, not intent.
+uint64_t KvChecksum(std::string_view data);
+
+// The keys, values and states of a stage's layers, block by block: what another
+// stage takes over with the layers. Used by the stage loop's thread, between
+// steps.
+class KvStore {
+ public:
+  virtual ~KvStore() = default;
+  // Returns what plans have written of the layers of `place` that are here, by
+  // layer. All cached blocks are among it.
+  virtual std::vector<KvName> Written(const StagePlace& place) const = 0;
+  // The bytes of an entry of Written.
+  virtual size_t BytesOf(const KvName& name) const = 0;
+  // The bytes of host memory that a shelf may take.
+  virtual uint64_t shelf_room() const = 0;
+  // FAILED_PRECONDITION for a name that is none of Written's.
+  virtual StatusOr<KvEntry> Read(const KvName& name) const = 0;
+  // FAILED_PRECONDITION, naming both values, for a layer, group or block that
+  // is not here, and for bytes of another size; DATA_LOSS for bytes that are
+  // not those of the checksum.
+  virtual Status Write(const KvEntry& entry) = 0;
+};
+
+// What a store held when its layers went, in host memory.
+class KvShelf {
+ public:
+  explicit KvShelf(std::vector<KvEntry> entries)
+      : entries_(std::move(entries)) {}
+  // Reads all that plans have written. RESOURCE_EXHAUSTED without room for it.
+  static StatusOr<std::shared_ptr<const KvShelf>> Of(const KvStore& store,
+                                                     const StagePlace& place) {
+    const std::vector<KvName> names = store.Written(place);
+    uint64_t bytes = 0;
+    for (const KvName& name : names) bytes += store.BytesOf(name);
+    if (bytes > store.shelf_room()) {
+      return ResourceExhausted("keys and values have ", bytes,
+                               " bytes, host memory has room for ",
+                               store.shelf_room());
+    }
+    std::vector<KvEntry> entries;
+    entries.reserve(names.size());
+    for (const KvName& name : names) {
+      SLUICE_ASSIGN_OR_RETURN(KvEntry entry, store.Read(name));
+      entries.push_back(std::move(entry));
+    }
+    return std::make_shared<const KvShelf>(std::move(entries));
+  }
+  const std::vector<KvEntry>& entries() const { return entries_; }
+
+ private:
+  const std::vector<KvEntry> entries_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_COMMON_STAGE_KV_STORE_H_
