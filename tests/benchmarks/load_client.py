@@ -107,15 +107,16 @@ def _take(answer, piece, keep):
     at = piece.find(b"data: ")
     if at < 0:
         return
-    data = piece[at + 6:-2]
+    data = piece[at + 6:].split(b"\n", 1)[0]
     if data == b"[DONE]":
         answer.done = True
     elif data.startswith(b'{"error"'):
         answer.error = data.decode(errors="replace")
-    elif b'"choices":[]' not in data and not _LAST.search(data):
-        answer.times.append(time.perf_counter())
+    elif b'"choices":[]' not in data:
         if keep:
             answer.data.append(json.loads(data))
+        if not _LAST.search(data):
+            answer.times.append(time.perf_counter())
 
 
 def gather(coroutine):

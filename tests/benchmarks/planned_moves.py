@@ -88,7 +88,7 @@ def measure(arguments, kind, streams, copies):
     off = () if copies else ("--no-move-kv",)
     arguments.stages = 2 if kind == "spare" else 3
     with lc.cluster(arguments, *QUICK, *spares, *off, "--kv-blocks",
-                    str(blocks), "--max-queue-wait", "600",
+                    str(blocks), "--max-queue-wait", "3600",
                     "--max-running", str(max(streams, 1))) as cluster:
         requests = requests_of(arguments, lc.model_name(cluster.url), streams,
                                rest)

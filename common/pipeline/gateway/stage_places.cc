@@ -122,13 +122,14 @@ bool StagePlaces::Prepare(size_t index) {
 }
 
 bool StagePlaces::has_spare(size_t index) const {
-  return std::any_of(stages_.begin() + std::ssize(places_), stages_.end(),
-                     [&](const auto& spare) {
-                       const bool takes = spare->facts().assignable ||
-                                          spare->holds(places_[index]);
-                       return takes && spare->available() &&
-                              CheckSpare(spare->facts()).ok();
-                     });
+  return std::any_of(
+      stages_.begin() + std::ssize(places_), stages_.end(),
+      [&](const auto& spare) {
+        const bool takes =
+            spare->facts().assignable || spare->holds(places_[index]);
+        const bool is_there = spare->available() || spare->loading();
+        return takes && is_there && CheckSpare(spare->facts()).ok();
+      });
 }
 
 bool StagePlaces::Give(size_t index, std::string& message) {

@@ -49,7 +49,7 @@ class StagePlaces {
   // Whether a spare holds the layers of place `index`. If none does, one that
   // can is made to load them.
   bool Prepare(size_t index);
-  // Whether a spare holds the layers of place `index`, or can load them.
+  // Whether a spare holds the layers of place `index`, can load them, or loads.
   bool has_spare(size_t index) const;
   // Gives place `index` to a spare that holds its layers, or else to the first
   // one that can load them. False without one. `message`: as for Fill.
