@@ -19,6 +19,7 @@
 #include "common/tools/plan/read_machines.h"
 #include "common/weights/model_file.h"
 #include "services/cli/command_line.h"
+#include "services/cli/model_rates.h"
 
 namespace sluice::cli {
 namespace {
@@ -54,22 +55,12 @@ StatusOr<placement::Link> ParseLink(const std::string& text) {
   return placement::Link{latency * 1e-3, gigabits * 1e9 / 8};
 }
 
-// Returns the shape of most weights of most layers.
-measure::MatrixShape UsualShape(const ModelConfig& config) {
-  const LayerConfig& layer = config.layers.back();
-  return {layer.is_sparse() ? layer.moe.intermediate_size
-                            : layer.mlp.intermediate_size,
-          config.hidden_size};
-}
-
 // Returns this machine, measured with weights of the model's types and shape.
 StatusOr<placement::Machine> MeasureHere(const ModelConfig& config,
                                          const weights::ModelFile& model,
                                          WeightsMode mode, int32_t threads) {
-  measure::RateOptions rates;
+  measure::RateOptions rates = RatesFor(config, model, mode);
   rates.threads = threads;
-  rates.types = placement::TypesIn(placement::ProductsOf(config, model, mode));
-  rates.shape = UsualShape(config);
   placement::Machine machine;
   machine.name = "here";
   machine.memory = AvailableMemory();

@@ -209,14 +209,18 @@ std::string CpuName() {
   return text.substr(std::min(text.size(), sizeof("CPU: ") - 1));
 }
 
+auto BackendsOf(const RateOptions& options) {
+  BackendOptions of_backend;
+  of_backend.threads = options.threads;
+  of_backend.isa = options.isa;
+  return MakeBackends(of_backend);
+}
+
 }  // namespace
 
 StatusOr<placement::MachineRates> MeasureRates(const RateOptions& options) {
   SLUICE_ASSIGN_OR_RETURN(const CpuIsa isa, ParseIsa(options.isa));
-  BackendOptions of_backend;
-  of_backend.threads = options.threads;
-  of_backend.isa = options.isa;
-  SLUICE_ASSIGN_OR_RETURN(const auto backends, MakeBackends(of_backend));
+  SLUICE_ASSIGN_OR_RETURN(const auto backends, BackendsOf(options));
   const BackendInfo& info = backends[0]->info();
   MachineRates rates;
   rates.cpu = CpuName();
@@ -244,6 +248,18 @@ StatusOr<placement::MachineRates> MeasureRates(const RateOptions& options) {
         MeasureProduct(timer, type, options, rates.join_seconds));
   }
   return rates;
+}
+
+StatusOr<bool> AreCurrent(const MachineRates& rates,
+                          const RateOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(const auto backends, BackendsOf(options));
+  const BackendInfo& info = backends[0]->info();
+  return rates.cpu == CpuName() && rates.isa == info.isa &&
+         rates.threads == info.threads &&
+         std::ranges::all_of(options.types, [&](kernels::WeightType type) {
+           return std::ranges::count(rates.products, type, &ProductRate::type) >
+                  0;
+         });
 }
 
 }  // namespace sluice::measure

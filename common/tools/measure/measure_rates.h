@@ -31,6 +31,11 @@ struct RateOptions {
 // about 300 MB of memory. INVALID_ARGUMENT for an isa that this machine lacks.
 StatusOr<placement::MachineRates> MeasureRates(const RateOptions& options);
 
+// Whether `rates` are those of this processor with options.threads and
+// options.isa, and have every type of `options`. INVALID_ARGUMENT as above.
+StatusOr<bool> AreCurrent(const placement::MachineRates& rates,
+                          const RateOptions& options);
+
 }  // namespace sluice::measure
 
 #endif  // SLUICE_COMMON_TOOLS_MEASURE_MEASURE_RATES_H_

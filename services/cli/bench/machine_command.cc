@@ -2,21 +2,30 @@
 #include <cctype>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <sstream>
 
 #include "common/base/text_file.h"
+#include "common/model_config/described_model.h"
+#include "common/model_config/model_config.h"
+#include "common/model_config/tensor_table.h"
+#include "common/placement/machine_rates.h"
 #include "common/tensor/weight_format.h"
 #include "common/tools/measure/measure_rates.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
 #include "services/cli/format.h"
+#include "services/cli/model_rates.h"
 
 namespace sluice::cli {
 namespace {
 
 struct MachineBenchOptions {
   measure::RateOptions rates;
+  std::string model;  // measured with its types; empty: with those of `rates`
+  WeightsMode weights = WeightsMode::kAuto;  // of the model
   std::string json_path;
+  bool keep = false;  // what the file has, if it is this machine's
 };
 
 StatusOr<std::vector<kernels::WeightType>> ParseTypes(const std::string& text) {
@@ -66,9 +75,41 @@ std::string RatesText(const placement::MachineRates& rates) {
   return text;
 }
 
+// Returns what is measured: with a model, products of its types and shape.
+StatusOr<measure::RateOptions> Wanted(const MachineBenchOptions& options) {
+  if (options.model.empty()) return options.rates;
+  SLUICE_ASSIGN_OR_RETURN(const auto model,
+                          DescribeModel(options.model, std::nullopt));
+  SLUICE_ASSIGN_OR_RETURN(const ModelConfig config,
+                          ParseModelConfig(model->config()));
+  SLUICE_RETURN_IF_ERROR(CheckTensors(config, *model));
+  measure::RateOptions rates = RatesFor(config, *model, options.weights);
+  rates.threads = options.rates.threads;
+  rates.isa = options.rates.isa;
+  rates.rounds = options.rates.rounds;
+  return rates;
+}
+
+// Whether the file has this machine's rates; false for a file of any other
+// content, or none.
+StatusOr<bool> IsMeasured(const std::string& path,
+                          const measure::RateOptions& wanted) {
+  const auto text = ReadTextFile(path);
+  if (!text.ok()) return false;
+  const auto rates = placement::ParseRates(*text);
+  if (!rates.ok()) return false;
+  return measure::AreCurrent(*rates, wanted);
+}
+
 Status RunMachineBench(const MachineBenchOptions& options) {
+  SLUICE_ASSIGN_OR_RETURN(const measure::RateOptions wanted, Wanted(options));
+  if (options.keep) {
+    SLUICE_ASSIGN_OR_RETURN(const bool is_measured,
+                            IsMeasured(options.json_path, wanted));
+    if (is_measured) return OkStatus();
+  }
   SLUICE_ASSIGN_OR_RETURN(const placement::MachineRates rates,
-                          measure::MeasureRates(options.rates));
+                          measure::MeasureRates(wanted));
   std::fputs(RatesText(rates).c_str(), stdout);
   if (options.json_path.empty()) return OkStatus();
   return WriteTextFile(options.json_path, placement::RatesJson(rates));
@@ -96,8 +137,20 @@ void AddBenchMachine(CommandLine& sluice) {
       ->check(Within(1, 1000));
   AddParsed(app, "--types", options->rates.types, ParseTypes,
             "f32,bf16,..: of weights whose products are measured");
-  app.add_option("--json", options->json_path,
-                 "for rates = \"FILE\" of plan's --machines");
+  CLI::Option* const model =
+      app.add_option("--model", options->model,
+                     "folder or GGUF: its types, with matrices of its shape")
+          ->excludes("--types");
+  AddParsed(app, "--weights", options->weights, ParseWeightsMode,
+            "as stages take it, of the model")
+      ->needs(model);
+  CLI::Option* const json =
+      app.add_option("--json", options->json_path,
+                     "for rates = \"FILE\" of plan's --machines");
+  app.add_flag("--keep", options->keep,
+               "measure nothing if the file has this processor's rates, with "
+               "as many threads and of all types")
+      ->needs(json);
 }
 
 }  // namespace sluice::cli
