@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "services/cli/cluster_file.h"
 #include "services/cli/command_line.h"
 #include "services/cli/commands.h"
+#include "services/cli/stage_facts.h"
 
 namespace sluice::cli {
 namespace {
@@ -41,8 +43,15 @@ std::string ProcessName(const ClusterProcess& process) {
                                    : Cat(process.role, " ", process.index);
 }
 
+const StageFacts* FactsAt(const std::map<std::string, StageFacts>& stages,
+                          const std::string& address) {
+  const auto found = stages.find(address);
+  return found == stages.end() ? nullptr : &found->second;
+}
+
 void PrintProcess(const ClusterProcess& process, bool running,
-                  const std::string& api_key, int width) {
+                  const std::string& api_key, int width,
+                  const StageFacts* stage) {
   const StatusOr<load::Metrics> fetched =
       running ? MetricsOf(process, api_key)
               : StatusOr<load::Metrics>(load::Metrics());
@@ -54,10 +63,10 @@ void PrintProcess(const ClusterProcess& process, bool running,
           process.role == "expert" ? "_batches_total" : "_steps_total");
   const std::string steps = Shown(metrics, counted, 1, "");
   std::printf(
-      "%-10s %8d  %-8s %-*s %10s %10s%s\n", name.c_str(), process.pid,
+      "%-10s %8d  %-8s %-*s %10s %10s%s%s\n", name.c_str(), process.pid,
       running ? "running" : "DEAD", width, process.address.c_str(),
       Shown(metrics, "process_resident_memory_bytes", 1e-6, " MB").c_str(),
-      steps.c_str(),
+      steps.c_str(), FactColumns(stage).c_str(),
       fetched.ok() ? ""
                    : Cat("  no metrics: ", Message(fetched.status())).c_str());
 }
@@ -87,24 +96,18 @@ std::string WhyNotReady(const http::BaseUrl& base) {
 // them in `told`, its /cluster.
 void PrintHosts(const std::vector<ClusterProcess>& processes,
                 const Json& told) {
-  std::printf("%-16s %-10s %-10s %-22s %7s %10s\n", "host", "process", "state",
-              "address", "layers", "steps");
-  const Json::array_t& stages = FindList(told, "stages");
+  std::printf("%-16s %-10s %-10s %-22s %10s%s\n", "host", "process", "state",
+              "address", "steps", FactHeads().c_str());
+  const std::map<std::string, StageFacts> stages = StagesOf(told);
   for (const ClusterProcess& process : processes) {
+    const StageFacts* stage = FactsAt(stages, process.address);
     std::string state = told.is_object() ? "running" : "unknown";
-    std::string layers, steps;
-    if (process.role == "stage") {
-      const size_t index = static_cast<size_t>(process.index);
-      const Json stage = index < stages.size() ? stages[index] : Json();
-      state = stage.is_object() ? FindText(stage, "state") : "unknown";
-      if (const auto first = FindInt(stage, "first_layer")) {
-        layers = Cat(*first, "-", FindInt(stage, "last_layer").value_or(0));
-      }
-      if (const auto done = FindInt(stage, "steps_done")) steps = Cat(*done);
-    }
-    std::printf("%-16s %-10s %-10s %-22s %7s %10s\n", process.host.c_str(),
+    if (process.role == "stage") state = stage ? stage->state : "unknown";
+    std::printf("%-16s %-10s %-10s %-22s %10s%s\n", process.host.c_str(),
                 ProcessName(process).c_str(), state.c_str(),
-                process.address.c_str(), layers.c_str(), steps.c_str());
+                process.address.c_str(),
+                stage && stage->steps ? Cat(*stage->steps).c_str() : "-",
+                FactColumns(stage).c_str());
   }
 }
 
@@ -144,13 +147,16 @@ Status RunStatus(const EndpointOptions& options) {
   for (const ClusterProcess& process : cluster.processes) {
     width = std::max(width, process.address.size());
   }
-  std::printf("%-10s %8s  %-8s %-*s %10s %10s\n", "process", "pid", "state",
-              static_cast<int>(width), "address", "memory", "steps");
+  std::printf("%-10s %8s  %-8s %-*s %10s %10s%s\n", "process", "pid", "state",
+              static_cast<int>(width), "address", "memory", "steps",
+              FactHeads().c_str());
+  const std::map<std::string, StageFacts> stages = StagesOf(ClusterPage(base));
   std::string dead;
   for (const ClusterProcess& process : cluster.processes) {
     const bool running = process.IsRunning();
     if (!running) dead += (dead.empty() ? "" : ", ") + ProcessName(process);
-    PrintProcess(process, running, base.api_key, static_cast<int>(width));
+    PrintProcess(process, running, base.api_key, static_cast<int>(width),
+                 FactsAt(stages, process.address));
   }
   std::printf("\n");
   for (const ClusterProcess& process : cluster.processes) {
