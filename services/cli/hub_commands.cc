@@ -1,7 +1,6 @@
 // The commands pull, list, show and rm.
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -13,6 +12,7 @@
 
 #include "common/base/byte_size.h"
 #include "common/model_config/layer_files.h"
+#include "common/model_config/layer_range.h"
 #include "common/model_config/model_config.h"
 #include "common/model_config/open_model.h"
 #include "common/model_config/tensor_table.h"
@@ -41,28 +41,27 @@ struct HubOptions {
 // Returns the layers that are asked for, of a model.
 StatusOr<LayerRange> RangeOf(const HubOptions& options,
                              const LayerLoads& loads) {
-  if (options.num_stages.has_value()) {
+  if (options.layers == "none") return LayerRange{};
+  const auto index = static_cast<size_t>(options.stage_index.value_or(0));
+  if (options.layers.empty()) {
     SLUICE_ASSIGN_OR_RETURN(
         const std::vector<LayerRange> parts,
         SplitLayers(loads, *options.num_stages, options.stage_memory));
-    return parts[static_cast<size_t>(*options.stage_index)];
+    return parts[index];
   }
-  if (options.layers == "none") return LayerRange{};
-  LayerRange range;
-  const char* at = options.layers.data();
-  const char* const end = at + options.layers.size();
-  auto parsed = std::from_chars(at, end, range.first);
-  if (parsed.ec == std::errc() && parsed.ptr != end && *parsed.ptr == '-') {
-    parsed = std::from_chars(parsed.ptr + 1, end, range.last);
-    if (parsed.ec == std::errc() && parsed.ptr == end && range.first >= 0 &&
-        range.first <= range.last && range.last < loads.num_layers()) {
-      ++range.last;
-      return range;
-    }
+  const auto listed = ParseLayerRanges(options.layers);
+  if (!listed.ok()) {
+    return Annotate(listed.status(), "--layers: neither none nor ranges");
   }
-  return InvalidArgument("--layers: must be none or first-last within 0-",
-                         loads.num_layers() - 1, ", got '", options.layers,
-                         "'");
+  if (listed->size() != static_cast<size_t>(options.num_stages.value_or(1))) {
+    return InvalidArgument("--layers has ", listed->size(),
+                           " ranges: --num-stages must be as many, got ",
+                           options.num_stages.value_or(1));
+  }
+  const LayerRange range = (*listed)[index];
+  if (range.last <= loads.num_layers()) return range;
+  return InvalidArgument("--layers: must be within 0-", loads.num_layers() - 1,
+                         ", got '", options.layers, "'");
 }
 
 // Returns the shards of those layers, by a folder with outlines.
@@ -89,9 +88,12 @@ Status CheckStage(const HubOptions& options) {
     return InvalidArgument("--stage-memory goes with --num-stages");
   }
   if (!options.num_stages.has_value()) return OkStatus();
-  if (!options.layers.empty()) {
+  if (options.layers == "none" ||
+      (!options.layers.empty() && !options.stage_memory.empty())) {
     return InvalidArgument(
-        "--layers and --num-stages are both given: take one");
+        "--layers ", options.layers, " and ",
+        options.layers == "none" ? "--num-stages" : "--stage-memory",
+        " are both given: take one");
   }
   if (*options.stage_index < *options.num_stages) return OkStatus();
   return InvalidArgument("--stage-index: must be below --num-stages, ",
@@ -218,7 +220,8 @@ void AddHub(CommandLine& sluice) {
       ->required();
   pull.add_option("--layers", options->layers,
                   "of a model in shards, those of layers A-B (0-7: eight "
-                  "layers), as sluice-stage takes it; none: for a gateway");
+                  "layers), or with commas those of every stage, as "
+                  "sluice-stage takes it; none: for a gateway");
   pull.add_option("--num-stages", options->num_stages,
                   "likewise, the layers of one stage of N, as sluice-stage "
                   "--layers auto splits them by its defaults")

@@ -1,12 +1,12 @@
 #include "services/stage/stage_flags.h"
 
-#include <charconv>
 #include <utility>
 
 #include "common/base/byte_size.h"
 #include "common/base/check.h"
 #include "common/base/log.h"
 #include "common/model/compute_rows.h"
+#include "common/model_config/layer_range.h"
 #include "common/model_config/rank_plan.h"
 
 namespace sluice::stage {
@@ -19,8 +19,9 @@ OptionRows PlaceRows(StageFlags& flags) {
        "gRPC address, host:port or unix:PATH; port 0: the system chooses"},
       {"model", &server.stage.model_path, "model folder, .gguf or .m file"},
       {"layers", &flags.layers,
-       "layers to serve, first-last (0-7: eight layers); auto: a split "
-       "by bytes, by --stage-index and --num-stages; assigned: those that "
+       "layers to serve, first-last (0-7: eight layers), or with commas those "
+       "of every stage, by --stage-index and --num-stages; auto: a split "
+       "by bytes, by the same; assigned: those that "
        "the gateway names; empty: all"},
       {"assignable", &server.layers.assignable,
        "a gateway may name other layers later: when a machine is lost, or "
@@ -89,41 +90,49 @@ OptionRows LimitRows(StageFlags& flags) {
        "seconds that the gateway gets after SIGTERM to end its sequences"}};
 }
 
+// Returns the layers of a range, or of one in a list of every stage's.
+StatusOr<LayerChoice> ParseListedLayers(const StageFlags& flags) {
+  const auto ranges = ParseLayerRanges(flags.layers);
+  if (!ranges.ok() && flags.layers.find(',') == std::string::npos) {
+    return InvalidArgument("--layers must be first-last, auto or assigned, ",
+                           "got '", flags.layers, "'");
+  }
+  if (!ranges.ok()) return Annotate(ranges.status(), "--layers");
+  const auto count = static_cast<int32_t>(ranges->size());
+  if (flags.num_stages != count || flags.stage_index < 0 ||
+      flags.stage_index >= count) {
+    return InvalidArgument(
+        "--layers has ", count, " ranges: --num-stages must be as many, got ",
+        flags.num_stages, ", and --stage-index below, got ", flags.stage_index);
+  }
+  const LayerRange range = (*ranges)[static_cast<size_t>(flags.stage_index)];
+  LayerChoice choice;
+  choice.first = range.first;
+  choice.last = range.last;
+  return choice;
+}
+
 StatusOr<LayerChoice> ParseLayers(const StageFlags& flags) {
   const std::string& text = flags.layers;
+  const bool listed = !text.empty() && text != "auto" && text != "assigned";
   LayerChoice choice;
   if (text != "auto" && !flags.stage_memory.empty()) {
     return InvalidArgument("--stage-memory goes with --layers auto");
   }
+  if (listed) return ParseListedLayers(flags);
   if (text != "auto" && (flags.stage_index != 0 || flags.num_stages != 1)) {
     return InvalidArgument(
-        "--stage-index and --num-stages go with --layers auto");
+        "--stage-index and --num-stages go with --layers auto or a list");
   }
-  if (text.empty()) return choice;
   choice.assigned = text == "assigned";
-  if (choice.assigned) return choice;
-  if (text == "auto") {
-    choice.index = flags.stage_index;
-    choice.parts = flags.num_stages;
-    auto memory = ParseBytesList(flags.stage_memory);
-    if (!memory.ok()) return Annotate(memory.status(), "--stage-memory");
-    choice.memory = *std::move(memory);
-    if (choice.parts >= 1) return choice;
-    return InvalidArgument("--num-stages must be positive, got ", choice.parts);
-  }
-  const char* end = text.data() + text.size();
-  int32_t last = 0;
-  auto parsed = std::from_chars(text.data(), end, choice.first);
-  if (parsed.ec == std::errc() && parsed.ptr != end && *parsed.ptr == '-') {
-    parsed = std::from_chars(parsed.ptr + 1, end, last);
-    if (parsed.ec == std::errc() && parsed.ptr == end && last >= 0 &&
-        last < INT32_MAX) {
-      choice.last = last + 1;
-      return choice;
-    }
-  }
-  return InvalidArgument("--layers must be first-last, auto or assigned, got '",
-                         text, "'");
+  if (text != "auto") return choice;
+  choice.index = flags.stage_index;
+  choice.parts = flags.num_stages;
+  auto memory = ParseBytesList(flags.stage_memory);
+  if (!memory.ok()) return Annotate(memory.status(), "--stage-memory");
+  choice.memory = *std::move(memory);
+  if (choice.parts >= 1) return choice;
+  return InvalidArgument("--num-stages must be positive, got ", choice.parts);
 }
 
 // --device, and the ranks that it asks for.

@@ -145,6 +145,19 @@ class StagesTest(unittest.TestCase):
         self.pull("one")
         self.assertEqual(len(self.shards(path)), self.num_shards)
 
+    def test_a_list_of_layers_is_the_same_words_for_every_stage(self):
+        words = ("--layers", "0-0,1-2,3-4", "--num-stages", "3")
+        for index, layers in enumerate((["layer-0"], ["layer-1", "layer-2"],
+                                        ["layer-3", "layer-4"])):
+            path = self.pull(f"stage-{index}", *words, "--stage-index",
+                             str(index))
+            self.assertEqual([one for one in self.shards(path)
+                              if one.startswith("layer")], layers)
+        self.pull("wrong", "--layers", "0-0,1-2", "--num-stages", "3",
+                  "--stage-index", "0", code=2)
+        self.pull("wrong", "--layers", "none", "--num-stages", "3",
+                  "--stage-index", "0", code=2)
+
     def test_a_stage_of_other_layers_says_what_is_missing(self):
         path = self.pull("one", "--layers", "0-1")
         done = subprocess.run(
