@@ -25,6 +25,7 @@ import ports  # noqa: E402
 SCRIPT = harness.ROOT / "deploy/slurm/sluice.sbatch"
 MODEL = harness.ROOT / "deploy/demo_model/weights"
 NODES = 3
+MEMORY = 1950  # MiB of a node, as one of 2 GiB tells it
 TOOLS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol",
          "squeue", "openssl")
 BODY = {"prompt": "Once upon a time", "max_tokens": 40, "temperature": 0.8,
@@ -72,7 +73,7 @@ class Slurm:
         controller, *daemons = ports.choose(1 + NODES)
         nodes = "\n".join(
             f"NodeName=n{i} NodeHostname=localhost NodeAddr=127.0.0.1 "
-            f"Port={port} CPUs=4 State=UNKNOWN"
+            f"Port={port} CPUs=4 RealMemory={MEMORY} State=UNKNOWN"
             for i, port in enumerate(daemons))
         self.conf = self.folder / "slurm.conf"
         self.conf.write_text(CONF.format(folder=folder, nodes=nodes,
