@@ -128,6 +128,14 @@ StatusOr<ChosenFiles> ChooseGguf(const HubListing& listing,
 
 }  // namespace
 
+std::vector<GgufSet> ListGgufs(const HubListing& listing) {
+  std::vector<GgufSet> sets;
+  for (auto& [stem, files] : GgufSets(listing)) {
+    sets.push_back({stem.substr(stem.rfind('/') + 1), files});
+  }
+  return sets;
+}
+
 StatusOr<ChosenFiles> ChooseFiles(const HubListing& listing,
                                   const std::string& quant) {
   const bool single = listing.Find(kSafetensorsFile) != nullptr;

@@ -21,6 +21,15 @@ struct ChosenFiles {
   std::string model;
 };
 
+// A GGUF of a repository, or a split set of some.
+struct GgufSet {
+  std::string name;                // that ORG/NAME:QUANT may have as QUANT
+  std::vector<std::string> files;  // parts in order
+};
+
+// Returns a listing's GGUFs, by name.
+std::vector<GgufSet> ListGgufs(const HubListing& listing);
+
 // Chooses from a listing what serving the model needs: safetensors with config
 // and tokenizer, or one GGUF. With `quant` the GGUF of that name; without one
 // safetensors, else the only GGUF, else that of Q4_K_M. Of indexed safetensors
