@@ -14,6 +14,7 @@ namespace sluice::placement {
 struct Machine {
   std::string name;
   std::string address;          // host name or IP; empty: the name
+  std::string device;           // "cuda:G[,G...]"; empty or "cpu": its CPUs
   uint64_t memory = 0;          // bytes that the processes may take
   double price_per_hour = 0;    // in any currency; 0: none is given
   bool serves_experts = false;  // experts, else layers

@@ -72,6 +72,11 @@ StatusOr<PulledModel> PullWithBar(const HubModel& model,
   return pulled;
 }
 
+StatusOr<ModelHeaders> HeadersOf(const HubModel& model) {
+  PullBar notes;
+  return FetchHeaders(HubSettingsOfEnvironment(), model, notes);
+}
+
 StatusOr<std::string> PathOfModel(const std::string& model) {
   std::error_code error;
   if (std::filesystem::exists(model, error)) return model;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "common/base/status.h"
+#include "common/tools/hub/fetch_headers.h"
 #include "common/tools/hub/hub_model.h"
 #include "common/tools/hub/pull.h"
 
@@ -13,6 +14,10 @@ namespace sluice::cli {
 // what was fetched. Errors as PullModel.
 StatusOr<PulledModel> PullWithBar(const HubModel& model,
                                   const ChooseShards& choose = nullptr);
+
+// Fetches the model's headers (fetch_headers.h); notes are on stderr. Errors as
+// FetchHeaders.
+StatusOr<ModelHeaders> HeadersOf(const HubModel& model);
 
 // Returns the path of a model that a command is given: `model` itself if it is
 // there, or has no form of ORG/NAME[@REVISION][:QUANT], else that of the hub's

@@ -20,6 +20,7 @@
 #include "common/weights/model_file.h"
 #include "services/cli/command_line.h"
 #include "services/cli/model_rates.h"
+#include "services/cli/plan_source.h"
 
 namespace sluice::cli {
 namespace {
@@ -85,6 +86,7 @@ StatusOr<std::vector<placement::Machine>> GpusHere() {
     }
     placement::Machine& machine = machines.emplace_back();
     machine.name = Cat("gpu-", i);
+    machine.device = name;
     machine.memory = found[0].available;
     machine.rates.cpu = found[0].name;
     machine.rates.read_gb_per_s = found[0].bytes_per_second * kShare * 1e-9;
@@ -107,7 +109,12 @@ StatusOr<placement::Machines> MachinesOf(const ClusterPlanOptions& options,
     for (int32_t i = 0; i < options.count; ++i) {
       for (placement::Machine gpu : *gpus) {
         gpu.price_per_hour = options.price;
-        if (options.count > 1) gpu.name += Cat("-", i);
+        // GPUs of one address are in one box; the only one is this machine.
+        gpu.address = "localhost";
+        if (options.count > 1) {
+          gpu.name += Cat("-", i);
+          gpu.address = Cat("box-", i);
+        }
         machines.machines.push_back(std::move(gpu));
       }
     }
@@ -164,6 +171,33 @@ std::string NameOfModel(const std::string& path) {
   return of.filename().empty() ? path : of.filename().string();
 }
 
+// Takes from the machines what nodes of the starter `write` do not give. What
+// a GPU has is a stage's.
+void LeaveToNodes(const std::string& write, placement::Machines& machines) {
+  const auto starter = plan::ParseStarter(write);
+  if (!starter.ok()) return;
+  for (placement::Machine& machine : machines.machines) {
+    const bool on_cpu = machine.device.empty() || machine.device == "cpu";
+    if (on_cpu) machine.memory = plan::GivenMemory(*starter, machine.memory);
+  }
+}
+
+// Returns the bytes of the machines that weights may have, beside the keys and
+// values of one sequence and what the system keeps.
+uint64_t RoomForWeights(const ModelConfig& config,
+                        const weights::ModelFile& model,
+                        const placement::PlanRequest& request) {
+  uint64_t room = 0;
+  for (const placement::Machine& machine : request.machines.machines) {
+    room += machine.memory - machine.memory / 32;
+  }
+  LayerLoadOptions loads = request.loads;
+  loads.max_context = request.context;
+  const LayerLoads all = LoadsOf(config, model, loads);
+  const uint64_t kv = all.Of({0, all.num_layers()}).kv;
+  return room > kv ? room - kv : 0;
+}
+
 Status WriteFiles(const ClusterPlanOptions& options, const plan::PlanView& view,
                   const PlannedModel& model) {
   if (!options.svg_path.empty()) {
@@ -178,7 +212,7 @@ Status WriteFiles(const ClusterPlanOptions& options, const plan::PlanView& view,
   SLUICE_ASSIGN_OR_RETURN(const plan::Starter starter,
                           plan::ParseStarter(options.write));
   plan::FilesRequest files;
-  files.model = model.path;
+  SLUICE_RETURN_IF_ERROR(SetSource(model, options.source, files));
   if (!model.stored.has_value()) files.weights = model.weights;
   files.request = view.request;
   files.plan = view.plan;
@@ -223,7 +257,11 @@ void AddClusterPlan(CLI::App& plan, ClusterPlanOptions& options) {
                       "machines of role \"experts\" that have an expert (1)")
           ->check(Within(1, 1024)),
       plan.add_option("--write", options.write,
-                      "up, compose, kubernetes or slurm: what starts it"),
+                      "up, compose, kubernetes, slurm or systemd: what starts "
+                      "it"),
+      plan.add_option("--source", options.source,
+                      "with --write: where processes read the model, a path or "
+                      "a hub's ORG/NAME[@REVISION][:QUANT] (MODEL)"),
       plan.add_option("--to", options.to, "where --write goes (stdout)"),
       plan.add_option("--svg", options.svg_path, "a drawing of the cluster"),
       plan.add_option("--json", options.json_path, "every figure"),
@@ -245,6 +283,8 @@ Status RunClusterPlan(const PlannedModel& planned,
   if (!options.write.empty()) {
     SLUICE_RETURN_IF_ERROR(
         Annotate(plan::ParseStarter(options.write).status(), "--write"));
+  } else if (!options.source.empty()) {
+    return InvalidArgument("--source goes with --write");
   }
   SLUICE_ASSIGN_OR_RETURN(const auto model,
                           DescribeModel(planned.path, planned.stored));
@@ -257,16 +297,24 @@ Status RunClusterPlan(const PlannedModel& planned,
   FillRequest(options, config, request);
   SLUICE_ASSIGN_OR_RETURN(request.machines,
                           MachinesOf(options, config, *model, loads.weights));
+  LeaveToNodes(options.write, request.machines);
   if (loads.max_step_tokens == 0) {
     request.loads.max_step_tokens =
         loads.kv_blocks > 0 ? LayerLoadOptions().max_step_tokens
                             : StepTokensOf(options, request.machines.machines);
   }
-  SLUICE_ASSIGN_OR_RETURN(const placement::ClusterPlan made,
-                          placement::PlanCluster(config, *model, request));
+  const std::string quants =
+      QuantsText(planned, RoomForWeights(config, *model, request));
+  const auto planned_cluster = placement::PlanCluster(config, *model, request);
+  if (!planned_cluster.ok()) {
+    std::fputs(quants.c_str(), stderr);
+    return planned_cluster.status();
+  }
+  const placement::ClusterPlan& made = *planned_cluster;
   const LayerLoads all = LoadsOf(config, *model, request.loads);
   const plan::PlanView view = {
-      NameOfModel(planned.path), all.Of({0, all.num_layers()}).weights,
+      planned.hub.empty() ? NameOfModel(planned.path) : planned.hub,
+      all.Of({0, all.num_layers()}).weights,
       FormatsOf(config, *model, loads.weights).names(), &request, &made};
   // With --write stdout has the file.
   std::FILE* const out =
@@ -274,6 +322,7 @@ Status RunClusterPlan(const PlannedModel& planned,
   std::fputs(plan::PlanText(view).c_str(), out);
   std::fputs("\n", out);
   std::fputs(plan::PlanPicture(view).c_str(), out);
+  std::fputs(quants.c_str(), out);
   return WriteFiles(options, view, planned);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/placement/layer_loads.h"
+#include "common/tools/hub/fetch_headers.h"
 #include "common/weights/dtype.h"
 
 namespace sluice::cli {
@@ -24,6 +25,7 @@ struct ClusterPlanOptions {
   int32_t expert_replicas = 1;
   int32_t threads = 0;  // of this machine
   std::string write;    // for whom a file is written
+  std::string source;   // of the processes' model; empty: the planned path
   std::string to;       // empty: stdout
   std::string svg_path;
   std::string json_path;
@@ -33,7 +35,9 @@ struct ClusterPlanOptions {
 
 // What a plan is of.
 struct PlannedModel {
-  std::string path;
+  std::string path;            // of files with its headers at least
+  std::vector<HubGguf> ggufs;  // of the hub's repository
+  std::string hub;  // ORG/NAME@COMMIT[:QUANT] that these are of; may be empty
   std::optional<weights::DType> stored;  // of --weights, if it names a type
   std::string weights;                   // as --weights names it; may be empty
 };

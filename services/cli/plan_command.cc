@@ -19,6 +19,7 @@
 #include "services/cli/commands.h"
 #include "services/cli/model_tables.h"
 #include "services/cli/plan_cluster.h"
+#include "services/cli/plan_source.h"
 
 namespace sluice::cli {
 namespace {
@@ -163,7 +164,9 @@ Status RunMachines(const PlanOptions& options) {
                         static_cast<int32_t>(stages));
 }
 
-Status RunPlan(const PlanOptions& options) {
+Status RunPlan(PlanOptions options) {
+  SLUICE_ASSIGN_OR_RETURN(const std::optional<ModelHeaders> headers,
+                          FindPlanned(options.model));
   if (options.cluster.given()) return RunMachines(options);
   const bool hosts = !options.hosts.empty();
   if (!hosts && !options.split()) {
@@ -271,7 +274,9 @@ void AddPlan(CommandLine& sluice) {
       sluice.Add("plan", "a cluster on paper: layers, experts, room, speeds",
                  [options] { return RunPlan(*options); });
   plan.add_option("MODEL", options->model.path,
-                  "folder, GGUF or config.json alone")
+                  "folder, GGUF, config.json alone, or a hub's "
+                  "ORG/NAME[@REVISION][:QUANT], of which no weights are "
+                  "fetched")
       ->required();
   CLI::Option* hosts =
       plan.add_option("--hosts", options->hosts,

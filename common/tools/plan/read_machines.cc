@@ -72,6 +72,8 @@ Status SetKey(const std::string& folder, const std::string& key,
     machine.name = value;
   } else if (key == "address") {
     machine.address = value;
+  } else if (key == "device") {
+    machine.device = value;
   } else if (key == "role") {
     return SetRole(value, machine);
   } else if (key == "rates") {

@@ -21,7 +21,8 @@ namespace sluice::plan {
 //   byte_gop_per_s = 2000
 //   f32_gop_per_s = 1000
 //   price_per_hour = 0.4
-//   address = "10.0.0.5"
+//   address = "10.0.0.5"       # machines of one address are one box
+//   device = "cuda:0,1"        # of its stages; memory is then theirs
 //   role = "stage"             # or "experts"
 //
 // A machine needs memory and read_gb_per_s, or rates; a rate that is missing

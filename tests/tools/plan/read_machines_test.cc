@@ -48,6 +48,7 @@ price_per_hour = 0.25
 [[machine]]
 name = "b"
 address = "10.0.0.5"
+device = "cuda:0,1"
 memory = "16G"
 role = "experts"
 rates = "rates.json"
@@ -68,6 +69,8 @@ rates = "rates.json"
   const Machine& host = machines->machines[2];
   EXPECT_TRUE(host.serves_experts);
   EXPECT_EQ(host.address, "10.0.0.5");
+  EXPECT_EQ(host.device, "cuda:0,1");
+  EXPECT_EQ(first.device, "");
   EXPECT_EQ(host.rates.read_gb_per_s, 30);
   EXPECT_EQ(host.rates.byte_gop_per_s, 500);
   EXPECT_DOUBLE_EQ(host.rates.join_seconds, 2e-6);
