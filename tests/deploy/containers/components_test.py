@@ -128,9 +128,11 @@ class ComponentsTest(unittest.TestCase):
                     if (component, kind) in REFUSED:
                         with self.assertRaisesRegex(
                                 AssertionError, REFUSED[component, kind]):
-                            manifests.render(self.folder, crossing(kind, component))
+                            manifests.render(self.folder,
+                                             crossing(kind, component))
                         continue
-                    made[kind] = manifests.render(self.folder, crossing(kind, component))
+                    made[kind] = manifests.render(
+                        self.folder, crossing(kind, component))
                     silent += made[kind] == self.plain[kind]
                     self.assertNotEqual(made[kind], self.plain[kind])
                     self.assertEqual(missing_maps(made[kind]), set())
