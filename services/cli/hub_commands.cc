@@ -100,11 +100,12 @@ Status CheckStage(const HubOptions& options) {
                          *options.num_stages, ", got ", *options.stage_index);
 }
 
-// Makes `link` stand for `path`.
+// Makes `link` stand for `path`, and the folders above it.
 Status LinkTo(const std::string& path, const std::string& link) {
   namespace fs = std::filesystem;
   std::error_code failed;
   const fs::path made = Cat(link, ".link-", ::getpid());
+  fs::create_directories(fs::absolute(made).parent_path(), failed);
   fs::remove(made, failed);  // Left by a process of this number.
   fs::create_symlink(fs::absolute(path), made, failed);
   if (!failed) fs::rename(made, link, failed);

@@ -80,6 +80,15 @@ class StagesTest(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stderr)
         return self.folder / f"{machine}-model" if code == 0 else done.stderr
 
+    def test_a_link_gets_the_folders_above_it(self):
+        link = self.folder / "by-revision" / f"{NAME}@main"
+        subprocess.run(
+            [BUILD / "cli/sluice", "pull", NAME, "--layers", "none", "--link",
+             link], capture_output=True, check=True, timeout=100,
+            env={**os.environ, "HF_HOME": str(self.folder / "home"),
+                 "HF_ENDPOINT": self.hub.url})
+        self.assertTrue((link / "config.json").exists())
+
     @staticmethod
     def shards(path):
         return sorted(one.name.partition(".")[0]
