@@ -183,7 +183,8 @@ class FailureTest(unittest.TestCase):
             "sluice_gateway_last_recovery_seconds"], 0)
 
     def test_a_stage_told_to_end_lets_its_streams_end(self):
-        with harness.Cluster(self.model()) as cluster:
+        # Its layers have no other place; see moves_test.py.
+        with harness.Cluster(self.model(), "--resplit-after", "0") as cluster:
             want = self.calm(cluster)
             for index in range(2):
                 with self.subTest(stage=index):

@@ -13,6 +13,10 @@ namespace {
 // What a copy of keys and values may take: to compute them again takes less.
 constexpr Duration kMostCopy = std::chrono::seconds(30);
 
+// Stages that are told to end within this time end together: then there is no
+// stage for the layers, and sequences end before the stages do.
+constexpr Duration kLeavesTogether = std::chrono::seconds(1);
+
 // Returns the stage at fault for a failure that stage `index` reports.
 size_t Blamed(size_t index, v1::FailureSide side, size_t num_stages) {
   if (side == v1::FAILURE_SIDE_SUCCESSOR && index + 1 < num_stages) {
@@ -290,6 +294,7 @@ void ClusterDecider::OnDraining(size_t index, Duration remaining,
                                 TimePoint now) {
   StageProcess& stage = *stages_[index];
   stage.OnDraining(remaining, now, out_);
+  told_to_end_ = now;
   if (places_.has(index) && up() && !places_.Prepare(index) &&
       !CanMoveAway(index)) {
     TellLeaving(index);
@@ -319,13 +324,17 @@ void ClusterDecider::TellLeaving(size_t index) {
 }
 
 bool ClusterDecider::CanMoveAway(size_t index) const {
-  return options_.resplit.moves_kv && !draining_ &&
-         (places_.has_spare(index) || resplit_.CanLeave(index));
+  if (!options_.resplit.moves_kv || draining_) return false;
+  for (size_t i = 0; i < places_.count(); ++i) {
+    if (i != index && !stages_[i]->available()) return false;
+  }
+  return places_.has_spare(index) || resplit_.CanLeave(index);
 }
 
 bool ClusterDecider::MoveAway(size_t index, const OwnerSigns& owner,
                               TimePoint now) {
-  if (!CanMoveAway(index) || owner.is_idle || owner.pause_cost == INT64_MAX) {
+  if (now - told_to_end_ < kLeavesTogether || owner.is_idle ||
+      owner.pause_cost == INT64_MAX || !CanMoveAway(index)) {
     return false;
   }
   const std::string why =

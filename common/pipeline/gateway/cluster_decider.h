@@ -153,7 +153,8 @@ class ClusterDecider {
   // layers, or its layers to the others. Returns false where that cannot be, or
   // not yet.
   bool MoveAway(size_t index, const OwnerSigns& owner, TimePoint now);
-  // Whether a spare, or the others, can have the layers of place `index`.
+  // Whether a spare, or the others, can have the layers of place `index`, and
+  // none of the others was told to end, too.
   bool CanMoveAway(size_t index) const;
   // Assigns the epoch to place assigning_.
   void AssignNext(TimePoint now);
@@ -183,6 +184,7 @@ class ClusterDecider {
   TimePoint down_since_;        // unless kUp
   bool was_up_ = false;         // at some time
   bool told_leaving_ = false;   // in the present pipeline
+  TimePoint told_to_end_{};     // when a stage was, last
   Duration last_recovery_{};    // of a pipeline that had been up
   TimePoint heartbeat_at_{};
   uint64_t heartbeats_ = 0;
