@@ -73,6 +73,7 @@ std::string RatesJson(const MachineRates& rates) {
   for (const Figure& figure : kFigures) {
     json[figure.name] = rates.*figure.value / figure.unit;
   }
+  if (rates.is_gpu) json["gpu"] = true;
   json["rows"] = kRateRows;
   json["products"] = Json::array();
   for (const ProductRate& rate : rates.products) {
@@ -90,6 +91,11 @@ StatusOr<MachineRates> ParseRates(const std::string& text) {
   rates.isa = FindText(json, "isa");
   const int64_t threads = FindInt(json, "threads").value_or(0);
   rates.threads = static_cast<int32_t>(std::clamp<int64_t>(threads, 0, 4096));
+  const Json* gpu = FindMember(json, "gpu");
+  if (gpu != nullptr && !gpu->is_boolean()) {
+    return InvalidArgument("gpu must be true or false");
+  }
+  rates.is_gpu = gpu != nullptr && gpu->get<bool>();
   for (const Figure& figure : kFigures) {
     const Json* value = FindMember(json, figure.name);
     if (value == nullptr) continue;

@@ -24,6 +24,7 @@ struct ProductRate {
   kernels::WeightType type = kernels::WeightType::kF32;
   Seconds from_memory{};
   Seconds from_cache{};
+  bool operator==(const ProductRate&) const = default;
 };
 
 // 0 and empty: not known. A value.
@@ -31,6 +32,9 @@ struct MachineRates {
   std::string cpu;
   std::string isa;
   int32_t threads = 0;
+  // Bandwidth is that of the memory's clock and bus, arithmetic that of BF16
+  // matrices.
+  bool is_gpu = false;
   double read_gb_per_s = 0;   // of all threads
   double byte_gop_per_s = 0;  // of products of bytes, all threads
   double f32_gop_per_s = 0;   // of fused multiply-adds, all threads
@@ -38,6 +42,7 @@ struct MachineRates {
   double wake_seconds = 0;    // a message to a thread that sleeps
   double cache_bytes = 0;     // of the largest cache
   std::vector<ProductRate> products;
+  bool operator==(const MachineRates&) const = default;
 };
 
 // As JSON, and back. INVALID_ARGUMENT names a member that is missing, of

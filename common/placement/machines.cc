@@ -14,7 +14,27 @@ constexpr double kUsualGopPerGb = 40;
 constexpr double kUsualJoinSeconds = 5e-6;
 constexpr double kUsualWakeSeconds = 15e-6;
 
+const PairLink* FindPair(const std::vector<PairLink>& links, int32_t a,
+                         int32_t b) {
+  for (size_t i = links.size(); i > 0; --i) {
+    const PairLink& pair = links[i - 1];
+    const bool is_pair =
+        (pair.a == a && pair.b == b) || (pair.a == b && pair.b == a);
+    if (is_pair) return &pair;
+  }
+  return nullptr;
+}
+
 }  // namespace
+
+const Link& Machines::Between(int32_t a, int32_t b) const {
+  const PairLink* const pair = FindPair(links, a, b);
+  return pair == nullptr ? link : pair->link;
+}
+
+bool Machines::HasPair(int32_t a, int32_t b) const {
+  return FindPair(links, a, b) != nullptr;
+}
 
 StatusOr<double> ParseFigure(const std::string& key, const std::string& text,
                              bool may_be_zero) {

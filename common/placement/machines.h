@@ -18,18 +18,33 @@ struct Machine {
   uint64_t memory = 0;          // bytes that the processes may take
   double price_per_hour = 0;    // in any currency; 0: none is given
   bool serves_experts = false;  // experts, else layers
+  // Experts or layers, as a plan is faster; serves_experts is not read.
+  bool serves_any = false;
   MachineRates rates;
+  bool is_measured = false;  // the rates; else they are of a data sheet
 };
 
 // The network between two machines. A value.
 struct Link {
   double latency_seconds = 1e-4;  // of a message, one way
   double bytes_per_second = 1.25e9;
+  bool operator==(const Link&) const = default;
+};
+
+// The network between two machines of a list, both ways.
+struct PairLink {
+  int32_t a = 0, b = 0;  // machines
+  Link link;
 };
 
 struct Machines {
   std::vector<Machine> machines;
-  Link link;
+  Link link;                    // between machines that no pair names
+  bool is_link_named = false;   // else `link` is what is usual
+  std::vector<PairLink> links;  // of pairs, the last one of a pair counts
+
+  const Link& Between(int32_t a, int32_t b) const;
+  bool HasPair(int32_t a, int32_t b) const;  // whether `links` has it
 };
 
 // Parses a figure of a machine. INVALID_ARGUMENT, with `key` and the text,

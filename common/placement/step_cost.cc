@@ -33,6 +33,19 @@ constexpr double kOperationSeconds = 1.5e-6;
 constexpr double kLayerOperations = 10;
 constexpr double kExpertOperations = 6;
 
+// Of a GPU's data sheet, and what a layer takes however small it is: fast
+// numerics on an H200 (tests/gpu/results/2026-11-27-h200-second.json, decodes
+// of one stream and prompts of llama1b, llama8b, llama8b_fp8 and gptoss20b).
+// Other GPUs are taken for the same.
+constexpr double kGpuReadShare = 0.87;        // of F32 and BF16
+constexpr double kGpuPackedReadShare = 0.66;  // of smaller types
+constexpr double kGpuPeakShare = 0.26;
+constexpr double kGpuPackedPeakShare = 0.15;
+constexpr double kGpuLayerSeconds = 28e-6;
+constexpr double kGpuExpertSeconds = 40e-6;
+// Of attention, which was not measured alone.
+constexpr double kGpuAttentionRead = 0.5;
+
 bool IsProduct(const TensorRow& row) {
   return !row.is_vector() && !IsEmbedding(row.place);
 }
@@ -83,6 +96,10 @@ double AttentionSeconds(const AttentionConfig& attention, WeightType kv_type,
   const double operations = 4.0 * static_cast<double>(step.rows()) * seen *
                             attention.num_heads *
                             std::max(attention.head_dim, kFullHead);
+  if (rates.is_gpu) {
+    return std::max(bytes / (rates.read_gb_per_s * 1e9 * kGpuAttentionRead),
+                    operations / (rates.f32_gop_per_s * 1e9 * kGpuPeakShare));
+  }
   const bool decode = step.tokens == 1;
   const bool narrow = !rates.isa.empty() && !rates.isa.starts_with("avx512");
   const double prompt = narrow ? kNarrowAttentionPeak : kPromptAttentionPeak;
@@ -115,6 +132,18 @@ double ExpertSeconds(const MoeConfig& moe, const LayerProducts& layer,
   const double rows_each = rows * moe.experts_per_token / distinct;
   return distinct * share *
          ProductSeconds(layer.expert, std::max(1.0, rows_each), rates, cached);
+}
+
+double GpuElementSeconds(const MachineRates& rates, WeightType type,
+                         double rows) {
+  const WeightFormat& format = FormatOf(type);
+  const double bytes = static_cast<double>(format.block_bytes) /
+                       static_cast<double>(format.block_elements);
+  const bool packed = bytes < 2;
+  const double read = packed ? kGpuPackedReadShare : kGpuReadShare;
+  const double peak = packed ? kGpuPackedPeakShare : kGpuPeakShare;
+  return std::max(bytes / (rates.read_gb_per_s * 1e9 * read),
+                  2 * rows / (rates.f32_gop_per_s * 1e9 * peak));
 }
 
 }  // namespace
@@ -169,6 +198,9 @@ double ElementSeconds(const MachineRates& rates, WeightType type, double rows,
   if (found == rates.products.end() && type == WeightType::kE4m3Wide) {
     return ElementSeconds(rates, WeightType::kE4m3, rows, cached);
   }
+  if (found == rates.products.end() && rates.is_gpu) {
+    return GpuElementSeconds(rates, type, rows);
+  }
   if (found == rates.products.end()) {
     const WeightFormat& format = FormatOf(type);
     const double bytes = static_cast<double>(format.block_bytes) /
@@ -192,35 +224,52 @@ double DistinctExperts(double experts, double per_token, double rows) {
   return experts * (1 - std::pow(1 - per_token / experts, rows));
 }
 
+double LayerSeconds(const StageWork& work, int32_t layer,
+                    const MachineRates& rates, const StepShape& step,
+                    bool cached) {
+  const auto at = static_cast<size_t>(layer);
+  const auto rows = static_cast<double>(step.rows());
+  const LayerConfig& config = work.config->layers[at];
+  const LayerProducts& products = work.products->layers[at];
+  double seconds = ProductSeconds(products.dense, rows, rates, cached);
+  seconds += AttentionSeconds(config.attention, work.kv_type, rates, step);
+  if (config.is_sparse()) {
+    seconds += ExpertSeconds(config.moe, products, work.local_experts, rates,
+                             rows, cached);
+  }
+  if (rates.is_gpu) {
+    return seconds + kGpuLayerSeconds +
+           (config.is_sparse() ? kGpuExpertSeconds : 0);
+  }
+  const double joins = kLayerJoins + (config.is_sparse() ? kExpertJoins : 0);
+  return seconds + joins * rates.join_seconds +
+         VectorSeconds(config, work.config->hidden_size, rates, rows);
+}
+
+double HeadSeconds(const StageWork& work, const MachineRates& rates,
+                   const StepShape& step, bool cached) {
+  const auto logits = static_cast<double>(step.sequences);
+  const Product& head = work.products->head;
+  if (rates.is_gpu) {
+    return head.elements * ElementSeconds(rates, head.type, logits, cached) +
+           kGpuLayerSeconds;
+  }
+  return head.elements * ElementSeconds(rates, head.type, logits, cached) +
+         logits * work.config->vocab_size * kVectorOperations /
+             (rates.f32_gop_per_s * 1e9) +
+         2 * rates.join_seconds;
+}
+
 double StepSeconds(const StageWork& work, const MachineRates& rates,
                    const StepShape& step) {
-  const ModelConfig& config = *work.config;
-  const auto rows = static_cast<double>(step.rows());
   const bool cached =
       static_cast<double>(work.weight_bytes) < rates.cache_bytes;
   double seconds = 0;
   for (int32_t i = work.range.first; i < work.range.last; ++i) {
-    const LayerConfig& layer = config.layers[static_cast<size_t>(i)];
-    const LayerProducts& products =
-        work.products->layers[static_cast<size_t>(i)];
-    seconds += ProductSeconds(products.dense, rows, rates, cached);
-    seconds += AttentionSeconds(layer.attention, work.kv_type, rates, step);
-    seconds += VectorSeconds(layer, config.hidden_size, rates, rows);
-    double joins = kLayerJoins;
-    if (layer.is_sparse()) {
-      seconds += ExpertSeconds(layer.moe, products, work.local_experts, rates,
-                               rows, cached);
-      joins += kExpertJoins;
-    }
-    seconds += joins * rates.join_seconds;
+    seconds += LayerSeconds(work, i, rates, step, cached);
   }
-  if (work.range.last != config.num_layers()) return seconds;
-  const auto logits = static_cast<double>(step.sequences);
-  const Product& head = work.products->head;
-  seconds += head.elements * ElementSeconds(rates, head.type, logits, cached);
-  seconds += logits * config.vocab_size * kVectorOperations /
-             (rates.f32_gop_per_s * 1e9);
-  return seconds + 2 * rates.join_seconds;
+  if (work.range.last != work.config->num_layers()) return seconds;
+  return seconds + HeadSeconds(work, rates, step, cached);
 }
 
 double HostSeconds(const MoeConfig& moe, const LayerProducts& layer,

@@ -65,7 +65,16 @@ struct StageWork {
   double local_experts = 1;  // the share of experts that are on the stage
   uint64_t weight_bytes = 0;
 };
-// Returns the seconds of a step without hops and trips to hosts of experts.
+// Returns the seconds of one layer; `cached`: the stage's weights are in the
+// machine's cache. `work.range` is not read.
+double LayerSeconds(const StageWork& work, int32_t layer,
+                    const MachineRates& rates, const StepShape& step,
+                    bool cached);
+// Returns the seconds of the head.
+double HeadSeconds(const StageWork& work, const MachineRates& rates,
+                   const StepShape& step, bool cached);
+// Returns the seconds of a step, the sum over its layers and, with the last
+// layer, the head, without hops and trips to hosts of experts.
 double StepSeconds(const StageWork& work, const MachineRates& rates,
                    const StepShape& step);
 

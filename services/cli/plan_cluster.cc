@@ -13,6 +13,7 @@
 #include "common/model_config/model_config.h"
 #include "common/model_config/tensor_table.h"
 #include "common/placement/cluster_plan.h"
+#include "common/placement/known_machines.h"
 #include "common/tools/measure/measure_rates.h"
 #include "common/tools/plan/plan_files.h"
 #include "common/tools/plan/plan_text.h"
@@ -42,6 +43,19 @@ StatusOr<std::vector<int32_t>> ParseStreams(const std::string& text) {
   return streams;
 }
 
+// Parses what a plan makes short: "one", a number of streams, or "prompt".
+StatusOr<placement::PlanAim> ParseAim(const std::string& text) {
+  placement::PlanAim aim;
+  aim.is_prompt = text == "prompt";
+  if (aim.is_prompt || text == "one") return aim;
+  if (!CLI::detail::lexical_cast(text, aim.streams) || aim.streams < 1 ||
+      aim.streams > kMostStreams) {
+    return InvalidArgument("must be one, prompt or streams between 1 and ",
+                           kMostStreams, ", got '", text, "'");
+  }
+  return aim;
+}
+
 StatusOr<placement::Link> ParseLink(const std::string& text) {
   double latency = 0;
   double gigabits = 0;
@@ -67,13 +81,14 @@ StatusOr<placement::Machine> MeasureHere(const ModelConfig& config,
   machine.memory = AvailableMemory();
   SLUICE_ASSIGN_OR_RETURN(machine.rates, measure::MeasureRates(rates));
   placement::FillRates(machine.rates);
+  machine.is_measured = true;
   return machine;
 }
 
 // Returns a machine for each GPU that the process sees: what a stage may take
-// of its memory, and nine tenths of the rate that memory's clock and bus allow.
+// of its memory, and the rate that memory's clock and bus allow; its arithmetic
+// is that of a known GPU.
 StatusOr<std::vector<placement::Machine>> GpusHere() {
-  constexpr double kShare = 0.9;
   SLUICE_ASSIGN_OR_RETURN(const int count, CountGpus());
   std::vector<placement::Machine> machines;
   for (int i = 0; i < count; ++i) {
@@ -89,10 +104,24 @@ StatusOr<std::vector<placement::Machine>> GpusHere() {
     machine.device = name;
     machine.memory = found[0].available;
     machine.rates.cpu = found[0].name;
-    machine.rates.read_gb_per_s = found[0].bytes_per_second * kShare * 1e-9;
+    machine.rates.is_gpu = true;
+    machine.rates.read_gb_per_s = found[0].bytes_per_second * 1e-9;
+    if (const auto* known = placement::KnownGpu(found[0].name)) {
+      machine.rates.f32_gop_per_s = known->tera_ops * 1e3;
+    }
     placement::FillRates(machine.rates);
   }
   return machines;
+}
+
+// Returns a machine of figures, "48G,80", or a known one, "rtx4090".
+StatusOr<placement::Machine> MachineNamed(const std::string& text) {
+  const bool is_figures = text.find(',') != std::string::npos;
+  auto machine = is_figures ? placement::ParseMachine(text)
+                            : placement::FindKnownMachine(text);
+  if (!machine.ok()) return Annotate(machine.status(), "--machine");
+  if (is_figures) machine->name = "m";
+  return machine;
 }
 
 StatusOr<placement::Machines> MachinesOf(const ClusterPlanOptions& options,
@@ -124,10 +153,7 @@ StatusOr<placement::Machines> MachinesOf(const ClusterPlanOptions& options,
       SLUICE_ASSIGN_OR_RETURN(
           machine, MeasureHere(config, model, mode, options.threads));
     } else {
-      auto parsed = placement::ParseMachine(options.machine);
-      if (!parsed.ok()) return Annotate(parsed.status(), "--machine");
-      machine = *std::move(parsed);
-      machine.name = "m";
+      SLUICE_ASSIGN_OR_RETURN(machine, MachineNamed(options.machine));
     }
     machine.price_per_hour = options.price;
     for (int32_t i = 0; i < options.count; ++i) {
@@ -137,6 +163,7 @@ StatusOr<placement::Machines> MachinesOf(const ClusterPlanOptions& options,
   }
   if (!options.link.empty()) {
     SLUICE_ASSIGN_OR_RETURN(machines.link, ParseLink(options.link));
+    machines.is_link_named = true;
   }
   return machines;
 }
@@ -152,6 +179,9 @@ void FillRequest(const ClusterPlanOptions& options, const ModelConfig& config,
   request.prompt_tokens = choose(options.prompt, request.prompt_tokens);
   if (!options.streams.empty()) request.streams = options.streams;
   request.expert_replicas = options.expert_replicas;
+  request.aim = options.aim;
+  request.sequences = options.sequences;
+  request.wants_choices = true;
 }
 
 // Returns the tokens of a step that stages on the machines choose.
@@ -231,7 +261,8 @@ void AddClusterPlan(CLI::App& plan, ClusterPlanOptions& options) {
       "TOML file of the machines to plan for: memory, rates, prices, link");
   CLI::Option* const one =
       plan.add_option("--machine", options.machine,
-                      "MEMORY,READ_GB_PER_S[,BYTE_GOP[,F32_GOP]], or \"here\": "
+                      "MEMORY,READ_GB_PER_S[,BYTE_GOP[,F32_GOP]], a known one "
+                      "(h100, rtx4090, m4-max-64: MACHINES.md), or \"here\": "
                       "this one, measured; \"gpus\": one for each of its GPUs")
           ->excludes(file);
   plan.add_option("--count", options.count, "such machines (1)")
@@ -251,6 +282,14 @@ void AddClusterPlan(CLI::App& plan, ClusterPlanOptions& options) {
           ->check(Within(1, kMaxContext)),
       plan.add_option("--prompt", options.prompt, "tokens of a prompt (1024)")
           ->check(Within(1, kMaxContext)),
+      AddParsed(plan, "--for", options.aim, ParseAim,
+                "one, N or prompt: what the split makes fast: a token of one "
+                "stream, of N streams, or a prompt's first token (one)"),
+      plan.add_option(
+              "--sequences", options.sequences,
+              "of --context tokens, that the KV cache has to hold (those "
+              "of --for; of memory that is left, those of --streams)")
+          ->check(Within(1, kMostStreams)),
       AddParsed(plan, "--streams", options.streams, ParseStreams,
                 "N,..: sequences at once (1,4,16,64)"),
       plan.add_option("--expert-replicas", options.expert_replicas,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/placement/cluster_plan.h"
 #include "common/placement/layer_loads.h"
 #include "common/tools/hub/fetch_headers.h"
 #include "common/weights/dtype.h"
@@ -22,6 +23,8 @@ struct ClusterPlanOptions {
   int32_t context = 0;  // 0: the default, or the model's
   int32_t prompt = 0;
   std::vector<int32_t> streams;
+  placement::PlanAim aim;  // of --for
+  int32_t sequences = 0;   // 0: not given
   int32_t expert_replicas = 1;
   int32_t threads = 0;  // of this machine
   std::string write;    // for whom a file is written
@@ -46,8 +49,8 @@ struct PlannedModel {
 void AddClusterPlan(CLI::App& plan, ClusterPlanOptions& options);
 
 // Prints the plan of a cluster on the machines, and writes what is asked for.
-// `stages` 0: one on each machine. `loads.max_step_tokens` 0: the stages' own
-// choice.
+// `stages` 0: one on each machine that makes the plan faster.
+// `loads.max_step_tokens` 0: the stages' own choice.
 Status RunClusterPlan(const PlannedModel& model,
                       const ClusterPlanOptions& options,
                       const LayerLoadOptions& loads, int32_t stages);

@@ -18,6 +18,7 @@ TEST(PlanClusterTest, Llama70bIsOnFourMachinesOf80Gb) {
   const PaperModel model(kLlama70b);
   PlanRequest request = On("80G,2000,300000,150000", 4);
   request.context = 8192;
+  request.stages = 4;
   const auto plan = PlanCluster(model.config, *model.file, request);
   ASSERT_TRUE(plan.ok()) << plan.status();
   ASSERT_EQ(plan->stages.size(), 4u);

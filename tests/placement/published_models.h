@@ -35,6 +35,22 @@ inline constexpr char kGlmAir[] = R"({"model_type": "glm4_moe",
   "max_position_embeddings": 131072, "rms_norm_eps": 1e-5,
   "vocab_size": 151552, "tie_word_embeddings": false})";
 
+// layer_types is to be filled.
+inline constexpr char kGptOss120b[] = R"({"model_type": "gpt_oss",
+  "torch_dtype": "bfloat16", "vocab_size": 201088, "hidden_size": 2880,
+  "num_hidden_layers": 36, "num_attention_heads": 64,
+  "num_key_value_heads": 8, "head_dim": 64, "intermediate_size": 2880,
+  "num_local_experts": 128, "num_experts_per_tok": 4,
+  "experts_per_token": 4, "sliding_window": 128, "rope_theta": 150000,
+  "rope_scaling": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 32.0,
+    "original_max_position_embeddings": 4096, "rope_type": "yarn",
+    "truncate": false}, "initial_context_length": 4096,
+  "max_position_embeddings": 131072, "rms_norm_eps": 1e-5,
+  "attention_bias": true, "swiglu_limit": 7.0, "tie_word_embeddings": false,
+  "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert":
+    ["model.layers.*.self_attn", "model.layers.*.mlp.router",
+     "model.embed_tokens", "lm_head"]}})";
+
 // A model of a config.json alone.
 struct PaperModel {
   explicit PaperModel(const std::string& json,

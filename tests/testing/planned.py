@@ -20,7 +20,11 @@ def machine(name, memory="2G", **keys):
 
 
 def run(starter, machines, model=DEMO, options=SMALL):
-    """`plan --write STARTER` as a finished process."""
+    """`plan --write STARTER` as a finished process. A stage is on each machine for
+    layers, unless the options say how many there are."""
+    stages = machines.count("[[machine]]") - machines.count('role = "experts"')
+    if "--stages" not in options:
+        options = (*options, "--stages", str(stages))
     build = pathlib.Path(os.environ["SLUICE_BUILD_DIR"])
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
         file.write(machines)

@@ -20,6 +20,7 @@ struct Box {
   double weights = 0;  // parts of its memory
   double kv = 0;
   double rest = 0;
+  double hop_seconds = 0;  // into it
   bool is_host = false;
 };
 
@@ -51,7 +52,7 @@ std::vector<Box> BoxesOf(const PlanView& view) {
              ", weights ", Gb(stage.bytes.weights), " GB, KV ",
              Gb(stage.bytes.kv), " GB"),
          part(stage.bytes.weights), part(stage.bytes.kv), part(stage.work),
-         false});
+         stage.hop_seconds, false});
   }
   for (const HostPlan& host : view.plan->hosts) {
     const auto memory = static_cast<double>(
@@ -60,14 +61,15 @@ std::vector<Box> BoxesOf(const PlanView& view) {
     boxes.push_back({Cat("experts on ", MachineName(view, host.machine)),
                      Cat(Rounded(100 * host.share, 1), " % of the rows, ",
                          Gb(host.experts), " GB"),
-                     static_cast<double>(host.experts) / memory, 0, 0, true});
+                     static_cast<double>(host.experts) / memory, 0, 0, 0,
+                     true});
   }
   return boxes;
 }
 
 // Neighbours are joined by a hop, hosts stand beside the stages.
-std::string HopText(const PlanView& view) {
-  return Cat(Rounded(view.plan->hop_seconds * 1e3, 3), " ms a hop");
+std::string HopText(const Box& box) {
+  return Cat(Rounded(box.hop_seconds * 1e3, 3), " ms a hop");
 }
 
 constexpr int kInner = 60;  // columns within a box
@@ -158,7 +160,7 @@ std::string PlanPicture(const PlanView& view) {
   std::string text = Edge() + Row("gateway") + Edge();
   for (const Box& box : BoxesOf(view)) {
     text +=
-        box.is_host ? "        .\n" : Cat("        |  ", HopText(view), "\n");
+        box.is_host ? "        .\n" : Cat("        |  ", HopText(box), "\n");
     text += Edge() + Row(box.title) + Row(box.about) + Row(Bar(box)) + Edge();
   }
   return text + "# weights  = KV cache  + activations and process  . free\n";
@@ -185,7 +187,7 @@ std::string PlanSvg(const PlanView& view) {
                y + kGap, "\" stroke=\"#334155\"",
                box.is_host ? " stroke-dasharray=\"4\"" : "", "/>\n");
     if (!box.is_host) {
-      svg += SvgText(x + 8, y + 20, "fill=\"#64748b\"", HopText(view));
+      svg += SvgText(x + 8, y + 20, "fill=\"#64748b\"", HopText(box));
     }
     y += kGap;
     svg += SvgBox(box, y);

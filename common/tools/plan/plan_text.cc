@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
+#include <limits>
+#include <vector>
 
 #include "common/base/cat.h"
 #include "common/base/json.h"
@@ -15,6 +17,7 @@ namespace {
 using placement::ClusterPlan;
 using placement::HostPlan;
 using placement::Machine;
+using placement::PlanChoice;
 using placement::PlanRequest;
 using placement::PricePerMillion;
 using placement::StagePlan;
@@ -58,6 +61,158 @@ std::string StageRows(const PlanView& view) {
                      "experts", machine.name.c_str(), "",
                      Gigabytes(host.experts), "", "", Gigabytes(machine.memory),
                      100 * Gigabytes(host.experts) / Gigabytes(machine.memory));
+  }
+  return text;
+}
+
+// Machines that the plan has no use for.
+std::string LeftOutRows(const PlanView& view) {
+  std::string text;
+  for (const int32_t index : view.plan->left_out) {
+    const Machine& machine = MachineAt(view, index);
+    text += TextLine("%-8s %-14s %8s %51.3f\n", "left out",
+                     machine.name.c_str(), "-", Gigabytes(machine.memory));
+  }
+  return text;
+}
+
+std::string KvRows(const PlanView& view) {
+  const ClusterPlan& plan = *view.plan;
+  const PlanRequest& request = *view.request;
+  std::string text = TextLine(
+      "\nKV cache %lld blocks, %lld tokens in %s: %lld sequences of %d "
+      "tokens\n",
+      static_cast<long long>(plan.kv_blocks),
+      static_cast<long long>(plan.kv_tokens), ToString(KvChoice(plan.kv_type)),
+      static_cast<long long>(plan.sequences), request.context);
+  if (request.loads.kv_blocks > 0) {
+    text += TextLine("         as --kv-blocks asks");
+  } else if (request.sequences > 0) {
+    text += TextLine("         as --sequences asks");
+  } else {
+    text +=
+        TextLine("         %d asked for; --streams get what the split leaves",
+                 request.aim.is_prompt ? 1 : request.aim.streams);
+  }
+  return text + TextLine("; room for %lld\n",
+                         static_cast<long long>(plan.most_sequences));
+}
+
+// Of the aim: tokens/s of all streams, or seconds to a prompt's first token.
+std::string AimText(const PlanView& view, double seconds) {
+  const placement::PlanAim& aim = view.request->aim;
+  return aim.is_prompt ? TextLine("%.3f s", seconds)
+                       : TextLine("%.2f", aim.streams / seconds);
+}
+
+std::string AimRows(const PlanView& view) {
+  const ClusterPlan& plan = *view.plan;
+  const placement::PlanAim& aim = view.request->aim;
+  const std::string figure = AimText(view, plan.seconds);
+  std::string text =
+      aim.is_prompt
+          ? TextLine("made for a prompt of %d tokens: first token after %s; ",
+                     view.request->prompt_tokens, figure.c_str())
+          : TextLine("made for %d stream%s: %s tokens/s; ", aim.streams,
+                     aim.streams == 1 ? "" : "s", figure.c_str());
+  if (plan.is_best) {
+    return text + "no other split, order or choice of machines is faster\n";
+  }
+  return text + TextLine(
+                    "found by a search that may miss the best; that is at most "
+                    "%.1f %% faster, by a bound of %s\n",
+                    100 * (plan.seconds / plan.bound - 1),
+                    AimText(view, plan.bound).c_str());
+}
+
+std::string ChoiceName(const PlanView& view, const PlanChoice& choice) {
+  using What = PlanChoice::What;
+  const auto with_machine = [&](const char* words) {
+    return Cat(words, MachineAt(view, choice.machine).name);
+  };
+  switch (choice.what) {
+    case What::kWithout:
+      return with_machine("without ");
+    case What::kWith:
+      return with_machine("with ");
+    case What::kHead:
+      return with_machine("head on ");
+    case What::kInOrder:
+      return "in the order of the machines";
+    case What::kByMemory:
+      return "split by memory, all machines";
+  }
+  return "";
+}
+
+// Whether two choices are of equal machines, and cost the same.
+bool IsLike(const PlanView& view, const PlanChoice& one,
+            const PlanChoice& other) {
+  if (one.what != other.what || one.seconds != other.seconds) return false;
+  const Machine& a = MachineAt(view, one.machine);
+  const Machine& b = MachineAt(view, other.machine);
+  return a.memory == b.memory && a.rates == b.rates;
+}
+
+std::string ChoiceRows(const PlanView& view) {
+  const ClusterPlan& plan = *view.plan;
+  if (plan.choices.empty()) return "";
+  std::string text =
+      TextLine("\n%-30s %12s   this plan is\n", "other choices",
+               view.request->aim.is_prompt ? "first token" : "tokens/s");
+  for (size_t i = 0; i < plan.choices.size();) {
+    const PlanChoice& choice = plan.choices[i];
+    size_t like = 0;  // choices behind it that cost the same
+    for (++i; i < plan.choices.size() && IsLike(view, choice, plan.choices[i]);
+         ++i) {
+      ++like;
+    }
+    std::string name = ChoiceName(view, choice);
+    if (like > 0) name += Cat(" (", like, " like it)");
+    if (choice.seconds == std::numeric_limits<double>::infinity()) {
+      text += TextLine("%-30s %12s\n", name.c_str(), "does not fit");
+      continue;
+    }
+    const double times = choice.seconds / plan.seconds;
+    text += TextLine("%-30s %12s   ", name.c_str(),
+                     AimText(view, choice.seconds).c_str());
+    text +=
+        times < 1.005 ? "as fast\n" : TextLine("%.2f times as fast\n", times);
+  }
+  return text + "\n";
+}
+
+// Figures that are not measured.
+std::string GuessRows(const PlanView& view) {
+  const placement::Machines& machines = view.request->machines;
+  std::string names;
+  std::vector<int32_t> used;
+  for (const StagePlan& stage : view.plan->stages) {
+    if (std::ranges::count(used, stage.machine) == 0) {
+      used.push_back(stage.machine);
+    }
+  }
+  for (const HostPlan& host : view.plan->hosts) used.push_back(host.machine);
+  for (const int32_t index : used) {
+    const Machine& machine = MachineAt(view, index);
+    if (machine.is_measured) continue;
+    names += (names.empty() ? "" : ", ") + machine.name;
+  }
+  std::string text;
+  if (!names.empty()) {
+    text += Cat("guesses  rates of ", names,
+                ": figures of a data sheet (sluice bench machine measures)\n");
+  }
+  bool is_usual = false;
+  for (size_t i = 1; i < used.size(); ++i) {
+    is_usual = is_usual || (!machines.is_link_named &&
+                            !machines.HasPair(used[i - 1], used[i]));
+  }
+  if (is_usual) {
+    text +=
+        TextLine("guesses  links that are not named: %.3f ms, %.1f Gbit/s\n",
+                 machines.link.latency_seconds * 1e3,
+                 machines.link.bytes_per_second * 8e-9);
   }
   return text;
 }
@@ -117,7 +272,28 @@ Json StageJson(const PlanView& view, const StagePlan& stage) {
           {"kv_bytes", stage.bytes.kv},
           {"work_bytes", stage.work},
           {"memory_bytes", stage.memory},
-          {"step_seconds", stage.step_seconds}};
+          {"step_seconds", stage.step_seconds},
+          {"hop_seconds", stage.hop_seconds},
+          {"is_measured", MachineAt(view, stage.machine).is_measured}};
+}
+
+Json AimJson(const PlanView& view) {
+  const ClusterPlan& plan = *view.plan;
+  const placement::PlanAim& aim = view.request->aim;
+  Json json = {{"for", aim.is_prompt ? "prompt" : "streams"},
+               {"streams", aim.is_prompt ? 1 : aim.streams},
+               {"seconds", plan.seconds},
+               {"bound_seconds", plan.bound},
+               {"is_best", plan.is_best},
+               {"choices", Json::array()}};
+  for (const PlanChoice& choice : plan.choices) {
+    Json& row = json["choices"].emplace_back();
+    row["choice"] = ChoiceName(view, choice);
+    if (choice.seconds < std::numeric_limits<double>::infinity()) {
+      row["seconds"] = choice.seconds;
+    }
+  }
+  return json;
 }
 
 }  // namespace
@@ -128,17 +304,12 @@ std::string PlanText(const PlanView& view) {
   std::string text =
       TextLine("%s: %.3f GB of %s weights\n\n", view.model.c_str(),
                Gigabytes(view.weights), view.formats.c_str());
-  text += StageRows(view);
-  text += TextLine(
-      "\nKV cache %lld blocks, %lld tokens in %s: %lld sequences of %d "
-      "tokens\n",
-      static_cast<long long>(plan.kv_blocks),
-      static_cast<long long>(plan.kv_tokens), ToString(KvChoice(plan.kv_type)),
-      static_cast<long long>(plan.sequences), request.context);
+  text += StageRows(view) + LeftOutRows(view) + KvRows(view);
   text += ProposalRow(plan);
   if (plan.price_per_hour > 0) {
     text += TextLine("price    %.3f an hour\n", plan.price_per_hour);
   }
+  text += GuessRows(view) + AimRows(view) + ChoiceRows(view);
   text += TextLine("speeds   after %d tokens, expected\n\n", request.context);
   return text + SpeedRows(view);
 }
@@ -155,6 +326,9 @@ std::string PlanJson(const PlanView& view) {
                {"kv_tokens", plan.kv_tokens},
                {"context", view.request->context},
                {"sequences", plan.sequences},
+               {"most_sequences", plan.most_sequences},
+               {"aim", AimJson(view)},
+               {"left_out", Json::array()},
                {"hop_seconds", plan.hop_seconds},
                {"speeds", Json::array()},
                {"prompt_tokens", view.request->prompt_tokens},
@@ -169,6 +343,9 @@ std::string PlanJson(const PlanView& view) {
         {{"machine", MachineAt(view, host.machine).name},
          {"experts_bytes", host.experts},
          {"share", host.share}});
+  }
+  for (const int32_t index : plan.left_out) {
+    json["left_out"].push_back(MachineAt(view, index).name);
   }
   for (const StreamSpeed& speed : plan.speeds) {
     json["speeds"].push_back(

@@ -9,6 +9,7 @@
 
 #include "common/base/byte_size.h"
 #include "common/base/text_file.h"
+#include "common/placement/known_machines.h"
 
 namespace sluice::plan {
 namespace {
@@ -27,11 +28,12 @@ struct Entry {
 };
 
 Status SetRole(const std::string& value, Machine& machine) {
-  if (value != "stage" && value != "experts") {
-    return InvalidArgument("role must be \"stage\" or \"experts\", got '",
-                           value, "'");
+  if (value != "stage" && value != "experts" && value != "any") {
+    return InvalidArgument(
+        "role must be \"stage\", \"experts\" or \"any\", got '", value, "'");
   }
   machine.serves_experts = value == "experts";
+  machine.serves_any = value == "any";
   return OkStatus();
 }
 
@@ -62,6 +64,16 @@ Status SetRatesFile(const std::string& folder, const std::string& value,
   auto rates = placement::ParseRates(text);
   if (!rates.ok()) return Annotate(rates.status(), file);
   machine.rates = *std::move(rates);
+  machine.is_measured = true;
+  return OkStatus();
+}
+
+// Sets memory and rates of the table; keys behind it change them.
+Status SetKnown(const std::string& value, Machine& machine) {
+  SLUICE_ASSIGN_OR_RETURN(const Machine known,
+                          placement::FindKnownMachine(value));
+  machine.memory = known.memory;
+  machine.rates = known.rates;
   return OkStatus();
 }
 
@@ -76,6 +88,8 @@ Status SetKey(const std::string& folder, const std::string& key,
     machine.device = value;
   } else if (key == "role") {
     return SetRole(value, machine);
+  } else if (key == "known") {
+    return SetKnown(value, machine);
   } else if (key == "rates") {
     return SetRatesFile(folder, value, machine);
   } else if (key == "memory") {
@@ -95,6 +109,12 @@ Status SetKey(const std::string& folder, const std::string& key,
   return OkStatus();
 }
 
+// A link of the file, between machines by their names.
+struct NamedLink {
+  std::vector<std::string> between;
+  Link link;
+};
+
 Status SetLink(const std::string& key, const std::string& value, Link& link) {
   SLUICE_ASSIGN_OR_RETURN(const double number,
                           ParseFigure(key, value, key == "latency_ms"));
@@ -108,8 +128,61 @@ Status SetLink(const std::string& key, const std::string& value, Link& link) {
   return OkStatus();
 }
 
+Status SetNamedLink(const CLI::ConfigItem& item, NamedLink& link) {
+  if (item.name == "between") {
+    link.between = item.inputs;
+    return OkStatus();
+  }
+  return SetLink(item.name, CLI::detail::join(item.inputs, ","), link.link);
+}
+
+// Returns the machines that a name of an entry stands for, or one of its
+// copies.
+std::vector<int32_t> MachinesNamed(const std::vector<Entry>& entries,
+                                   const std::vector<Machine>& machines,
+                                   const std::string& name) {
+  std::vector<int32_t> found;
+  int32_t next = 0;
+  for (const Entry& entry : entries) {
+    for (int64_t copy = 0; copy < entry.count; ++copy, ++next) {
+      if (entry.machine.name == name ||
+          machines[static_cast<size_t>(next)].name == name) {
+        found.push_back(next);
+      }
+    }
+  }
+  return found;
+}
+
+// Adds a link between all machines of its two names.
+Status AddLink(const std::vector<Entry>& entries, const NamedLink& named,
+               Machines& all) {
+  if (named.between.size() != 2) {
+    return InvalidArgument("between must be the names of two machines, got ",
+                           named.between.size());
+  }
+  std::vector<int32_t> ends[2];
+  for (size_t i = 0; i < 2; ++i) {
+    ends[i] = MachinesNamed(entries, all.machines, named.between[i]);
+    if (ends[i].empty()) {
+      return InvalidArgument("between: there is no machine '", named.between[i],
+                             "'");
+    }
+  }
+  if (ends[0] == ends[1] && ends[0].size() == 1) {
+    return InvalidArgument("between: a machine has no link to itself, got '",
+                           named.between[0], "' twice");
+  }
+  for (const int32_t a : ends[0]) {
+    for (const int32_t b : ends[1]) {
+      if (a != b) all.links.push_back({a, b, named.link});
+    }
+  }
+  return OkStatus();
+}
+
 // Names, checks and copies the machines of the file's entries.
-StatusOr<std::vector<Machine>> Expand(std::vector<Entry> entries) {
+StatusOr<std::vector<Machine>> Expand(std::vector<Entry>& entries) {
   std::vector<Machine> machines;
   for (size_t i = 0; i < entries.size(); ++i) {
     Machine& machine = entries[i].machine;
@@ -139,11 +212,13 @@ StatusOr<Machines> FromItems(const std::string& folder,
                              const std::vector<CLI::ConfigItem>& items) {
   Machines all;
   std::vector<Entry> entries;
+  std::vector<NamedLink> links;
   for (const CLI::ConfigItem& item : items) {
     const std::string table = item.parents.empty() ? "" : item.parents[0];
     if (item.name == "--") continue;
     if (item.name == "++") {  // a table begins
       if (table == "machine") entries.emplace_back();
+      if (table == "links") links.emplace_back();
       continue;
     }
     const std::string value = CLI::detail::join(item.inputs, ",");
@@ -154,11 +229,19 @@ StatusOr<Machines> FromItems(const std::string& folder,
     } else if (item.parents.size() == 1 && table == "link") {
       SLUICE_RETURN_IF_ERROR(
           Annotate(SetLink(item.name, value, all.link), "link"));
+      all.is_link_named = true;
+    } else if (item.parents.size() == 1 && table == "links") {
+      SLUICE_RETURN_IF_ERROR(
+          Annotate(SetNamedLink(item, links.back()), "links ", links.size()));
     } else {
       return InvalidArgument("there is no ", item.fullname());
     }
   }
-  SLUICE_ASSIGN_OR_RETURN(all.machines, Expand(std::move(entries)));
+  SLUICE_ASSIGN_OR_RETURN(all.machines, Expand(entries));
+  for (size_t i = 0; i < links.size(); ++i) {
+    SLUICE_RETURN_IF_ERROR(
+        Annotate(AddLink(entries, links[i], all), "links ", i + 1));
+  }
   return all;
 }
 

@@ -32,6 +32,7 @@ struct Planned {
       machine.serves_experts = i >= stages;
       request.machines.machines.push_back(machine);
     }
+    request.stages = stages;
     Plan();
   }
   void Plan() {

@@ -53,9 +53,55 @@ TEST(PlanTextTest, ShortMemoryProposesKeysAndValuesInBf16) {
   EXPECT_THAT(text(), ::testing::Not(HasSubstr("short ")));
 }
 
+// A fast machine, a large one, and one that only costs time.
+TEST(PlanTextTest, ChoicesAndGuessesAreTold) {
+  const PaperModel model(kGlmAir, DType::kQ4K);
+  PlanRequest request = On("40G,900", 3);
+  auto& machines = request.machines.machines;
+  machines[1] = *placement::ParseMachine("64G,200");
+  machines[1].name = "mac";
+  machines[1].is_measured = true;
+  machines[2] = *placement::ParseMachine("16G,30");
+  machines[2].name = "old";
+  request.wants_choices = true;
+  const auto plan = PlanCluster(model.config, *model.file, request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const PlanView view = {"Air", 64'000'000'000, "Q4_K", &request, &*plan};
+  const std::string text = PlanText(view);
+  EXPECT_THAT(text, HasSubstr("left out old"));
+  EXPECT_THAT(text, HasSubstr("made for 1 stream: "));
+  EXPECT_THAT(text, HasSubstr("no other split, order or choice"));
+  EXPECT_THAT(text, HasSubstr("with old "));
+  EXPECT_THAT(text, HasSubstr("times as fast"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("without mac +does not fit"));
+  EXPECT_THAT(text, HasSubstr("split by memory, all machines"));
+  EXPECT_THAT(text, HasSubstr("guesses  rates of m-0: "));
+  EXPECT_THAT(text, HasSubstr("links that are not named: 0.100 ms, 10.0 Gbit"));
+  const auto json = ParseJson(PlanJson(view));
+  ASSERT_TRUE(json.ok()) << json.status();
+  EXPECT_EQ((*json)["left_out"][0], "old");
+  EXPECT_EQ((*json)["aim"]["choices"].size(), plan->choices.size());
+  request.machines.is_link_named = true;
+  EXPECT_THAT(PlanText(view), ::testing::Not(HasSubstr("not named")));
+}
+
+TEST(PlanTextTest, EqualMachinesHaveOneRow) {
+  const PaperModel model(kLlama70b);
+  PlanRequest request = On("80G,2000,300000", 3);
+  request.wants_choices = true;
+  const auto plan = PlanCluster(model.config, *model.file, request);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_EQ(plan->stages.size(), 2u);
+  const std::string text =
+      PlanText({"Llama", 141'000'000'000, "bf16", &request, &*plan});
+  EXPECT_THAT(text, HasSubstr("left out m-2"));
+  EXPECT_THAT(text, HasSubstr("without m-0 (1 like it)"));
+}
+
 TEST(PlanTextTest, TablesPictureAndJsonSayTheSame) {
   const PaperModel model(kLlama70b);
   PlanRequest request = On("80G,2000,300000", 4);
+  request.stages = 4;
   request.machines.machines[0].price_per_hour = 2;
   request.machines.machines[0].name = "a<b";
   const auto plan = PlanCluster(model.config, *model.file, request);

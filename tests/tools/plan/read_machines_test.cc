@@ -76,6 +76,39 @@ rates = "rates.json"
   EXPECT_DOUBLE_EQ(host.rates.join_seconds, 2e-6);
 }
 
+TEST_F(MachinesTest, PairsHaveLinksOfTheirOwn) {
+  const auto machines = Read(R"(
+[[links]]
+between = ["pc", "gpu"]
+latency_ms = 3
+gbit_per_s = 0.4
+[[links]]
+between = ["gpu-0", "gpu-1"]
+latency_ms = 0.01
+gbit_per_s = 400
+[[machine]]
+name = "pc"
+memory = "16G"
+read_gb_per_s = 50
+role = "any"
+[[machine]]
+name = "gpu"
+count = 2
+memory = "24G"
+read_gb_per_s = 900
+)");
+  ASSERT_TRUE(machines.ok()) << machines.status();
+  EXPECT_FALSE(machines->is_link_named);
+  EXPECT_TRUE(machines->machines[0].serves_any);
+  EXPECT_FALSE(machines->machines[0].is_measured);
+  for (const int32_t gpu : {1, 2}) {
+    EXPECT_DOUBLE_EQ(machines->Between(gpu, 0).latency_seconds, 3e-3);
+    EXPECT_DOUBLE_EQ(machines->Between(0, gpu).bytes_per_second, 5e7);
+  }
+  EXPECT_TRUE(machines->HasPair(2, 1));
+  EXPECT_DOUBLE_EQ(machines->Between(1, 2).bytes_per_second, 5e10);
+}
+
 TEST_F(MachinesTest, AWrongFileIsToldWithItsKeyAndValue) {
   const std::string machine = "[[machine]]\nmemory = \"1G\"\n";
   for (const auto& [text, words] :
@@ -90,6 +123,14 @@ TEST_F(MachinesTest, AWrongFileIsToldWithItsKeyAndValue) {
         {"[[machine]]\nmemory = \"1X\"\n", "memory"},
         {machine + "rates = \"none.json\"\n", "none.json"},
         {"[link]\nspeed = 1\n", "no key 'speed' of the link"},
+        {machine + "read_gb_per_s = 1\n[[links]]\nbetween = [\"m0\"]\n",
+         "links 1: between must be the names of two machines, got 1"},
+        {machine + "read_gb_per_s = 1\n[[links]]\nbetween = [\"m0\", \"x\"]\n",
+         "there is no machine 'x'"},
+        {machine + "read_gb_per_s = 1\n[[links]]\nbetween = [\"m0\", \"m0\"]\n",
+         "no link to itself"},
+        {machine + "read_gb_per_s = 1\n[[links]]\nspeed = 1\n",
+         "no key 'speed' of the link"},
         {"x = 1\n", "there is no x"}}) {
     const auto machines = Read(text);
     ASSERT_FALSE(machines.ok()) << text;
