@@ -54,21 +54,25 @@ def hosts_toml(machines, folder, model, spread):
 
 
 class Fleet:
-    def __init__(self, machines, folder, model, spread):
-        self._address = machines.address("c")
+    """A cluster over the machines of a hosts.toml, with its gateway on
+    `gateway`."""
+
+    def __init__(self, machines, folder, hosts, gateway, *options):
+        self._address = machines.address(gateway)
         self._run_dir = pathlib.Path(folder, "run")
         self._environment = {**os.environ, "SLUICE_SSH": machines.ssh}
-        self._run("up", "--hosts",
-                  hosts_toml(machines, folder, model, spread), "--detach",
-                  "--host", "0.0.0.0", "--open")
+        self.told = self._run("up", "--hosts", hosts, "--detach",
+                              "--host", "0.0.0.0", "--open", *options)
 
     def _run(self, command, *options):
+        """What the command said."""
         done = subprocess.run(
             [str(LOCAL / command), "--run-dir", str(self._run_dir),
              *map(str, options)], env=self._environment, capture_output=True,
             text=True, check=False)
         if done.returncode:
             sys.exit(done.stderr)
+        return done.stderr
 
     def close(self):
         self._run("down")
@@ -118,7 +122,9 @@ def measure_all(machines, folder, options):
                 machines.delay(delay, PORTS)
             else:
                 machines.direct()
-            fleet = Fleet(machines, folder, options.model, spread)
+            fleet = Fleet(machines, folder, hosts_toml(
+                machines, folder, options.model, spread), "c",
+                "--split-by", "memory")
             try:
                 one, many, texts = fleet.measure(options.tokens)
             finally:

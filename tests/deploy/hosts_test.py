@@ -233,8 +233,10 @@ class RemoteTest(FolderTest):
     def test_a_probe_finds_what_is_there(self):
         binaries = self.folder / "it's bin"
         binaries.mkdir()
-        (binaries / "sluice-stage").write_bytes(b"")
-        (binaries / "sluice-stage").chmod(0o700)
+        for name in ("sluice-stage", "sluice"):
+            self.assertFalse(self.probe(binaries=str(binaries))["has_binaries"])
+            (binaries / name).write_bytes(b"")
+            (binaries / name).chmod(0o700)
         found = self.probe(model=str(self.folder), binaries=str(binaries))
         self.assertTrue(found["has_model"] and found["has_binaries"])
         self.assertFalse(found["has_bundle"])

@@ -138,6 +138,34 @@ class FleetTest(unittest.TestCase):
                 found[pathlib.Path(words[0]).name] = int(path.parent.name)
         return found
 
+    def test_layers_follow_what_hosts_and_links_can_do(self):
+        try:
+            self.machines.slow("b", 0.1)
+        except OSError as error:
+            self.skipTest(f"no control groups here: {error}")
+        hosts = self.hosts_toml(a={"layers": "", "threads": 1},
+                                b={"layers": "", "threads": 1})
+        done = self.up(hosts)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        # The model fits the fast host, and a hop costs more than it saves.
+        self.assertIn("host a: layers 0-4, ", done.stderr)
+        self.assertIn("without a stage: b, c", done.stderr)
+        self.assertEqual(
+            {entry["name"]: [one["role"] for one in entry["processes"]]
+             for entry in self.document()["hosts"]},
+            {"a": ["stage"], "b": [], "c": ["gateway"]})
+        self.check_reference()
+        self.assertEqual(self.down().returncode, 0)
+        rates = [self.folder / f"at-{name}/rates.json" for name in "ab"]
+        measured = [path.stat().st_mtime_ns for path in rates]
+        done = self.up(hosts, "--split-by", "memory")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.check_reference()
+        self.assertEqual(self.down().returncode, 0)
+        done = self.up(hosts)  # what is measured is kept
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([path.stat().st_mtime_ns for path in rates], measured)
+
     def test_three_machines_answer_lose_one_and_stop(self):
         done = self.up(self.hosts_toml())
         self.assertEqual(done.returncode, 0, done.stderr)

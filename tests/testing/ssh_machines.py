@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 
+CGROUPS = pathlib.Path("/sys/fs/cgroup")
+PERIOD_MICROSECONDS = 5000  # of a share of the processors: short beside a step
 RELAY = pathlib.Path(__file__).with_name("delay_relay.py")
 SSHD = "/usr/sbin/sshd"
 
@@ -44,6 +46,7 @@ class Machines:
         self._names = list(names)
         self._children = {}
         self._relays = []
+        self._groups = []
 
     def open(self):
         """subprocess.CalledProcessError where there are no namespaces."""
@@ -58,7 +61,41 @@ class Machines:
         for name in self._names:
             self._wait_for_sshd(name)
 
+    def slow(self, name, processors):
+        """From now on what the machine runs gets so much of processors' time,
+        as 0.25. OSError where no control group can be made."""
+        quota = int(PERIOD_MICROSECONDS * processors)
+        if (CGROUPS / "cpu").is_dir():  # version 1
+            group = CGROUPS / "cpu" / self._space(name)
+            limits = {"cpu.cfs_period_us": PERIOD_MICROSECONDS,
+                      "cpu.cfs_quota_us": quota}
+        else:
+            group = CGROUPS / self._space(name)
+            limits = {"cpu.max": f"{quota} {PERIOD_MICROSECONDS}"}
+        group.mkdir(exist_ok=True)
+        self._groups.append(group)
+        for file, value in limits.items():
+            (group / file).write_text(str(value))
+        (group / "cgroup.procs").write_text(str(self._children[name].pid))
+
+    def _free(self):
+        """Takes the machines' processes out of their control groups."""
+        for group in self._groups:
+            end = time.monotonic() + 10
+            while group.is_dir() and time.monotonic() < end:
+                for pid in (group / "cgroup.procs").read_text().split():
+                    try:
+                        (group.parent / "cgroup.procs").write_text(pid)
+                    except ProcessLookupError:
+                        pass
+                try:
+                    group.rmdir()
+                except OSError:
+                    time.sleep(0.01)
+        self._groups.clear()
+
     def close(self):
+        self._free()
         self.direct()
         for child in self._children.values():
             child.terminate()

@@ -12,6 +12,7 @@ import certificates
 import commands
 import exits
 import installation
+import link_probe
 import model
 import options
 
@@ -53,6 +54,8 @@ def main(arguments):
         return agent.start(agent.parser(command).parse_args(rest))
     if command == "host-logs":
         return agent.tell_logs(agent.parser(command).parse_args(rest))
+    if command == "host-links":
+        return link_probe.main()
     if command == "certificates":
         for path in certificates.make(certificates.parser().parse_args(rest)):
             print(path)

@@ -24,6 +24,7 @@ import layout
 import ports
 import process
 import remote
+import split_by_time
 
 METRICS_PORTS = 2000  # a stage's metrics are so far behind its port
 GATEWAY_PORT = 8080
@@ -58,7 +59,28 @@ def make_document(options, say):
         remote.send(fleet.gateway, run_dirs[fleet.gateway], {
             "api-keys": (pathlib.Path(options.api_key_file), 0o600)})
     _check_versions(fleet, run_dirs)
+    if split_by_time.applies(fleet, options):
+        places = {host: _place(host, run_dirs[host], found[host])
+                  for host in fleet.hosts}
+        before = {host.name: host for host in fleet.hosts}
+        fleet = split_by_time.split(fleet, places, options, say)
+        run_dirs, found = ({host: facts[before[host.name]]
+                            for host in fleet.hosts}
+                           for facts in (run_dirs, found))
     return _document(fleet, run_dirs, found, options)
+
+
+def _place(host, run_dir, facts):
+    python = (_python(run_dir, facts), installation.PYTHON_OPTIONS,
+              f"{run_dir}/cluster")
+    model = os.path.join(facts["home"], host.model.removeprefix("~/"))
+    return split_by_time.Place(run_dir, _binaries(host, run_dir), python, model,
+                               _threads(host, facts))
+
+
+def _threads(host, facts):
+    """Of each of its stages."""
+    return max(1, (host.threads or facts["cores"]) // max(host.stages, 1))
 
 
 def check_devices(fleet, options):
@@ -99,7 +121,8 @@ def _check_machines(found):
                                 f"{host.model} is not there")
         if host.binaries and not facts["has_binaries"]:
             raise exits.Failure(exits.NOT_READY, f"host {host.name}: there is "
-                                f"no sluice-stage in {host.binaries}")
+                                f"no sluice-stage and no sluice in "
+                                f"{host.binaries}")
 
 
 def _make_certificates(fleet, options):
@@ -182,8 +205,7 @@ def _document(fleet, run_dirs, found, options):
     stages = []
     for index, (host, port) in enumerate(fleet.places()):
         shared.run_dir = run_dirs[host]
-        shared.threads = max(1, (host.threads or found[host]["cores"])
-                             // max(host.stages, 1))
+        shared.threads = _threads(host, found[host])
         stage = layout.stage(shared, host.model, ("stage", index),
                              f"{_bracketed(host.address)}:{port}",
                              port + METRICS_PORTS)

@@ -163,6 +163,14 @@ def add_run_dir(parser):
         "one cluster per folder")
 
 
+def planned_for(text):
+    """What `sluice plan --for` takes."""
+    if text in ("one", "prompt") or (text.isdecimal() and int(text) > 0):
+        return text
+    raise argparse.ArgumentTypeError(
+        f"must be one, prompt or a number of streams, got '{text}'")
+
+
 def up_parser(name):
     parser = argparse.ArgumentParser(
         prog=name, allow_abbrev=False, description="Builds what is needed and starts a cluster "
@@ -182,6 +190,17 @@ def up_parser(name):
                             text).expanduser().absolute()),
                         help="the machines of the cluster (hosts.toml), "
                         "reached by ssh, instead of this one; see HOSTS.md")
+    parser.add_argument("--split-by", choices=["time", "memory"],
+                        default="time", help="what --hosts cuts the layers "
+                        "by: time measures each host and link, plans the "
+                        "fastest split, and may leave hosts out; memory uses "
+                        "every host (default: %(default)s)")
+    parser.add_argument("--for", dest="plan_for", default="one",
+                        type=planned_for, metavar="one|N|prompt",
+                        help="what --split-by time makes fast: one stream, N "
+                        "at once, or a prompt (default: %(default)s)")
+    parser.add_argument("--measure-again", action="store_true",
+                        help="measure hosts that were measured before")
     parser.add_argument("--no-install", action="store_true",
                         help="say what is missing (Debian packages, cargo, "
                         "crates, the default model) and end with 3, instead "
@@ -427,6 +446,12 @@ def check_up(parser, options):
             if getattr(options, name) != parser.get_default(name):
                 parser.error(f"--{name.replace('_', '-')} is for one machine; "
                              "with --hosts the file says what each host has")
+    else:
+        for option, name in (("--split-by", "split_by"), ("--for", "plan_for"),
+                             ("--measure-again", "measure_again")):
+            if getattr(options, name) != parser.get_default(name):
+                parser.error(f"{option} is for --hosts: the stages of one "
+                             "machine share its speed")
     if options.spares and options.expert_hosts:
         parser.error("--spares and --expert-hosts do not go together: a spare "
                      "holds all experts of its layers")

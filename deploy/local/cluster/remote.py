@@ -29,7 +29,7 @@ pwd
 model=$1
 case $1 in "~/"*) model=$HOME/${{1#"~/"}} ;; esac
 test -e "$model" && echo yes || echo no
-test -x "$2/sluice-stage" && echo yes || echo no
+test -x "$2/sluice-stage" && test -x "$2/sluice" && echo yes || echo no
 test -x "$2/../{installation.PYTHON}" && echo yes || echo no
 python3 -c 'import sys; print(*sys.version_info[:3])' 2>/dev/null || echo none
 """
@@ -132,6 +132,7 @@ def copied():
     bundle that is the interpreter, too."""
     found = {f"bin/sluice-{role}": pathlib.Path(layout.binary(role))
              for role in ("stage", "gateway")}
+    found["bin/sluice"] = pathlib.Path(layout.binary("cli", "sluice"))
     if installation.is_bundle():
         lib = installation.ROOT / "lib"
         found |= {str(path.relative_to(installation.ROOT)): path
