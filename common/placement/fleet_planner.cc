@@ -9,7 +9,6 @@
 #include "common/model_config/tensor_table.h"
 #include "common/placement/least_memory.h"
 #include "common/placement/plan_experts.h"
-#include "common/placement/split_bound.h"
 
 namespace sluice::placement {
 namespace {
@@ -211,30 +210,21 @@ PlacedByTime FleetPlanner::SolveWithRoom() const {
 
 FleetPlanner::Solved FleetPlanner::BestOf(
     const std::vector<SplitProblem>& problems) {
-  std::vector<std::pair<double, const SplitProblem*>> by_bound;
-  for (const SplitProblem& problem : problems) {
-    // A bound sorts problems, and spares the worst of them.
-    const double bound = problems.size() == 1 ? 0 : BoundOf(problem).seconds;
-    by_bound.emplace_back(bound, &problem);
+  Solved best;
+  double bound = kNever;
+  bool exact = true;
+  const double effort = 1 / static_cast<double>(problems.size());
+  // More groups are mostly faster.
+  for (size_t i = problems.size(); i > 0; --i) {
+    PlacedByTime placed =
+        PlaceByTime(problems[i - 1], best.placed.seconds, effort);
+    bound = std::min(bound, placed.bound);
+    exact = exact && placed.exact;
+    if (placed.fits()) best = {std::move(placed), &problems[i - 1]};
   }
-  std::ranges::stable_sort(by_bound, {},
-                           [](const auto& one) { return one.first; });
-  PlacedByTime best;
-  const SplitProblem* solved = nullptr;
-  for (const auto& [bound, problem] : by_bound) {
-    if (bound >= best.seconds) break;
-    PlacedByTime placed = PlaceByTime(*problem);
-    const double least =
-        best.fits() ? std::min(best.bound, placed.bound) : placed.bound;
-    const bool exact = placed.exact && (!best.fits() || best.exact);
-    if (placed.fits() && placed.seconds < best.seconds) {
-      best = std::move(placed);
-      solved = problem;
-    }
-    best.bound = least;
-    best.exact = exact;
-  }
-  return {std::move(best), solved};
+  best.placed.bound = std::min(bound, best.placed.seconds);
+  best.placed.exact = exact;
+  return best;
 }
 
 double FleetPlanner::SecondsInOrder(const std::vector<int32_t>& order) const {

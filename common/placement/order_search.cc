@@ -26,27 +26,32 @@ bool AreTwins(const SplitCosts& costs, int32_t a, int32_t b) {
 
 }  // namespace
 
-OrderSearch::OrderSearch(const SplitProblem& problem)
-    : problem_(problem),
-      layers_(problem.costs.layers),
-      rest_(At(layers_) + 1),
-      twins_(At(problem.costs.num_machines()), -1),
-      rows_(At(problem.costs.num_machines()) + 1),
-      used_(At(problem.costs.num_machines())) {
-  for (Row& row : rows_) {
-    row.seconds.assign(At(layers_) + 1, kNever);
-    row.from.assign(At(layers_) + 1, 0);
-  }
+std::vector<int32_t> TwinsOf(const SplitProblem& problem) {
+  std::vector<int32_t> twins(At(problem.costs.num_machines()), -1);
   const SplitRules& rules = problem.rules;
   const auto is_special = [&rules](int32_t machine) {
     return machine == rules.needed || machine == rules.last ||
            (!rules.barred.empty() && rules.barred[At(machine)]);
   };
   for (int32_t i = 0; i < problem.costs.num_machines(); ++i) {
-    for (int32_t before = i - 1; before >= 0 && twins_[At(i)] < 0; --before) {
+    for (int32_t before = i - 1; before >= 0 && twins[At(i)] < 0; --before) {
       if (is_special(i) || is_special(before)) continue;
-      if (AreTwins(problem.costs, before, i)) twins_[At(i)] = before;
+      if (AreTwins(problem.costs, before, i)) twins[At(i)] = before;
     }
+  }
+  return twins;
+}
+
+OrderSearch::OrderSearch(const SplitProblem& problem)
+    : problem_(problem),
+      layers_(problem.costs.layers),
+      rest_(At(layers_) + 1),
+      twins_(TwinsOf(problem)),
+      rows_(At(problem.costs.num_machines()) + 1),
+      used_(At(problem.costs.num_machines())) {
+  for (Row& row : rows_) {
+    row.seconds.assign(At(layers_) + 1, kNever);
+    row.from.assign(At(layers_) + 1, 0);
   }
 }
 

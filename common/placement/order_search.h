@@ -9,6 +9,10 @@
 
 namespace sluice::placement {
 
+// Returns for each machine an equal one before it, which may change places with
+// it in any split; -1: there is none.
+std::vector<int32_t> TwinsOf(const SplitProblem& problem);
+
 // Finds the fastest split, in all orders of all machines that the rules allow,
 // or in one order. A row has the least seconds of the first layers per number
 // of layers; a machine behind an order makes the next row. Orders that begin

@@ -9,6 +9,7 @@
 
 #include "common/placement/order_search.h"
 #include "common/placement/split_bound.h"
+#include "common/placement/subset_search.h"
 
 namespace sluice::placement {
 namespace {
@@ -18,7 +19,9 @@ constexpr double kSame = 1e-9;
 // Halvings of the crowding of equal splits.
 constexpr int32_t kCrowdingHalvings = 20;
 // Of a search by moves: ranges that are added to rows.
-constexpr int64_t kMostWork = 400'000'000;
+constexpr int64_t kMostWork = 150'000'000;
+// Of a search by sets, likewise.
+constexpr int64_t kMostSetWork = 600'000'000;
 // Machines of which every choice is tried, in the order that they have.
 constexpr int32_t kMostOrdered = 12;
 
@@ -31,18 +34,19 @@ struct Interval {
 
 // Finds the least seconds by a search for the shortest pass among splits with
 // turns up to a limit: what it finds rules out all splits with longer turns.
-// `best` is what has to be beaten, and what is found.
+// `best` is what has to be beaten, by the part `near`, and what is found.
 void LeastSeconds(
     const SplitGoal& goal,
     const std::function<TimedSplit(double most_turn, double below)>& search,
-    PlacedByTime& best) {
+    PlacedByTime& best, double near = kSame) {
   std::priority_queue<Interval> open;
   open.push({});
   while (!open.empty()) {
     const Interval interval = open.top();
     open.pop();
-    if (interval.bound >= best.seconds * (1 - kSame)) return;
-    const double below = best.seconds - (goal.adds_turn ? interval.low : 0);
+    const double beaten = best.seconds * (1 - near);
+    if (interval.bound >= beaten) return;
+    const double below = beaten - (goal.adds_turn ? interval.low : 0);
     TimedSplit found = search(interval.high, below);
     if (found.parts.empty()) continue;
     const double pass = found.pass;
@@ -74,14 +78,18 @@ void Narrow(int32_t layers, double most, KindCosts& kind) {
 // Looks for faster orders, move by move.
 class MoveSearch {
  public:
-  explicit MoveSearch(const SplitProblem& problem)
+  // Ends after so many ranges of layers.
+  MoveSearch(const SplitProblem& problem, int64_t most_work)
       : problem_(problem),
         machines_(problem.costs.num_machines()),
+        most_work_(most_work),
         search_(problem) {}
 
-  PlacedByTime Run(std::vector<int32_t> start) {
+  // Returns the fastest split that takes less than `below`.
+  PlacedByTime Run(std::vector<int32_t> start, double below) {
+    best_.seconds = below;
     Begin(std::move(start));
-    while (work_ < kMostWork && Improve()) {
+    while (!Done() && Improve()) {
     }
     return best_;
   }
@@ -131,6 +139,7 @@ class MoveSearch {
     }
     if (rules.in_order) std::ranges::sort(start);
     if (Try(start)) return;
+    order_ = start;
     // More machines, until the layers have room.
     for (int32_t i = 0; i < machines_ && !best_.fits(); ++i) {
       if (std::ranges::count(start, i) > 0) continue;
@@ -143,12 +152,12 @@ class MoveSearch {
   // Returns whether the order is faster, and keeps it then.
   bool Try(const Order& order) {
     if (!Obeys(order)) return false;
-    work_ += static_cast<int64_t>(order.size()) * problem_.costs.layers *
-             problem_.costs.layers / 2;
     const double before = best_.seconds;
     LeastSeconds(
         problem_.goal,
         [&](double most_turn, double below) {
+          work_ += static_cast<int64_t>(order.size()) * problem_.costs.layers *
+                   problem_.costs.layers / 2;
           return search_.BestOf(order, most_turn, below);
         },
         best_);
@@ -161,7 +170,7 @@ class MoveSearch {
     return Swaps() || Moves() || Leaves() || Comes() || Replaces();
   }
 
-  bool Done() const { return work_ >= kMostWork; }
+  bool Done() const { return work_ >= most_work_; }
 
   bool Swaps() {
     for (size_t a = 0; a < order_.size(); ++a) {
@@ -228,33 +237,59 @@ class MoveSearch {
 
   const SplitProblem& problem_;
   const int32_t machines_;
+  const int64_t most_work_;
   OrderSearch search_;
   Order order_;
   PlacedByTime best_;
   int64_t work_ = 0;
 };
 
+PlacedByTime PlaceMany(const SplitProblem& problem, double below,
+                       double effort) {
+  SplitBound bound = BoundOf(problem);
+  PlacedByTime placed;
+  placed.seconds = below;
+  placed.bound = std::min(bound.seconds, below);
+  placed.exact = bound.seconds >= below;
+  if (placed.exact) return placed;
+  const auto work = [effort](int64_t most) {
+    return static_cast<int64_t>(static_cast<double>(most) * effort);
+  };
+  placed =
+      MoveSearch(problem, work(kMostWork)).Run(std::move(bound.order), below);
+  placed.bound = std::min(bound.seconds, placed.seconds);
+  if (problem.costs.num_machines() > SubsetSearch::kMostMachines) return placed;
+  SubsetSearch search(problem, work(kMostSetWork));
+  LeastSeconds(
+      problem.goal,
+      [&search](double most_turn, double less) {
+        return search.Best(most_turn, less);
+      },
+      placed, kNearBest);
+  placed.bound = std::min(placed.bound, placed.seconds);
+  if (!search.is_over()) {
+    placed.bound = std::max(placed.bound, placed.seconds * (1 - kNearBest));
+  }
+  return placed;
+}
+
 }  // namespace
 
-PlacedByTime PlaceByTime(const SplitProblem& problem) {
+PlacedByTime PlaceByTime(const SplitProblem& problem, double below,
+                         double effort) {
   const auto& barred = problem.rules.barred;
   const auto left = problem.costs.num_machines() -
                     static_cast<int32_t>(std::ranges::count(barred, true));
   const int32_t most =
       problem.rules.in_order ? kMostOrdered : kMostExactMachines;
-  if (left > most) {
-    SplitBound bound = BoundOf(problem);
-    if (bound.order.empty()) return {};
-    PlacedByTime placed = MoveSearch(problem).Run(std::move(bound.order));
-    placed.bound = std::min(bound.seconds, placed.seconds);
-    return placed;
-  }
+  if (left > most) return PlaceMany(problem, below, effort);
   PlacedByTime placed;
+  placed.seconds = below;
   OrderSearch search(problem);
   LeastSeconds(
       problem.goal,
-      [&search](double most_turn, double below) {
-        return search.Best(most_turn, below);
+      [&search](double most_turn, double less) {
+        return search.Best(most_turn, less);
       },
       placed);
   placed.bound = placed.seconds;

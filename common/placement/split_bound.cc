@@ -12,7 +12,7 @@ namespace {
 constexpr int32_t kMostPaired = 16;
 // Halvings of the longest turn, and how near they have to come.
 constexpr int32_t kMostHalvings = 40;
-constexpr double kNear = 1.001;
+constexpr double kNear = 1.005;
 
 // Seconds by number of layers.
 using Menu = std::vector<double>;

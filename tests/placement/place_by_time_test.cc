@@ -7,7 +7,9 @@
 #include <random>
 #include <vector>
 
+#include "common/placement/order_search.h"
 #include "common/placement/split_bound.h"
+#include "common/placement/subset_search.h"
 
 namespace sluice::placement {
 namespace {
@@ -152,6 +154,10 @@ void ExpectTheFastest(const SplitProblem& problem) {
   EXPECT_NEAR(placed.seconds, least, 1e-8 * least);
   EXPECT_NEAR(SecondsOf(problem, placed.split), placed.seconds, 1e-9 * least);
   EXPECT_TRUE(placed.exact);
+  const double pass = OrderSearch(problem).Best(kNever, kNever).pass;
+  const double by_set =
+      SubsetSearch(problem, 1 << 30).Best(kNever, kNever).pass;
+  EXPECT_NEAR(by_set, pass, 1e-9 * pass);
   const double bound = BoundOf(problem).seconds;
   EXPECT_LE(bound, least * (1 + 1e-9));
   const PlacedByTime even = LeastCrowded(problem, placed);
