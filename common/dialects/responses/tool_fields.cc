@@ -59,7 +59,7 @@ class ToolReader {
 
   Tools Read() && {
     out_.shown = Json::array();
-    const Json* tools = serving::FindTools(in_, "tools");
+    const Json* tools = in_.Find("tools");
     if (tools != nullptr) ReadList(*tools);
     ReadChoice();
     if (in_.Find("parallel_tool_calls") != nullptr) {
@@ -71,6 +71,10 @@ class ToolReader {
 
  private:
   void ReadList(const Json& tools) {
+    if (!tools.is_array()) {
+      in_.Refuse("tools", "must be an array, got ", serving::Describe(tools));
+      return;
+    }
     for (size_t i = 0; i < tools.size(); ++i) {
       const size_t before = out_.fields.strict.size();
       ReadTool(tools[i], Cat("tools[", i, "]"));
