@@ -221,7 +221,7 @@ class RemoteTest(FolderTest):
     def test_a_probe_tells_what_the_machine_has(self):
         found = remote.probe(self.HERE)
         self.assertFalse(found["has_model"])
-        self.assertFalse(found["has_binaries"])
+        self.assertFalse(found["has_stage"] or found["has_command"])
         self.assertGreater(found["cores"], 0)
         self.assertEqual((found["machine"], found["home"], found["python"]),
                          (os.uname().machine, os.path.expanduser("~"),
@@ -233,12 +233,14 @@ class RemoteTest(FolderTest):
     def test_a_probe_finds_what_is_there(self):
         binaries = self.folder / "it's bin"
         binaries.mkdir()
-        for name in ("sluice-stage", "sluice"):
-            self.assertFalse(self.probe(binaries=str(binaries))["has_binaries"])
+        for name, fact in (("sluice-stage", "has_stage"),
+                           ("sluice", "has_command")):
+            self.assertFalse(self.probe(binaries=str(binaries))[fact])
             (binaries / name).write_bytes(b"")
             (binaries / name).chmod(0o700)
+            self.assertTrue(self.probe(binaries=str(binaries))[fact])
         found = self.probe(model=str(self.folder), binaries=str(binaries))
-        self.assertTrue(found["has_model"] and found["has_binaries"])
+        self.assertTrue(found["has_model"])
         self.assertFalse(found["has_bundle"])
         with unittest.mock.patch.dict(os.environ, HOME=str(self.folder)):
             self.assertTrue(self.probe(model="~/it's bin")["has_model"])

@@ -140,6 +140,17 @@ class SplitTest(unittest.TestCase):
                 options.check_up(parser, parsed)
             self.assertIn(f"{words[0]} is for --hosts", told.getvalue())
 
+    def test_a_probe_that_is_gone_names_its_host(self):
+        host = hosts.Host(name="a", ssh="local", address="127.0.0.1", port=0)
+        place = split_by_time.Place(
+            "/nonexistent", "/nonexistent", (sys.executable, "-c",
+                                             "import sys; sys.exit('no way')"),
+            "/m", 1)
+        with self.assertRaises(exits.Failure) as caught:
+            split_by_time.links([host, host], {host: place})
+        self.assertIn("host a: its link cannot be measured: no way",
+                      str(caught.exception))
+
     def test_a_link_that_cannot_be_measured_names_the_host(self):
         # Its own machine, at an address that no interface here has.
         host = hosts.Host(name="a", ssh="local", address="192.0.2.1")

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <functional>
 #include <optional>
 #include <set>
 #include <utility>
@@ -87,23 +86,15 @@ Status NoItem(std::string_view id) {
                   ": its response was never kept, or is forgotten");
 }
 
-// Finds a word in bodies of megabytes on an event loop: it looks at few of
-// their bytes. The word outlives it.
-class WordFinder {
- public:
-  explicit WordFinder(std::string_view word)
-      : searcher_(word.begin(), word.end()) {}
-
-  // Returns where the word is in `body` from `from` on; npos: nowhere.
-  size_t Find(std::string_view body, size_t from = 0) const {
-    const auto found = std::search(body.begin() + from, body.end(), searcher_);
-    return found == body.end() ? body.npos : found - body.begin();
-  }
-
- private:
-  std::boyer_moore_horspool_searcher<std::string_view::const_iterator>
-      searcher_;
-};
+// Returns where `word` is in `body` from `from` on; npos: nowhere. Bodies have
+// megabytes, and this is on an event loop: memmem takes no body much longer
+// than another.
+size_t FindWord(std::string_view body, std::string_view word, size_t from = 0) {
+  const void* const found =
+      memmem(body.data() + from, body.size() - from, word.data(), word.size());
+  return found == nullptr ? body.npos
+                          : static_cast<const char*>(found) - body.data();
+}
 
 // Returns the string that begins `text`, behind white space; empty without it,
 // or with escapes.
@@ -242,27 +233,30 @@ StatusOr<Json> ItemsBehind(AnswerStore& store, const std::string& tenant,
 }
 
 std::string_view PreviousIdOf(std::string_view body) {
-  static const auto* const finder = new WordFinder(kPrevious);
-  if (finder->Find(body) == body.npos) return {};
+  if (FindWord(body, kPrevious) == body.npos) return {};
   return PlainString(FindJsonText(body, "previous_response_id").value_or(""));
 }
 
 std::vector<std::string_view> ReferencedIds(std::string_view body) {
-  static const auto* const finder = new WordFinder(kReference);
   std::vector<std::string_view> ids;
-  for (size_t at = finder->Find(body);
-       at != body.npos && ids.size() < serving::kMaxMessages;
-       at = finder->Find(body, at + kReference.size())) {
+  size_t at = FindWord(body, kReference);
+  for (size_t seen = 0; at != body.npos && seen < serving::kMaxMessages;
+       ++seen) {
+    size_t next = at + kReference.size();
     const size_t first = at - std::min(at, kMaxReferenceBytes);
     const size_t begin = body.substr(first, at - first).rfind('{');
     const size_t end = body.substr(at, kMaxReferenceBytes).find('}');
-    if (begin == body.npos || end == body.npos) continue;
-    const std::string_view object =
-        body.substr(first + begin, at + end + 1 - first - begin);
-    if (object.size() > kMaxReferenceBytes) continue;
-    const std::string_view id =
-        PlainString(FindJsonText(object, "id").value_or(""));
-    if (!id.empty()) ids.push_back(id);
+    if (begin != body.npos && end != body.npos) {
+      next = at + end + 1;  // no object counts twice
+      const std::string_view object =
+          body.substr(first + begin, next - first - begin);
+      const std::string_view id =
+          object.size() > kMaxReferenceBytes
+              ? ""
+              : PlainString(FindJsonText(object, "id").value_or(""));
+      if (!id.empty()) ids.push_back(id);
+    }
+    at = FindWord(body, kReference, next);
   }
   return ids;
 }
@@ -280,7 +274,8 @@ StatusOr<Json> ReferencedItems::Take(std::string_view id, JsonBudget& budget) {
     if (!foreseen_->contains(id)) {
       return InvalidArgument("an item reference must be an object of at most ",
                              kMaxReferenceBytes, " bytes, its id without ",
-                             "escapes");
+                             "escapes, and among the first ",
+                             serving::kMaxMessages, " of a body");
     }
     auto kept = store_.Find(request_.tenant, response);
     if (!kept.ok()) return NoItem(id);

@@ -28,8 +28,9 @@ StatusOr<Json> ItemsBehind(serving::AnswerStore& store,
 std::string_view PreviousIdOf(std::string_view body);
 
 // Returns the ids of the item references in `body`: of objects of at most 512
-// bytes that have no object within and no escapes in the id, and at most 4096
-// of them. It may have ids of other objects, too. One pass over the body.
+// bytes that have no object within and no escapes in the id. It may have ids of
+// other objects, too. One pass over the body, and a look at the first 4096
+// mentions of item_reference.
 std::vector<std::string_view> ReferencedIds(std::string_view body);
 
 // The items of responses that are kept, by their ids, for one request: what its

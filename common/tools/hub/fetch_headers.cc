@@ -154,6 +154,9 @@ class Fetcher {
       SLUICE_ASSIGN_OR_RETURN(const std::string more,
                               reader.Read({bytes.size(), end - bytes.size()}));
       bytes += more;
+      if (!bytes.starts_with("GGUF")) {
+        return InvalidArgument(file.path, ": is no GGUF");
+      }
       SLUICE_RETURN_IF_ERROR(WriteAt(to, 0, bytes, file.bytes));
       SLUICE_ASSIGN_OR_RETURN(const auto opened,
                               weights::RandomAccessFile::Open(to.string()));

@@ -13,7 +13,7 @@ constexpr char kModelFolder[] = "/srv/model";
 // The model as the containers have it.
 struct ComposeModel {
   std::string path;
-  std::string volume;  // of the machine's model; empty: the volume of models
+  std::string folder;  // the machine's, of its model; empty: that of models
 };
 
 ComposeModel ModelOf(const FilesRequest& files) {
@@ -25,8 +25,7 @@ ComposeModel ModelOf(const FilesRequest& files) {
   if (cut == std::string::npos) {
     cut = is_file ? files.model.rfind('/') : files.model.size();
   }
-  return {kModelFolder + files.model.substr(cut),
-          Cat(files.model.substr(0, cut), ":", kModelFolder, ":ro")};
+  return {kModelFolder + files.model.substr(cut), files.model.substr(0, cut)};
 }
 
 // Returns a string of YAML in which compose replaces no variable.
@@ -48,8 +47,10 @@ std::string ComposeCommand(const std::string& program, const std::string& model,
 }
 
 std::string Volumes(const ComposeModel& model) {
-  if (model.volume.empty()) return "";
-  return Cat("    volumes:\n      - ", Item(model.volume), "\n");
+  if (model.folder.empty()) return "";
+  return Cat(
+      "    volumes:\n      - type: bind\n        source: ", Item(model.folder),
+      "\n        target: ", kModelFolder, "\n        read_only: true\n");
 }
 
 std::string WaitsForPull(const FilesRequest& files) {

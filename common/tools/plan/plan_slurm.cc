@@ -55,6 +55,11 @@ Status CheckNodes(const PlannedParts& parts) {
                              " do not follow each other");
     }
   }
+  for (const PlannedProcess& host : parts.hosts) {
+    if (host.gpus == 0) continue;
+    return InvalidArgument("the hosts of experts of a job compute on CPUs, ",
+                           host.machine->name, " has ", host.device);
+  }
   for (const PlannedProcess& stage : parts.stages) {
     if (stage.gpus == parts.stages[0].gpus) continue;
     return InvalidArgument(

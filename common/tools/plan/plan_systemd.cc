@@ -232,8 +232,14 @@ StatusOr<std::string> SystemdFile(const FilesRequest& files,
       "pull() { [ -n \"$root\" ] || HF_HOME=",
       kHubFolder, "/hub sluice pull \"$@\"; }\ncase ${1:-} in\n", machines,
       "*)\n  echo \"the machine must be one of ", names,
-      "\" >&2\n  exit 2\n  ;;\nesac\n",
-      "[ -z \"$root\" ] || exit 0\nsystemctl daemon-reload\n",
+      "\" >&2\n  exit 2\n  ;;\nesac\n", "[ -z \"$root\" ] || exit 0\n",
+      // Units of a plan before, which would hold ports and memory.
+      "for file in /etc/systemd/system/sluice-*.service.d/60-plan.conf; do\n"
+      "  unit=$(basename \"${file%/60-plan.conf}\" .d)\n"
+      "  case \" $units \" in\n  *\" ${unit%.service} \"*) ;;\n"
+      "  *)\n    [ -e \"$file\" ] || continue\n"
+      "    systemctl disable --now \"$unit\"\n    rm \"$file\"\n    ;;\n"
+      "  esac\ndone\nsystemctl daemon-reload\n",
       "systemctl enable $units\nsystemctl restart $units\n");
 }
 

@@ -1,9 +1,13 @@
 #include "common/tools/plan/read_machines.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
+#include <set>
 #include <sstream>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -182,6 +186,34 @@ Status AddLink(const std::vector<Entry>& entries, const NamedLink& named,
 }
 
 // Names, checks and copies the machines of the file's entries.
+// Names and addresses become words of scripts and names of objects.
+Status CheckText(std::string_view key, const std::string& text,
+                 std::string_view others) {
+  const bool fits = std::isalnum(static_cast<unsigned char>(text[0])) != 0 ||
+                    (key == "address" && text[0] == '[');
+  if (fits && std::ranges::all_of(text, [&](unsigned char c) {
+        return std::isalnum(c) != 0 || others.find(c) != others.npos;
+      })) {
+    return OkStatus();
+  }
+  return InvalidArgument(key, " must have letters, digits and ", others,
+                         " alone, a letter or digit first, got '", text, "'");
+}
+
+Status CheckNames(const std::vector<Machine>& machines) {
+  std::set<std::string_view> names;
+  for (const Machine& machine : machines) {
+    SLUICE_RETURN_IF_ERROR(CheckText("name", machine.name, "_.-"));
+    if (!machine.address.empty()) {
+      SLUICE_RETURN_IF_ERROR(CheckText("address", machine.address, "_.:-[]"));
+    }
+    if (!names.insert(machine.name).second) {
+      return InvalidArgument("two machines have the name ", machine.name);
+    }
+  }
+  return OkStatus();
+}
+
 StatusOr<std::vector<Machine>> Expand(std::vector<Entry>& entries) {
   std::vector<Machine> machines;
   for (size_t i = 0; i < entries.size(); ++i) {
@@ -205,6 +237,7 @@ StatusOr<std::vector<Machine>> Expand(std::vector<Entry>& entries) {
     return InvalidArgument("has ", machines.size(), " machines, at most ",
                            kMostMachines, " are possible");
   }
+  SLUICE_RETURN_IF_ERROR(CheckNames(machines));
   return machines;
 }
 

@@ -47,7 +47,7 @@ def make_document(options, say):
     say(f"looking at {len(fleet.hosts)} hosts")
     found = dict(zip(fleet.hosts, all_of(
         remote.probe, fleet.hosts)))
-    _check_machines(found)
+    _check_machines(found, split_by_time.applies(fleet, options))
     if any(host.ssh != "local" or len(fleet.hosts) > 1
            for host in fleet.hosts):
         _make_certificates(fleet, options)
@@ -63,7 +63,9 @@ def make_document(options, say):
         places = {host: _place(host, run_dirs[host], found[host])
                   for host in fleet.hosts}
         before = {host.name: host for host in fleet.hosts}
-        fleet = split_by_time.split(fleet, places, options, say)
+        fleet, blocks = split_by_time.split(fleet, places, options, say)
+        options = copy.copy(options)  # what the memory of the hosts allows
+        options.kv_blocks = options.kv_blocks or blocks
         run_dirs, found = ({host: facts[before[host.name]]
                             for host in fleet.hosts}
                            for facts in (run_dirs, found))
@@ -105,7 +107,8 @@ def _folders(fleet, options):
             for host in fleet.hosts}
 
 
-def _check_machines(found):
+def _check_machines(found, measures):
+    """`measures`: the hosts run `sluice`, too."""
     machines = {host.name: facts["machine"] for host, facts in found.items()
                 if not host.binaries}
     here = os.uname().machine
@@ -119,10 +122,11 @@ def _check_machines(found):
         if not facts["has_model"]:
             raise exits.Failure(exits.NO_MODEL, f"host {host.name}: its model "
                                 f"{host.model} is not there")
-        if host.binaries and not facts["has_binaries"]:
-            raise exits.Failure(exits.NOT_READY, f"host {host.name}: there is "
-                                f"no sluice-stage and no sluice in "
-                                f"{host.binaries}")
+        for program, is_needed in (("stage", True), ("command", measures)):
+            if host.binaries and is_needed and not facts[f"has_{program}"]:
+                name = {"stage": "sluice-stage", "command": "sluice"}[program]
+                raise exits.Failure(exits.NOT_READY, f"host {host.name}: there "
+                                    f"is no {name} in {host.binaries}")
 
 
 def _make_certificates(fleet, options):

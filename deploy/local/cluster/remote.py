@@ -29,11 +29,12 @@ pwd
 model=$1
 case $1 in "~/"*) model=$HOME/${{1#"~/"}} ;; esac
 test -e "$model" && echo yes || echo no
-test -x "$2/sluice-stage" && test -x "$2/sluice" && echo yes || echo no
+test -x "$2/sluice-stage" && echo yes || echo no
+test -x "$2/sluice" && echo yes || echo no
 test -x "$2/../{installation.PYTHON}" && echo yes || echo no
 python3 -c 'import sys; print(*sys.version_info[:3])' 2>/dev/null || echo none
 """
-FACTS = ("machine", "home", "cores", "has_model", "has_binaries",
+FACTS = ("machine", "home", "cores", "has_model", "has_stage", "has_command",
          "has_bundle", "python")
 PYTHON_NEEDED = (3, 9)
 
@@ -84,7 +85,7 @@ def probe(host):
         raise exits.Failure(exits.NOT_READY, f"host {host.name}: its shell "
                             f"does not run what it is sent: {text[:200]!r}")
     found = dict(zip(FACTS, lines))
-    for name in ("has_model", "has_binaries", "has_bundle"):
+    for name in ("has_model", "has_stage", "has_command", "has_bundle"):
         found[name] = found[name] == "yes"
     found["cores"] = int(found["cores"])
     found["python"] = _interpreter(host, found)

@@ -1,6 +1,7 @@
 """The layers over the hosts of a fleet by what each host and link can do:
 measured there, planned by `sluice plan` on the gateway's host."""
 
+import contextlib
 import dataclasses
 import json
 import secrets
@@ -26,8 +27,9 @@ def applies(fleet, options):
 
 
 def split(fleet, places, options, say):
-    """The fleet with its hosts in the order of the plan and the layers of each;
-    hosts that the plan leaves out have no stage. `places`: a Place by host."""
+    """(The fleet with its hosts in the order of the plan and the layers of each,
+    the blocks of the KV cache that the plan has memory for); hosts that the plan
+    leaves out have no stage. `places`: a Place by host."""
     hosts = [host for host in fleet.hosts if host.stages]
     say(f"measuring {len(hosts)} hosts, and the links between them")
     memory = {host: _memory(host) for host in hosts}
@@ -38,7 +40,7 @@ def split(fleet, places, options, say):
     made = with_plan(fleet, plan)
     for line in lines(made, plan):
         say(line)
-    return made
+    return made, plan["kv_blocks"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,19 +75,17 @@ def _rates(host, place, options):
 def links(hosts, places):
     """{(name, name): what link_probe tells} of every pair, in one direction."""
     token = secrets.token_hex(16)
-    probes = []
-    try:
+    with contextlib.ExitStack() as ends:
+        probes = []
         for host in hosts:
             probes.append(_Probe(host, places[host], token))
+            ends.callback(probes[-1].end)
         found = {}
         for at, probe in enumerate(probes):
             for other in hosts[at + 1:]:
                 found[probe.host.name, other.name] = probe.ask(
                     [other.address, other.port])
         return found
-    finally:
-        for probe in probes:
-            probe.end()
 
 
 class _Probe:
@@ -125,7 +125,8 @@ class _Probe:
                             f"link{to} cannot be measured: {why}")
 
     def end(self):
-        self._child.stdin.close()
+        with contextlib.suppress(OSError):  # it may have ended
+            self._child.stdin.close()
         try:
             self._child.wait(5)
         except subprocess.TimeoutExpired:

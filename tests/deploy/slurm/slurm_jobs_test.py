@@ -132,10 +132,10 @@ class Slurm:
 class CommandsTest(unittest.TestCase):
     """--check, which needs no Slurm."""
 
-    def stages(self, *words, **environment):
+    def stages(self, *words, folder=None, **environment):
         done = subprocess.run(
             [SCRIPT, "--check", "--model", "/m", *words], capture_output=True,
-            text=True, check=True,
+            text=True, check=True, cwd=folder,
             env={"PATH": os.environ["PATH"], "SLUICE_RUN": "run",
                  **environment})
         return [line for line in done.stdout.splitlines()
@@ -152,6 +152,13 @@ class CommandsTest(unittest.TestCase):
                           SLUICE_IMAGE="/i.sif")
         self.assertIn("--device cuda:0", one[0])
         self.assertIn("apptainer exec --nv --bind", one[0])
+
+    def test_options_are_words_and_no_patterns(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "a.log").touch()
+            stages = self.stages("--nodes", "1", "--stage-options", "--isa *",
+                                 folder=folder)
+        self.assertIn(r"--isa \*", stages[0])
 
     def test_without_gpus_nothing_is_said_of_devices(self):
         for line in self.stages("--nodes", "2", SLUICE_IMAGE="/i.sif"):

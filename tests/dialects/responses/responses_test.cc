@@ -493,6 +493,14 @@ TEST(ResponsesStoredTest, ReferencesAreForeseen) {
   std::string many;
   for (int i = 0; i < 5000; ++i) many += R"({"id":"a","x":"item_reference"})";
   EXPECT_EQ(ids(many).size(), 4096u);
+  // Mentions count, whether they are references or not.
+  std::string mentions;
+  for (int i = 0; i < 5000; ++i) mentions += R"("item_reference",)";
+  EXPECT_THAT(ids(mentions + R"({"id":"a","type":"item_reference"})"),
+              ElementsAre());
+  // An object counts once.
+  EXPECT_THAT(ids(R"({"item_reference":"item_reference","id":"a"})"),
+              ElementsAre("a"));
 }
 
 // What is kept counts like a body: for its thread and for its memory.

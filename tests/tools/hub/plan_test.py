@@ -148,6 +148,9 @@ class PlanTest(PullCase):
                      "model.safetensors": data}
             self.add(NAME, files, lfs=["model.safetensors"])
             self.assertIn(told, self.plan(NAME, code=code))
+        self.add("org/none", {"none.gguf": b"GGUP" + bytes(64)},
+                 lfs=["none.gguf"])
+        self.assertIn("none.gguf: is no GGUF", self.plan("org/none", code=2))
 
 
 if __name__ == "__main__":

@@ -217,14 +217,15 @@ TEST(PlanFileTest, ComposeOverridesAndAddsServicesOfOneMachine) {
             "compose: one engine starts the containers of one machine, the "
             "plan has 4 (m0, m1, m2, m3); machines of one address are one");
   const std::string text = planned.At("box").Write(Starter::kCompose);
-  EXPECT_THAT(text,
-              AllOf(HasSubstr("--stages=stage-0:7001,stage-1:7001,stage-2"),
-                    HasSubstr("  stage-2:\n    extends: "),
-                    HasSubstr("--host=planned-expert-0"),
-                    HasSubstr("\"address\": \"planned-expert-0:7101\""),
-                    HasSubstr("- /models/air:/srv/model:ro\n"),
-                    HasSubstr("- --model=/srv/model\n"),
-                    HasSubstr("--max-plans-in-flight=1\n")));
+  EXPECT_THAT(
+      text,
+      AllOf(HasSubstr("--stages=stage-0:7001,stage-1:7001,stage-2"),
+            HasSubstr("  stage-2:\n    extends: "),
+            HasSubstr("--host=planned-expert-0"),
+            HasSubstr("\"address\": \"planned-expert-0:7101\""),
+            HasSubstr("source: /models/air\n        target: /srv/model\n"),
+            HasSubstr("- --model=/srv/model\n"),
+            HasSubstr("--max-plans-in-flight=1\n")));
   const std::string one = Planned(1, 0).Write(Starter::kCompose);
   EXPECT_THAT(one, HasSubstr("  stage-1:\n    deploy: {replicas: 0}"));
   EXPECT_THAT(one, Not(HasSubstr("placement")));
@@ -233,11 +234,12 @@ TEST(PlanFileTest, ComposeOverridesAndAddsServicesOfOneMachine) {
 TEST(PlanFileTest, ComposeFetchesOrMountsTheModel) {
   const Planned planned(1, 0);
   EXPECT_THAT(planned.Write(Starter::kCompose, "/m/a/x-00001-of-00002.gguf"),
-              AllOf(HasSubstr("- /m/a:/srv/model:ro\n"),
+              AllOf(HasSubstr("source: /m/a\n        target: /srv/model\n"),
                     HasSubstr("--model=/srv/model/x-00001-of-00002.gguf\n")));
-  EXPECT_THAT(planned.Write(Starter::kCompose, "/hf/models--o--n/snapshots/c"),
-              AllOf(HasSubstr("- /hf/models--o--n:/srv/model:ro\n"),
-                    HasSubstr("--model=/srv/model/snapshots/c\n")));
+  EXPECT_THAT(
+      planned.Write(Starter::kCompose, "/hf/models--o--n/snapshots/c"),
+      AllOf(HasSubstr("source: /hf/models--o--n\n        target: /srv/model\n"),
+            HasSubstr("--model=/srv/model/snapshots/c\n")));
   EXPECT_THAT(
       planned.Write(Starter::kCompose, "org/name@v1:Q4_K_M"),
       AllOf(HasSubstr("pull:\n    profiles: [cpu]\n    command: "
@@ -246,7 +248,7 @@ TEST(PlanFileTest, ComposeFetchesOrMountsTheModel) {
             HasSubstr("pull: {condition: service_completed_successfully}"),
             HasSubstr("--model=/models/name-v1-Q4_K_M\n")));
   EXPECT_THAT(planned.Write(Starter::kCompose, "/a $b"),
-              HasSubstr("- \"/a $$b:/srv/model:ro\"\n"));
+              HasSubstr("source: \"/a $$b\"\n        target: /srv/model\n"));
 }
 
 TEST(PlanFileTest, ComposeReservesTheGpus) {
@@ -359,6 +361,10 @@ TEST(PlanFileTest, SlurmPutsExpertsOnTheLastNodes) {
   Planned shared(1, 1);
   EXPECT_THAT(shared.At("a").Write(Starter::kSlurm),
               HasSubstr("a node of a job has stages or one host"));
+  Planned on_gpus(1, 1);
+  on_gpus.machine(0).device = on_gpus.machine(1).device = "cuda:0";
+  EXPECT_THAT(on_gpus.Write(Starter::kSlurm),
+              HasSubstr("hosts of experts of a job compute on CPUs, m1 has"));
 }
 
 TEST(PlanFileTest, SystemdWritesTheUnitsOfEachMachine) {

@@ -131,6 +131,13 @@ TEST_F(MachinesTest, AWrongFileIsToldWithItsKeyAndValue) {
          "no link to itself"},
         {machine + "read_gb_per_s = 1\n[[links]]\nspeed = 1\n",
          "no key 'speed' of the link"},
+        {machine + "read_gb_per_s = 1\nname = \"a$(id)\"\n", "got 'a$(id)'"},
+        {machine + "read_gb_per_s = 1\nname = \"-a\"\n", "got '-a'"},
+        {machine + "read_gb_per_s = 1\naddress = \"10.0.0.1;x\"\n",
+         "address must have letters"},
+        {machine + "read_gb_per_s = 1\nname = \"m1\"\n" + machine +
+             "read_gb_per_s = 1\n",
+         "two machines have the name m1"},
         {"x = 1\n", "there is no x"}}) {
     const auto machines = Read(text);
     ASSERT_FALSE(machines.ok()) << text;
