@@ -1,6 +1,7 @@
 #include "common/pipeline/stage/stage_session.h"
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <utility>
 
@@ -289,25 +290,36 @@ void StageSession::OnAssign(const v1::Assign& assign,
 }
 
 void StageSession::ShelveAndLoad(const StagePlace& place, bool shelves) {
-  const auto load = [self = shared_from_this(),
-                     place](std::shared_ptr<const KvShelf> shelf) {
+  // To load frees the runner: it waits for the runner's last work and for this
+  // thread, whichever comes last.
+  struct Arrivals {
+    std::atomic<int> left{2};
+    std::shared_ptr<const KvShelf> shelf;
+  };
+  const auto arrivals = std::make_shared<Arrivals>();
+  const auto arrive = [self = shared_from_this(), place, arrivals] {
+    if (arrivals->left.fetch_sub(1) > 1) return;
     {
       MutexLock lock(self->mutex_);
-      self->offers_.Unload(std::move(shelf));
+      self->offers_.Unload(std::move(arrivals->shelf));
     }
     self->options_.load(place);
   };
-  const bool comes = shelves && links_.Between([load](KvStore* store) {
-    if (store == nullptr) return load(nullptr);
-    constexpr StagePlace kAll = {0, std::numeric_limits<int32_t>::max()};
-    const auto shelf = KvShelf::Of(*store, kAll);
-    if (!shelf.ok()) LogWarning("no shelf: ", Message(shelf.status()));
-    load(shelf.value_or(nullptr));
-  });
+  const bool comes =
+      shelves && links_.Between([arrivals, arrive](KvStore* store) {
+        if (store != nullptr) {
+          constexpr StagePlace kAll = {0, std::numeric_limits<int32_t>::max()};
+          const auto shelf = KvShelf::Of(*store, kAll);
+          if (!shelf.ok()) LogWarning("no shelf: ", Message(shelf.status()));
+          arrivals->shelf = shelf.value_or(nullptr);
+        }
+        arrive();
+      });
   // Nothing uses the runner from here on.
   links_.SetLoaded(StageInfo(), nullptr);
   { MutexLock until_the_stats_are_taken(stats_mutex_); }
-  if (!comes) load(nullptr);
+  if (!comes) arrive();
+  arrive();
 }
 
 std::shared_ptr<KvCopy> StageSession::MakeCopy(const v1::Assign& assign,
