@@ -139,8 +139,8 @@ void KvCopy::Open(const KvDonors::Donor& donor) {
     MutexLock lock(mutex_);
     if (done_ == nullptr) return;
     link_ = link;
+    link->Open(HelloTo(donor));  // before Cancel sees it
   }
-  link->Open(HelloTo(donor));
   for (int i = 0; i < kAskedAhead; ++i) link->Send({});
 }
 
