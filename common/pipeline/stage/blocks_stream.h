@@ -32,14 +32,16 @@ class BlocksStream
   }
 
   void OnMessage(v1::BlocksRequest&) override {
-    const int before = asked_.fetch_add(1);
-    if (before >= wire::kMaxBlocksAsked) {
+    // A reader may have the answer whose write is not reported yet.
+    if (unsent_.fetch_add(1) > wire::kMaxBlocksAsked) {
       return End(ResourceExhausted("more than ", wire::kMaxBlocksAsked,
                                    " requests without an answer"));
     }
     // The one that answers goes on.
-    if (before == 0) Answer();
+    if (asked_.fetch_add(1) == 0) Answer();
   }
+
+  void OnSent() override { --unsent_; }
 
   void Answer() {
     auto self = std::static_pointer_cast<BlocksStream>(shared_from_this());
@@ -54,13 +56,17 @@ class BlocksStream
     for (KvEntry& entry : *entries) {
       *response.add_entries() = wire::ToProto(std::move(entry));
     }
-    if (!Send(std::move(response))) return;
+    if (!Send(std::move(response))) {
+      return End(ResourceExhausted("more than ", wire::kMaxBlocksAsked,
+                                   " answers wait to be read"));
+    }
     if (asked_.fetch_sub(1) > 1) Answer();
   }
 
   const std::shared_ptr<StageSession> session_;
   std::shared_ptr<KvSource> source_;  // since OnHello
-  std::atomic<int> asked_{0};         // and not answered
+  std::atomic<int> asked_{0};         // and no answer is queued
+  std::atomic<int> unsent_{0};        // asked, and no answer is written
 };
 
 }  // namespace sluice

@@ -22,6 +22,8 @@ using ServiceBase = v1::Stage::WithRawCallbackMethod_Steps<
 
 // Answers that may wait for a slow reader; a stage's peers read all the time.
 constexpr size_t kMaxQueued = 1024;
+// Beside the answer that is being written.
+constexpr size_t kMaxBlocksQueued = wire::kMaxBlocksAsked;
 
 class StageService : public ServiceBase {
  public:
@@ -54,7 +56,8 @@ class StageService : public ServiceBase {
 
   grpc::ServerBidiReactor<v1::BlocksRequest, v1::BlocksResponse>* Blocks(
       grpc::CallbackServerContext* context) override {
-    auto stream = std::make_shared<BlocksStream>(Named("Blocks"), session_);
+    auto stream = std::make_shared<BlocksStream>(
+        Named("Blocks", kMaxBlocksQueued), session_);
     stream->Open(rpc::HelloOf(*context));
     return stream.get();
   }
@@ -67,8 +70,9 @@ class StageService : public ServiceBase {
     return stream.get();
   }
 
-  rpc::ServerStreamOptions Named(std::string method) const {
-    return {std::move(method), observer_, kMaxQueued};
+  rpc::ServerStreamOptions Named(std::string method,
+                                 size_t max_queued = kMaxQueued) const {
+    return {std::move(method), observer_, max_queued};
   }
 
   const std::shared_ptr<StageSession> session_;

@@ -20,6 +20,9 @@ namespace {
 // The least silence after which a gateway is replaced: some heartbeats.
 constexpr Duration kMinSilence = std::chrono::seconds(1);
 
+// Streams of Blocks at once: stages copy one after another.
+constexpr size_t kMaxReaders = 16;
+
 // Returns `status` with the reason that the gateway acts on.
 Status Refused(Status status, v1::Refusal::Reason reason) {
   v1::Refusal refusal;
@@ -387,8 +390,17 @@ StatusOr<std::shared_ptr<KvSource>> StageSession::OnBlocks(
                                 " to ", info_.last_layer - 1);
     }
   }
-  if (offer.shelf != nullptr) return MakeKvSource(offer.shelf, place);
-  return MakeKvSource(&links_, weak_from_this(), place);
+  auto source = offer.shelf != nullptr
+                    ? MakeKvSource(offer.shelf, place)
+                    : MakeKvSource(&links_, weak_from_this(), place);
+  MutexLock lock(mutex_);
+  std::erase_if(readers_, [](const auto& reader) { return reader.expired(); });
+  if (readers_.size() >= kMaxReaders) {
+    return ResourceExhausted("this stage has ", readers_.size(),
+                             " streams of Blocks, limit ", kMaxReaders);
+  }
+  readers_.push_back(source);
+  return source;
 }
 
 v1::HeartbeatReply StageSession::OnHeartbeat(const v1::Heartbeat& heartbeat,

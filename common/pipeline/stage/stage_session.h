@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/log_limit.h"
 #include "common/base/mutex.h"
@@ -59,7 +60,8 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   // Answers with Assigned through the stream, at once or when the successor has
   // answered. No answer if another stream has replaced `control`.
   void OnAssign(const v1::Assign& assign, const ControlStream* control);
-  // Returns what another stage may copy. Errors: see Blocks.
+  // Returns what another stage may copy, which it reads until the last
+  // reference goes. Errors: see Blocks.
   StatusOr<std::shared_ptr<KvSource>> OnBlocks(const v1::BlocksHello& hello);
   v1::HeartbeatReply OnHeartbeat(const v1::Heartbeat& heartbeat,
                                  const ControlStream* control);
@@ -142,6 +144,7 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   Epoch kv_epoch_ ABSL_GUARDED_BY(mutex_);
   KvOutcome kv_ ABSL_GUARDED_BY(mutex_);  // of the latest Assign
   KvOffers offers_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<KvSource>> readers_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<KvCopy> copy_ ABSL_GUARDED_BY(mutex_);  // of that Assign
 };
 
