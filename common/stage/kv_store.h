@@ -28,6 +28,8 @@ class KvStore {
   virtual std::vector<KvName> Written(const StagePlace& place) const = 0;
   // The bytes of an entry of Written.
   virtual size_t BytesOf(const KvName& name) const = 0;
+  // The bytes of the largest entry that Write takes.
+  virtual size_t most_bytes() const = 0;
   // The bytes of host memory that a shelf may take.
   virtual uint64_t shelf_room() const = 0;
   // FAILED_PRECONDITION for a name that is none of Written's.

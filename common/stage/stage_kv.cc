@@ -96,6 +96,17 @@ size_t StageKv::BytesOf(const KvName& name) const {
   return stage_.KvBytes(name.layer, name.group);
 }
 
+size_t StageKv::most_bytes() const {
+  const StageInfo& info = stage_.info();
+  size_t most = 0;
+  for (int32_t layer = info.first_layer; layer < info.last_layer; ++layer) {
+    for (int32_t group = 0; group < info.limits.num_kv_groups; ++group) {
+      most = std::max(most, stage_.KvBytes(layer, group));
+    }
+  }
+  return most;
+}
+
 StatusOr<KvEntry> StageKv::Read(const KvName& name) const {
   SLUICE_RETURN_IF_ERROR(Check(name));
   if (GroupOf(name.group, name.block.value()) != name.group) {
@@ -115,6 +126,10 @@ Status StageKv::Write(const KvEntry& entry) {
   const KvName& name = entry.name;
   SLUICE_RETURN_IF_ERROR(Check(name));
   const size_t bytes = stage_.KvBytes(name.layer, name.group);
+  if (bytes == 0) {
+    return FailedPrecondition("layer ", name.layer, " has nothing of KV group ",
+                              name.group);
+  }
   if (entry.data.size() != bytes) {
     return FailedPrecondition("block ", name.block, " of layer ", name.layer,
                               ", KV group ", name.group, ", has ",

@@ -26,6 +26,7 @@ class StageKv : public KvStore {
 
   std::vector<KvName> Written(const StagePlace& place) const override;
   size_t BytesOf(const KvName& name) const override;
+  size_t most_bytes() const override;
   uint64_t shelf_room() const override { return stage_.shelf_room(); }
   StatusOr<KvEntry> Read(const KvName& name) const override;
   Status Write(const KvEntry& entry) override;

@@ -82,8 +82,9 @@ v1::KvEntry ToProto(KvEntry entry);
 // INVALID_ARGUMENT for a negative layer, group or block.
 StatusOr<KvEntry> FromProto(v1::KvEntry proto);
 
-// Bytes of the entries of one BlocksResponse, but for one that is larger alone;
-// the most of a response; and the most requests of Blocks without an answer.
+// Bytes of the entries of one BlocksResponse, but for the last one, which may
+// begin below; the most of a response; and the most requests of Blocks without
+// an answer.
 inline constexpr size_t kBlocksBytes = size_t{1} << 20;
 inline constexpr int64_t kMaxBlocksBytes = int64_t{256} << 20;
 inline constexpr int kMaxBlocksAsked = 8;

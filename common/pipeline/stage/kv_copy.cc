@@ -1,5 +1,7 @@
 #include "common/pipeline/stage/kv_copy.h"
 
+#include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "common/rpc/client_stream.h"
@@ -19,27 +21,52 @@ class BlocksLink
     : public rpc::ClientStream<v1::BlocksRequest, v1::BlocksResponse> {
  public:
   BlocksLink(std::shared_ptr<grpc::Channel> channel,
-             std::shared_ptr<KvCopy> copy, std::string address)
+             std::shared_ptr<KvCopy> copy, std::string address,
+             size_t most_bytes)
       : ClientStream(std::move(channel), "/sluice.v1.Stage/Blocks",
                      wire::kMaxBlocksAsked),
         copy_(std::move(copy)),
-        address_(std::move(address)) {}
+        address_(std::move(address)),
+        most_bytes_(most_bytes) {}
+
+  // Asks for one more response.
+  void Ask() {
+    ++asked_;
+    Send({});
+  }
 
  private:
   void OnMessage(v1::BlocksResponse& message) override {
     auto self = std::static_pointer_cast<BlocksLink>(shared_from_this());
+    if (asked_.fetch_sub(1) <= 0) {
+      asked_ = 0;
+      return Cancel(InvalidArgument("a response that was not asked for"));
+    }
+    if (is_whole_) return;
     if (message.entries_size() == 0) {
-      if (std::exchange(is_whole_, true)) return;
+      is_whole_ = true;
       HalfClose();
       return copy_->Write({}, [self] { self->copy_->Next(); });
     }
+    auto entries = Parse(message);
+    if (!entries.ok()) return Cancel(entries.status());
+    copy_->Write(*std::move(entries), [self] { self->Ask(); });
+  }
+
+  StatusOr<std::vector<KvEntry>> Parse(v1::BlocksResponse& message) const {
     std::vector<KvEntry> entries;
+    size_t bytes = 0;
     for (v1::KvEntry& proto : *message.mutable_entries()) {
-      auto entry = wire::FromProto(std::move(proto));
-      if (!entry.ok()) return Cancel(entry.status());
-      entries.push_back(*std::move(entry));
+      SLUICE_ASSIGN_OR_RETURN(KvEntry entry, wire::FromProto(std::move(proto)));
+      bytes += entry.data.size();
+      if (entry.data.empty() || bytes > most_bytes_) {
+        return InvalidArgument("entry ", entries.size(), " has ",
+                               entry.data.size(), " bytes, the response ",
+                               bytes, " so far, limit [1, ", most_bytes_, "]");
+      }
+      entries.push_back(std::move(entry));
     }
-    copy_->Write(std::move(entries), [self] { self->Send({}); });
+    return entries;
   }
 
   void OnEnd(const Status& status) override {
@@ -50,7 +77,9 @@ class BlocksLink
 
   const std::shared_ptr<KvCopy> copy_;
   const std::string address_;
-  bool is_whole_ = false;  // gRPC reads one message at a time
+  const size_t most_bytes_;    // of a response's entries
+  std::atomic<int> asked_{0};  // responses to come
+  bool is_whole_ = false;      // gRPC reads one message at a time
 };
 
 KvCopy::KvCopy(Target target, KvDonors donors, Done done)
@@ -95,7 +124,12 @@ void KvCopy::Next() {
   }
   if (at == donors_.donors.size()) return End(OkStatus());
   const KvDonors::Donor& donor = donors_.donors[at];
-  if (!donor.address.empty()) return Open(donor);
+  if (!donor.address.empty()) {
+    return Between([self = shared_from_this(), &donor](const KvStore& store) {
+      self->Open(donor, store.most_bytes());
+      return OkStatus();
+    });
+  }
   if (target_.shelf == nullptr) {
     return End(
         FailedPrecondition("this stage has no shelf of epoch ", donors_.epoch));
@@ -128,45 +162,57 @@ std::string KvCopy::HelloTo(const KvDonors::Donor& donor) const {
   return hello.SerializeAsString();
 }
 
-void KvCopy::Open(const KvDonors::Donor& donor) {
+void KvCopy::Open(const KvDonors::Donor& donor, size_t most_bytes) {
+  const size_t most = wire::kBlocksBytes + most_bytes;
   rpc::TransportOptions transport = target_.transport;
-  transport.max_message_bytes = wire::kMaxBlocksBytes;
+  // Names and checksums are less than the entries' bytes.
+  transport.max_message_bytes =
+      std::min(static_cast<int64_t>(2 * most), wire::kMaxBlocksBytes);
   auto channel = rpc::Connect(donor.address, transport, rpc::kStageRole);
   if (!channel.ok()) return End(channel.status());
   const auto link = std::make_shared<BlocksLink>(
-      *std::move(channel), shared_from_this(), donor.address);
+      *std::move(channel), shared_from_this(), donor.address, most);
   {
     MutexLock lock(mutex_);
     if (done_ == nullptr) return;
     link_ = link;
     link->Open(HelloTo(donor));  // before Cancel sees it
   }
-  for (int i = 0; i < kAskedAhead; ++i) link->Send({});
+  for (int i = 0; i < kAskedAhead; ++i) link->Ask();
 }
 
 void KvCopy::Write(std::vector<KvEntry> entries, std::function<void()> then) {
-  const auto alive = target_.owner.lock();
   const auto run =
       std::make_shared<const std::vector<KvEntry>>(std::move(entries));
+  Between([self = shared_from_this(), run, then](KvStore& store) {
+    SLUICE_RETURN_IF_ERROR(self->WriteNow(*run, store));
+    then();
+    return OkStatus();
+  });
+}
+
+void KvCopy::Between(std::function<Status(KvStore& store)> work) {
+  const auto alive = target_.owner.lock();
   const bool comes =
-      alive != nullptr && target_.links->Between([self = shared_from_this(),
-                                                  run, then](KvStore* store) {
+      alive != nullptr &&
+      target_.links->Between([self = shared_from_this(), work](KvStore* store) {
         if (self->ended()) return;
-        const Status status = self->WriteNow(*run, store);
-        status.ok() ? then() : self->End(status);
+        const Status status =
+            store != nullptr
+                ? work(*store)
+                : FailedPrecondition(
+                      "the keys and values of this stage cannot be copied: its "
+                      "layers go, or its ranks are of several processes or "
+                      "GPUs");
+        if (!status.ok()) self->End(status);
       });
   if (!comes) End(Unavailable("this stage has no layers now"));
 }
 
-Status KvCopy::WriteNow(const std::vector<KvEntry>& entries, KvStore* store) {
-  if (store == nullptr) {
-    return FailedPrecondition(
-        "the keys and values of this stage cannot be copied: its layers go, or "
-        "its ranks are of several processes or GPUs");
-  }
+Status KvCopy::WriteNow(const std::vector<KvEntry>& entries, KvStore& store) {
   uint64_t bytes = 0;
   for (const KvEntry& entry : entries) {
-    SLUICE_RETURN_IF_ERROR(store->Write(entry));
+    SLUICE_RETURN_IF_ERROR(store.Write(entry));
     bytes += entry.data.size();
   }
   MutexLock lock(mutex_);
