@@ -43,9 +43,11 @@ class KvStore {
 // What a store held when its layers went, in host memory.
 class KvShelf {
  public:
-  explicit KvShelf(std::vector<KvEntry> entries)
-      : entries_(std::move(entries)) {}
-  // Reads all that plans have written. RESOURCE_EXHAUSTED without room for it.
+  // `place`: the layers that went.
+  KvShelf(const StagePlace& place, std::vector<KvEntry> entries)
+      : place_(place), entries_(std::move(entries)) {}
+  // Reads all that plans have written of `place`, the store's layers.
+  // RESOURCE_EXHAUSTED without room for it.
   static StatusOr<std::shared_ptr<const KvShelf>> Of(const KvStore& store,
                                                      const StagePlace& place) {
     const std::vector<KvName> names = store.Written(place);
@@ -62,11 +64,13 @@ class KvShelf {
       SLUICE_ASSIGN_OR_RETURN(KvEntry entry, store.Read(name));
       entries.push_back(std::move(entry));
     }
-    return std::make_shared<const KvShelf>(std::move(entries));
+    return std::make_shared<const KvShelf>(place, std::move(entries));
   }
+  const StagePlace& place() const { return place_; }
   const std::vector<KvEntry>& entries() const { return entries_; }
 
  private:
+  const StagePlace place_;
   const std::vector<KvEntry> entries_;
 };
 

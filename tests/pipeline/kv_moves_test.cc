@@ -79,8 +79,9 @@ TEST_F(KvMovesTest, AMoveThatFailedIsNotTriedAgain) {
 // A stage's offers.
 
 std::shared_ptr<const KvShelf> Shelf() {
-  return std::make_shared<const KvShelf>(std::vector<KvEntry>{
-      {{2, 0, BlockId(1)}, "ab", 1}, {{3, 0, BlockId(1)}, "cd", 2}});
+  return std::make_shared<const KvShelf>(
+      StagePlace{2, 4}, std::vector<KvEntry>{{{2, 0, BlockId(1)}, "ab", 1},
+                                             {{3, 0, BlockId(1)}, "cd", 2}});
 }
 
 TEST(KvOffersTest, TheLastEpochIsOfferedUntilThisOneRunsAStep) {

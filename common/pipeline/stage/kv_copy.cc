@@ -21,12 +21,12 @@ class BlocksLink
     : public rpc::ClientStream<v1::BlocksRequest, v1::BlocksResponse> {
  public:
   BlocksLink(std::shared_ptr<grpc::Channel> channel,
-             std::shared_ptr<KvCopy> copy, std::string address,
+             std::shared_ptr<KvCopy> copy, const KvDonors::Donor& donor,
              size_t most_bytes)
       : ClientStream(std::move(channel), "/sluice.v1.Stage/Blocks",
                      wire::kMaxBlocksAsked),
         copy_(std::move(copy)),
-        address_(std::move(address)),
+        donor_(donor),
         most_bytes_(most_bytes) {}
 
   // Asks for one more response.
@@ -46,11 +46,11 @@ class BlocksLink
     if (message.entries_size() == 0) {
       is_whole_ = true;
       HalfClose();
-      return copy_->Write({}, [self] { self->copy_->Next(); });
+      return copy_->Write({}, donor_.layers, [self] { self->copy_->Next(); });
     }
     auto entries = Parse(message);
     if (!entries.ok()) return Cancel(entries.status());
-    copy_->Write(*std::move(entries), [self] { self->Ask(); });
+    copy_->Write(*std::move(entries), donor_.layers, [self] { self->Ask(); });
   }
 
   StatusOr<std::vector<KvEntry>> Parse(v1::BlocksResponse& message) const {
@@ -71,12 +71,12 @@ class BlocksLink
 
   void OnEnd(const Status& status) override {
     if (is_whole_) return;
-    copy_->End(status.ok() ? Unavailable(address_, " ended the stream")
-                           : Annotate(status, address_));
+    copy_->End(status.ok() ? Unavailable(donor_.address, " ended the stream")
+                           : Annotate(status, donor_.address));
   }
 
   const std::shared_ptr<KvCopy> copy_;
-  const std::string address_;
+  const KvDonors::Donor donor_;
   const size_t most_bytes_;    // of a response's entries
   std::atomic<int> asked_{0};  // responses to come
   bool is_whole_ = false;      // gRPC reads one message at a time
@@ -134,16 +134,19 @@ void KvCopy::Next() {
     return End(
         FailedPrecondition("this stage has no shelf of epoch ", donors_.epoch));
   }
-  ReadShelf(MakeKvSource(target_.shelf, donor.layers));
+  const Status has = CheckLayers(target_.shelf->place(), donor.layers);
+  if (!has.ok()) return End(has);
+  ReadShelf(MakeKvSource(target_.shelf, donor.layers), donor.layers);
 }
 
-void KvCopy::ReadShelf(const std::shared_ptr<KvSource>& source) {
-  source->Next([self = shared_from_this(),
-                source](StatusOr<std::vector<KvEntry>> entries) {
+void KvCopy::ReadShelf(const std::shared_ptr<KvSource>& source,
+                       const StagePlace& layers) {
+  source->Next([self = shared_from_this(), source,
+                layers](StatusOr<std::vector<KvEntry>> entries) {
     if (!entries.ok()) return self->End(entries.status());
     const bool is_whole = entries->empty();
-    self->Write(*std::move(entries), [self, source, is_whole] {
-      is_whole ? self->Next() : self->ReadShelf(source);
+    self->Write(*std::move(entries), layers, [self, source, layers, is_whole] {
+      is_whole ? self->Next() : self->ReadShelf(source, layers);
     });
   });
 }
@@ -171,7 +174,7 @@ void KvCopy::Open(const KvDonors::Donor& donor, size_t most_bytes) {
   auto channel = rpc::Connect(donor.address, transport, rpc::kStageRole);
   if (!channel.ok()) return End(channel.status());
   const auto link = std::make_shared<BlocksLink>(
-      *std::move(channel), shared_from_this(), donor.address, most);
+      *std::move(channel), shared_from_this(), donor, most);
   {
     MutexLock lock(mutex_);
     if (done_ == nullptr) return;
@@ -181,11 +184,12 @@ void KvCopy::Open(const KvDonors::Donor& donor, size_t most_bytes) {
   for (int i = 0; i < kAskedAhead; ++i) link->Ask();
 }
 
-void KvCopy::Write(std::vector<KvEntry> entries, std::function<void()> then) {
+void KvCopy::Write(std::vector<KvEntry> entries, const StagePlace& layers,
+                   std::function<void()> then) {
   const auto run =
       std::make_shared<const std::vector<KvEntry>>(std::move(entries));
-  Between([self = shared_from_this(), run, then](KvStore& store) {
-    SLUICE_RETURN_IF_ERROR(self->WriteNow(*run, store));
+  Between([self = shared_from_this(), run, layers, then](KvStore& store) {
+    SLUICE_RETURN_IF_ERROR(self->WriteNow(*run, layers, store));
     then();
     return OkStatus();
   });
@@ -209,9 +213,16 @@ void KvCopy::Between(std::function<Status(KvStore& store)> work) {
   if (!comes) End(Unavailable("this stage has no layers now"));
 }
 
-Status KvCopy::WriteNow(const std::vector<KvEntry>& entries, KvStore& store) {
+Status KvCopy::WriteNow(const std::vector<KvEntry>& entries,
+                        const StagePlace& layers, KvStore& store) {
   uint64_t bytes = 0;
   for (const KvEntry& entry : entries) {
+    const int32_t layer = entry.name.layer;
+    if (layer < layers.first_layer || layer >= layers.last_layer) {
+      return FailedPrecondition(
+          "a block of layer ", layer, ": the donor was asked for layers ",
+          layers.first_layer, " to ", layers.last_layer - 1);
+    }
     SLUICE_RETURN_IF_ERROR(store.Write(entry));
     bytes += entry.data.size();
   }

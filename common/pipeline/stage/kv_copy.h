@@ -60,14 +60,18 @@ class KvCopy : public std::enable_shared_from_this<KvCopy> {
 
   // Begins with the next donor, or ends.
   void Next();
-  void ReadShelf(const std::shared_ptr<KvSource>& source);
+  void ReadShelf(const std::shared_ptr<KvSource>& source,
+                 const StagePlace& layers);
   // `most_bytes`: of an entry.
   void Open(const KvDonors::Donor& donor, size_t most_bytes);
   // Does `work` between steps, unless the copy has ended. Its error ends it.
   void Between(std::function<Status(KvStore& store)> work);
-  // Writes the entries between steps, and then does `then`.
-  void Write(std::vector<KvEntry> entries, std::function<void()> then);
-  Status WriteNow(const std::vector<KvEntry>& entries, KvStore& store);
+  // Writes the entries between steps, and then does `then`. An entry of other
+  // layers than the donor's `layers` ends the copy.
+  void Write(std::vector<KvEntry> entries, const StagePlace& layers,
+             std::function<void()> then);
+  Status WriteNow(const std::vector<KvEntry>& entries, const StagePlace& layers,
+                  KvStore& store);
   void End(const Status& status);
   bool ended() const;
   std::string HelloTo(const KvDonors::Donor& donor) const;

@@ -107,6 +107,16 @@ StatusOr<KvOffer> KvOffers::Find(Epoch epoch, const std::string& secret) const {
                             last_.epoch);
 }
 
+Status CheckLayers(const StagePlace& has, const StagePlace& wanted) {
+  if (!wanted.empty() && wanted.first_layer >= has.first_layer &&
+      wanted.last_layer <= has.last_layer) {
+    return OkStatus();
+  }
+  return FailedPrecondition(
+      "layers ", wanted.first_layer, " to ", int64_t{wanted.last_layer} - 1,
+      ": this stage has layers ", has.first_layer, " to ", has.last_layer - 1);
+}
+
 std::shared_ptr<KvSource> MakeKvSource(std::shared_ptr<const KvShelf> shelf,
                                        const StagePlace& place) {
   return std::make_shared<ShelfSource>(std::move(shelf), place);

@@ -44,6 +44,9 @@ class KvOffers {
   KvOffer now_;
 };
 
+// FAILED_PRECONDITION, naming both, unless `has` has the layers of `wanted`.
+Status CheckLayers(const StagePlace& has, const StagePlace& wanted);
+
 // The keys and values of some layers, a run at a time. Any thread, one call at
 // a time: the next one after `then`.
 class KvSource {

@@ -68,6 +68,27 @@ Status CheckStates(const PlanLimits& own, const PlanLimits& limits) {
                    limits.num_state_blocks);
 }
 
+// Each layer has its donor, in order.
+Status CheckDonors(const v1::Assign& assign) {
+  if (assign.donors().empty()) return OkStatus();
+  if (assign.donors_secret().size() != wire::kSecretBytes) {
+    return FailedPrecondition("the secret of the donors' epoch has ",
+                              assign.donors_secret().size(),
+                              " bytes, it must have ", wire::kSecretBytes);
+  }
+  int32_t next = assign.first_layer();
+  for (const v1::KvDonor& donor : assign.donors()) {
+    if (donor.first_layer() != next || donor.last_layer() <= next) {
+      return FailedPrecondition("a donor has layers ", donor.first_layer(),
+                                " to ", int64_t{donor.last_layer()} - 1,
+                                ", the next ones begin at layer ", next);
+    }
+    next = donor.last_layer();
+  }
+  return CheckSame("layer behind the donors' last one", assign.last_layer(),
+                   next);
+}
+
 }  // namespace
 
 Status CheckAssignment(const v1::Assign& assign, const PipelineLimits& limits,
@@ -106,6 +127,7 @@ Status CheckAssignment(const v1::Assign& assign, const PipelineLimits& limits,
                               ", this stage holds layers ", info.first_layer,
                               " to ", info.last_layer - 1);
   }
+  SLUICE_RETURN_IF_ERROR(CheckDonors(assign));
   if (!assign.last_address().empty() && (!info.is_first() || info.is_last())) {
     return FailedPrecondition(
         "the last stage's address is ", assign.last_address(),

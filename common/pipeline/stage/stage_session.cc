@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
 #include <utility>
 
 #include "common/base/build_info.h"
@@ -300,6 +299,11 @@ void StageSession::ShelveAndLoad(const StagePlace& place, bool shelves) {
     std::shared_ptr<const KvShelf> shelf;
   };
   const auto arrivals = std::make_shared<Arrivals>();
+  StagePlace held;
+  {
+    MutexLock lock(mutex_);
+    held = info_.place();
+  }
   const auto arrive = [self = shared_from_this(), place, arrivals] {
     if (arrivals->left.fetch_sub(1) > 1) return;
     {
@@ -309,10 +313,9 @@ void StageSession::ShelveAndLoad(const StagePlace& place, bool shelves) {
     self->options_.load(place);
   };
   const bool comes =
-      shelves && links_.Between([arrivals, arrive](KvStore* store) {
+      shelves && links_.Between([arrivals, arrive, held](KvStore* store) {
         if (store != nullptr) {
-          constexpr StagePlace kAll = {0, std::numeric_limits<int32_t>::max()};
-          const auto shelf = KvShelf::Of(*store, kAll);
+          const auto shelf = KvShelf::Of(*store, held);
           if (!shelf.ok()) LogWarning("no shelf: ", Message(shelf.status()));
           arrivals->shelf = shelf.value_or(nullptr);
         }
@@ -382,13 +385,8 @@ StatusOr<std::shared_ptr<KvSource>> StageSession::OnBlocks(
     SLUICE_RETURN_IF_ERROR(CheckBlocksHello(hello, info_));
     SLUICE_ASSIGN_OR_RETURN(offer,
                             offers_.Find(wire::EpochOf(hello), hello.secret()));
-    if (offer.shelf == nullptr && (place.first_layer < info_.first_layer ||
-                                   place.last_layer > info_.last_layer)) {
-      return FailedPrecondition("layers ", place.first_layer, " to ",
-                                place.last_layer - 1,
-                                ": this stage has layers ", info_.first_layer,
-                                " to ", info_.last_layer - 1);
-    }
+    SLUICE_RETURN_IF_ERROR(CheckLayers(
+        offer.shelf != nullptr ? offer.shelf->place() : info_.place(), place));
   }
   auto source = offer.shelf != nullptr
                     ? MakeKvSource(offer.shelf, place)
