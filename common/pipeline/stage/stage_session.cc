@@ -128,7 +128,7 @@ StatusOr<v1::Welcome> StageSession::OnHello(
   SLUICE_RETURN_IF_ERROR(CheckHello(hello));
   const TimePoint now = Clock::now();
   std::shared_ptr<ControlStream> replaced;
-  std::shared_ptr<EpochStreams> ended;
+  EndedEpoch ended;
   v1::Welcome welcome;
   Duration silence{};  // of the gateway that held the stage
   bool is_holder = false;
@@ -155,7 +155,7 @@ StatusOr<v1::Welcome> StageSession::OnHello(
       return Refused(*failure, v1::Refusal::REASON_LOAD_FAILED);
     }
     replaced = std::exchange(control_, std::move(control));
-    if (replaced != nullptr) ended = links_.Release(/*draining=*/false);
+    if (replaced != nullptr) ended = Release(/*draining=*/false);
     terms_.BeginHold(hello.term(), is_holder, now);
     if (!is_holder) kv_epoch_ = Epoch();
     if (!is_holder) offers_.Clear();
@@ -172,8 +172,7 @@ StatusOr<v1::Welcome> StageSession::OnHello(
   visits_.Write(LogLevel::kInfo, "gateway ", hello.gateway_id(),
                 " holds this stage");
   if (replaced != nullptr) {
-    links_.EndStreams(std::move(ended),
-                      Cancelled("the gateway opened a new Control stream"));
+    End(std::move(ended), Cancelled("the gateway opened a new Control stream"));
     replaced->End(is_holder ? Cancelled("replaced by a new Control stream")
                             : Taken(silence));
   }
@@ -215,8 +214,17 @@ Status StageSession::CheckAssign(const v1::Assign& assign,
                          LimitsOf(info_, options_.max_steps_in_flight));
 }
 
-std::shared_ptr<EpochStreams> StageSession::Unload(std::string told) {
-  auto ended = links_.Release(/*draining=*/shutting_down_);
+StageSession::EndedEpoch StageSession::Release(bool draining) {
+  return {links_.Release(draining), std::exchange(copy_, nullptr)};
+}
+
+void StageSession::End(EndedEpoch ended, const Status& why) {
+  if (ended.copy != nullptr) ended.copy->Cancel();
+  links_.EndStreams(std::move(ended.streams), why);
+}
+
+StageSession::EndedEpoch StageSession::Unload(std::string told) {
+  auto ended = Release(/*draining=*/shutting_down_);
   runner_ = nullptr;
   kv_epoch_ = Epoch();
   loaded_ = false;
@@ -234,14 +242,14 @@ void StageSession::OnAssign(const v1::Assign& assign,
   const auto limits = wire::FromProto(assign.limits());
   Status status = limits.status();
   bool load = false, stands = false;
-  std::shared_ptr<KvCopy> copy, old_copy;
+  std::shared_ptr<KvCopy> copy;
   const Assignment assignment{
       {ReplicaId(assign.replica()), epoch, assign.secret()},
       limits.value_or(PipelineLimits()),
       assign.next_address(),
       assign.last_address()};
   std::shared_ptr<ControlStream> asker;
-  std::shared_ptr<EpochStreams> ended;
+  EndedEpoch ended;
   const Status loads =
       Unavailable("this stage loads layers ", place.first_layer, " to ",
                   int64_t{place.last_layer} - 1);
@@ -264,14 +272,13 @@ void StageSession::OnAssign(const v1::Assign& assign,
         terms_.BeginEpoch(epoch, Clock::now());
         kv_ = {kv_epoch_ != Epoch() && KeepOf(assign) == kv_epoch_};
         kv_epoch_ = epoch;
-        old_copy = std::exchange(copy_, MakeCopy(assign, assignment));
-        copy = copy_;
+        copy = MakeCopy(assign, assignment);
+        ended.copy = std::exchange(copy_, copy);
         offers_.Begin(epoch, assign.secret(), kv_.kept);
-        ended = links_.Begin(assignment);
+        ended.streams = links_.Begin(assignment);
       }
     }
   }
-  if (old_copy != nullptr) old_copy->Cancel();
   if (stands) OnControlEnd(control);
   if (stands) return asker->End(Unavailable("this stage stands still"));
   if (!status.ok()) {
@@ -280,13 +287,12 @@ void StageSession::OnAssign(const v1::Assign& assign,
   }
   if (load) {
     LogInfo(Message(loads));
-    links_.EndStreams(std::move(ended), loads);
+    End(std::move(ended), loads);
     asker->End(Refused(loads, v1::Refusal::REASON_LOADING));
     released_.NotifyAll();
     return ShelveAndLoad(place, assign.shelve());
   }
-  links_.EndStreams(std::move(ended),
-                    FailedPrecondition("epoch ", epoch, " begins"));
+  End(std::move(ended), FailedPrecondition("epoch ", epoch, " begins"));
   if (copy != nullptr) return copy->Start();
   links_.Connect(assignment, weak_from_this());
 }
@@ -363,7 +369,7 @@ void StageSession::OnCopied(const Assignment& assignment,
                             const KvCopied& copied) {
   {
     MutexLock lock(mutex_);
-    if (kv_epoch_ != assignment.epoch) return;
+    if (copy_ == nullptr || kv_epoch_ != assignment.epoch) return;
     kv_.copied = copied;
     copy_ = nullptr;
   }
@@ -448,7 +454,7 @@ void StageSession::OnDrain(const ControlStream* control) {
 
 void StageSession::OnControlEnd(const ControlStream* control) {
   std::string gateway;
-  std::shared_ptr<EpochStreams> ended;
+  EndedEpoch ended;
   {
     MutexLock lock(mutex_);
     if (control_.get() != control) return;
@@ -456,18 +462,17 @@ void StageSession::OnControlEnd(const ControlStream* control) {
     control_ = nullptr;
     offers_.OnSteps();
     // All at once: from here on another gateway may begin an epoch.
-    ended = links_.Release(/*draining=*/shutting_down_);
+    ended = Release(/*draining=*/shutting_down_);
   }
   released_.NotifyAll();
   visits_.Write(LogLevel::kInfo, "gateway ", gateway, " let go of this stage");
-  links_.EndStreams(std::move(ended),
-                    Cancelled("the gateway let go of this stage"));
+  End(std::move(ended), Cancelled("the gateway let go of this stage"));
 }
 
 StatusOr<uint64_t> StageSession::ResetTerm(const std::string& peer) {
   uint64_t term = 0;
   std::shared_ptr<ControlStream> to;
-  std::shared_ptr<EpochStreams> ended;
+  EndedEpoch ended;
   {
     MutexLock lock(mutex_);
     if (leaving_ || links_.draining()) {
@@ -483,14 +488,14 @@ StatusOr<uint64_t> StageSession::ResetTerm(const std::string& peer) {
     // A gateway for whose layers the stage loads keeps its hold.
     if (!holder_.awaited) holder_ = {};
     to = std::exchange(control_, nullptr);
-    if (to != nullptr) ended = links_.Release(/*draining=*/shutting_down_);
+    if (to != nullptr) ended = Release(/*draining=*/shutting_down_);
   }
   LogWarning("the term is reset from ", term,
              peer.empty() ? "" : Cat(", by ", peer));
   if (to == nullptr) return term;
   released_.NotifyAll();
   const Status why = Unavailable("the term of this stage was reset");
-  links_.EndStreams(std::move(ended), why);
+  End(std::move(ended), why);
   to->End(why);
   return term;
 }
@@ -523,14 +528,14 @@ void StageSession::Drain(TimePoint deadline) {
 void StageSession::Shutdown() {
   const Status why = ShuttingDown();
   std::shared_ptr<ControlStream> to;
-  std::shared_ptr<EpochStreams> ended;
+  EndedEpoch ended;
   {
     MutexLock lock(mutex_);
     shutting_down_ = true;
     to = control_;
-    ended = links_.Release(/*draining=*/true);
+    ended = Release(/*draining=*/true);
   }
-  links_.EndStreams(std::move(ended), why);
+  End(std::move(ended), why);
   if (to != nullptr) to->End(why);
 }
 

@@ -102,11 +102,19 @@ class StageSession : public std::enable_shared_from_this<StageSession> {
   Status CheckAssign(const v1::Assign& assign,
                      const PipelineLimits& limits) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // An epoch that is over.
+  struct EndedEpoch {
+    std::shared_ptr<EpochStreams> streams;
+    std::shared_ptr<KvCopy> copy;  // that it waited for; null: none
+  };
+  // Forgets the epoch, and returns it for End. As EpochLinks::Release.
+  EndedEpoch Release(bool draining) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends what is left of an epoch.
+  void End(EndedEpoch ended, const Status& why);
   // Drops the layers and the gateway's stream, which the caller ends, and holds
   // the stage for the gateway. `told`: the answer to hellos. Returns the epoch
-  // for EndStreams.
-  std::shared_ptr<EpochStreams> Unload(std::string told)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // for End.
+  EndedEpoch Unload(std::string told) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   EpochLinks::Events LinkEvents();
   // Begins to copy what the donors have, before the epoch's streams are opened;
   // nothing is copied without donors.
