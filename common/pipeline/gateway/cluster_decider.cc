@@ -310,7 +310,9 @@ void ClusterDecider::ReleaseLeaving(size_t index, const OwnerSigns& owner,
     if (!is_prepared && !may_move) TellLeaving(index);
     // A spare loads, or the others' split is not due yet.
     if (!owner.is_idle && (!is_prepared || may_move)) return;
-  } else if (places_.moves().IsDonor(*stages_[index])) {
+  } else if (!places_.has(index) && places_.moves().IsDonor(*stages_[index])) {
+    // One that has a place loads no other layers any more: its place is vacant
+    // once it is released.
     return;
   }
   Release(index, Unavailable("it was told to end; nothing needs it any more"),
