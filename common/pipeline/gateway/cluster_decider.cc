@@ -344,7 +344,7 @@ bool ClusterDecider::MoveAway(size_t index, const OwnerSigns& owner,
   const bool moved =
       places_.has_spare(index)
           ? places_.Prepare(index) && places_.Give(index, message_)
-          : resplit_.Leave(index, now);
+          : resplit_.Leave(index);
   if (!moved) return false;
   message_ = why;
   EndEpoch(/*is_planned=*/true, now);

@@ -75,19 +75,19 @@ bool StageResplit::Shrink(TimePoint now, Duration patience,
     return false;
   }
   message = Cat("the layers are split anew: ", lost, " is gone");
-  Become({kept, std::move(split->places)}, Cat(lost, " is gone"), now);
-  return true;
-}
-
-void StageResplit::Become(Smaller smaller, const std::string& why,
-                          TimePoint now) {
-  places_.Set(smaller.kept, std::move(smaller.layers));
-  ++shrinks_;
-  Log(why);
-  // What grew and shrinks soon after may do so again.
+  Become({kept, std::move(split->places)}, Cat(lost, " is gone"));
+  // What grew and shrinks soon after may do so again. A stage that is told to
+  // end does not.
   if (grown_at_ && now - *grown_at_ < kMostGrowAfter) {
     grow_after_ = std::min<Duration>(2 * grow_after_, kMostGrowAfter);
   }
+  return true;
+}
+
+void StageResplit::Become(Smaller smaller, const std::string& why) {
+  places_.Set(smaller.kept, std::move(smaller.layers));
+  ++shrinks_;
+  Log(why);
   newcomer_ = nullptr;
 }
 
@@ -112,12 +112,12 @@ std::optional<StageResplit::Smaller> StageResplit::Without(size_t index) const {
   return smaller;
 }
 
-bool StageResplit::Leave(size_t index, TimePoint now) {
+bool StageResplit::Leave(size_t index) {
   auto smaller = Without(index);
   if (!smaller) return false;
   growth_.reset();
   const std::string who = places_.stages()[index]->Describe();
-  Become(*std::move(smaller), Cat(who, " was told to end"), now);
+  Become(*std::move(smaller), Cat(who, " was told to end"));
   return true;
 }
 

@@ -61,7 +61,7 @@ class StageResplit {
   // `index`, which is to go; and gives the layers to them. Leave returns false
   // where that cannot be, or not yet.
   bool CanLeave(size_t index) const { return Without(index).has_value(); }
-  bool Leave(size_t index, TimePoint now);
+  bool Leave(size_t index);
   void OnUp(TimePoint now);
 
   // Fills in the figures of the split.
@@ -97,7 +97,7 @@ class StageResplit {
   };
   std::optional<Smaller> Without(size_t index) const;
   // The places become those of `smaller`, because of `why`.
-  void Become(Smaller smaller, const std::string& why, TimePoint now);
+  void Become(Smaller smaller, const std::string& why);
   // Whether a split may be computed at `now`.
   bool MayLook(TimePoint now);
   // Returns the places with the process `joiner` at the position where the
