@@ -128,7 +128,10 @@ bool StagePlaces::has_spare(size_t index) const {
         const bool takes =
             spare->facts().assignable || spare->holds(places_[index]);
         const bool is_there = spare->available() || spare->loading();
-        return takes && is_there && CheckSpare(spare->facts()).ok();
+        // A load that failed is no reason to wait for another one.
+        const bool fails =
+            spare->load_failed() && !spare->holds(places_[index]);
+        return takes && is_there && !fails && CheckSpare(spare->facts()).ok();
       });
 }
 

@@ -122,7 +122,10 @@ void StageProcess::OnEnd(const Status& why, std::optional<Absence> absence,
   backoff_ = NextBackoff(backoff_);
   if (absence == Absence::kHeld) backoff_ = kHeldPause;
   if (absence == Absence::kLoading) backoff_ = kLoadingPause;
-  if (reason == v1::Refusal::REASON_LOAD_FAILED) backoff_ = kLoadFailedPause;
+  if (reason == v1::Refusal::REASON_LOAD_FAILED) {
+    backoff_ = kLoadFailedPause;
+    load_failed_ = true;
+  }
   if (ShownAs(*absence) == StageState::kRefused && !was_refused) {
     out.Warn(Describe(), " refuses: ", message_);
   }

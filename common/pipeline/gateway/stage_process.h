@@ -106,6 +106,7 @@ class StageProcess {
   // log has all of it.
   void OnUp(Epoch epoch, bool has, bool lost = false) {
     kv_epoch_ = has ? epoch : Epoch(0);
+    load_failed_ = false;
     if (lost) log_is_whole_ = true;
     missing_since_.reset();
   }
@@ -138,6 +139,8 @@ class StageProcess {
   }
   // Whether the process was reached, and reads its layers.
   bool loading() const { return absent_as(Absence::kLoading); }
+  // Whether it could not load layers since the last pipeline.
+  bool load_failed() const { return load_failed_; }
   // By another gateway.
   bool held() const { return absent_as(Absence::kHeld); }
   // Whether a spare may have this stage's place at `now`: the stage is refused,
@@ -203,6 +206,7 @@ class StageProcess {
   Epoch assigned_epoch_;
   bool asked_to_copy_ = false;  // by that Assign
   bool log_is_whole_ = true;
+  bool load_failed_ = false;
 };
 
 using StageProcesses = std::vector<std::shared_ptr<StageProcess>>;
