@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// What a copy of keys and values may take: to compute them again takes less.
+// What a copy of keys and values may take: the stage ends it before.
 constexpr Duration kMostCopy = std::chrono::seconds(30);
 
 // Stages that are told to end within this time end together: then there is no
@@ -186,9 +186,8 @@ void ClusterDecider::AssignNext(TimePoint now) {
   const bool copies = places_.Assign(
       assigning_, joined_.limits,
       reads_tokens ? stages_[places_.count() - 1].get() : nullptr);
-  if (copies) {
-    phase_deadline_ = now + options_.transport.peer_timeout + kMostCopy;
-  }
+  phase_deadline_ = now + options_.transport.peer_timeout +
+                    (copies ? kMostCopy : Duration::zero());
 }
 
 void ClusterDecider::OnAssigned(size_t index, Epoch epoch, const KvAnswer& kv,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <utility>
 
 #include "common/rpc/client_stream.h"
@@ -13,6 +14,11 @@ namespace {
 
 // So that the donor reads while this stage writes.
 constexpr int kAskedAhead = 4;
+
+// A copy without a byte for so long, or one that takes so long, is not waited
+// for: clients are. The second is less than a gateway waits.
+constexpr Duration kMostSilence = std::chrono::seconds(2);
+constexpr Duration kMostCopy = std::chrono::seconds(20);
 
 }  // namespace
 
@@ -97,6 +103,20 @@ void KvCopy::Cancel() {
   if (link != nullptr) link->Cancel(Cancelled("the epoch is over"));
 }
 
+void KvCopy::Watch(TimePoint now) {
+  TimePoint moved;
+  {
+    MutexLock lock(mutex_);
+    moved = moved_;
+  }
+  if (now - begun_ >= kMostCopy) {
+    End(DeadlineExceeded("not copied within ", Seconds(kMostCopy), " s"));
+  } else if (now - moved >= kMostSilence) {
+    End(DeadlineExceeded("no bytes for ", Seconds(now - moved), " s, limit ",
+                         Seconds(kMostSilence)));
+  }
+}
+
 bool KvCopy::ended() const {
   MutexLock lock(mutex_);
   return done_ == nullptr;
@@ -121,6 +141,7 @@ void KvCopy::Next() {
   {
     MutexLock lock(mutex_);
     at = next_++;
+    moved_ = Clock::now();
   }
   if (at == donors_.donors.size()) return End(OkStatus());
   const KvDonors::Donor& donor = donors_.donors[at];
@@ -228,6 +249,7 @@ Status KvCopy::WriteNow(const std::vector<KvEntry>& entries,
   }
   MutexLock lock(mutex_);
   bytes_ += bytes;
+  moved_ = Clock::now();
   return OkStatus();
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/pipeline/stage/epoch_links.h"
 #include "common/pipeline/stage/kv_source.h"
@@ -51,6 +52,9 @@ class KvCopy : public std::enable_shared_from_this<KvCopy> {
   // `done` comes once, unless Cancel comes before.
   KvCopy(Target target, KvDonors donors, Done done);
   void Start() { Next(); }
+  // Ends the copy if it takes too long at `now`, or nothing has come for a
+  // while. To be called time and again.
+  void Watch(TimePoint now);
   // Nothing is written any more once this returns, but for what the runner
   // does now.
   void Cancel();
@@ -82,7 +86,9 @@ class KvCopy : public std::enable_shared_from_this<KvCopy> {
   Done done_ ABSL_GUARDED_BY(mutex_);  // null: over
   std::shared_ptr<BlocksLink> link_ ABSL_GUARDED_BY(mutex_);
   uint64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  size_t next_ ABSL_GUARDED_BY(mutex_) = 0;  // donor
+  const TimePoint begun_ = Clock::now();
+  TimePoint moved_ ABSL_GUARDED_BY(mutex_) = begun_;  // on, at the latest
+  size_t next_ ABSL_GUARDED_BY(mutex_) = 0;           // donor
 };
 
 }  // namespace sluice

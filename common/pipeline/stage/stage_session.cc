@@ -413,6 +413,12 @@ v1::HeartbeatReply StageSession::OnHeartbeat(const v1::Heartbeat& heartbeat,
   reply.set_sequence(heartbeat.sequence());
   reply.set_sender_clock_ns(heartbeat.sender_clock_ns());
   reply.set_clock_ns(MonotonicNanos());
+  std::shared_ptr<KvCopy> copy;
+  {
+    MutexLock lock(mutex_);
+    copy = copy_;
+  }
+  if (copy != nullptr) copy->Watch(Clock::now());
   MutexLock asking(stats_mutex_);
   const StepRunner* runner = nullptr;
   {
