@@ -173,11 +173,26 @@ void ClusterDecider::BeginAssigning(TimePoint now) {
     return;
   }
   model_ = joined_ = *std::move(joined);
+  if (places_.moves().is_planned()) KeepLimits();
   phase_ = Phase::kAssigning;
   places_.SetEpoch(next);
   assigning_ = places_.count() - 1;
   phase_deadline_ = now + options_.transport.peer_timeout;
   AssignNext(now);
+}
+
+void ClusterDecider::KeepLimits() {
+  PlanLimits kept = joined_.limits.plan;
+  for (const auto limit :
+       {&PlanLimits::num_blocks, &PlanLimits::num_state_blocks,
+        &PlanLimits::max_context}) {
+    kept.*limit = std::min(kept.*limit, up_limits_.*limit);
+  }
+  if (kept == up_limits_) {
+    joined_.limits.plan = std::move(kept);
+  } else {
+    places_.moves().OnFailed();
+  }
 }
 
 void ClusterDecider::AssignNext(TimePoint now) {
@@ -222,6 +237,7 @@ void ClusterDecider::OnPlansOpen(Epoch epoch, TimePoint now) {
   if (std::exchange(was_up_, true)) last_recovery_ = now - down_since_;
   out_.Add(act::LetPlansPass());
   resplit_.OnUp(now);
+  up_limits_ = joined_.limits.plan;
   const LostStages lost = places_.OnUp(epoch, now);
   out_.Info("pipeline of ", places_.count(), " stages is up, epoch ", epoch,
             lost ? Cat(", ", places_.count() - lost->size(),

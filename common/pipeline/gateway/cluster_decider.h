@@ -146,6 +146,10 @@ class ClusterDecider {
   void Gather(TimePoint now, bool may_fill);
   // Joins the stages to a pipeline and begins an epoch, if they fit.
   void BeginAssigning(TimePoint now);
+  // Gives joined_ the limits of the pipeline that ended by plan, where they are
+  // not above its own: with other ones all is computed again. Else nothing is
+  // copied.
+  void KeepLimits();
   // Tells the owner, once in a pipeline, that the stage's sequences have to
   // end.
   void TellLeaving(size_t index);
@@ -177,6 +181,7 @@ class ClusterDecider {
   PipelinePhase phase_ = Phase::kGathering;
   StageFacts joined_;
   std::optional<StageFacts> model_;  // the latest joined_
+  PlanLimits up_limits_;             // of the latest pipeline that was up
   size_t assigning_ = 0;             // the stage whose answer is awaited
   TimePoint assign_at_{};            // not before
   Duration assign_backoff_{};

@@ -24,6 +24,8 @@ class KvMoves {
   // say so, and the others compute again.
   void OnFailed() { is_planned_ = false; }
 
+  // Whether keys and values may move to the next pipeline.
+  bool is_planned() const { return is_planned_; }
   Epoch epoch() const { return epoch_; }  // of the latest pipeline
   // Whether the process has keys and values that others may need, or itself
   // once it has other layers.
