@@ -86,8 +86,8 @@ std::shared_ptr<const KvShelf> Shelf() {
 
 TEST(KvOffersTest, TheLastEpochIsOfferedUntilThisOneRunsAStep) {
   KvOffers offers;
-  offers.Begin(Epoch(1), "one", /*kept=*/false);
-  offers.Begin(Epoch(2), "two", /*kept=*/true);
+  offers.Begin(Epoch(1), "one", /*kept=*/false, Epoch());
+  offers.Begin(Epoch(2), "two", /*kept=*/true, Epoch());
   EXPECT_TRUE(offers.Find(Epoch(1), "one").ok());
   EXPECT_TRUE(offers.Find(Epoch(2), "two").ok());
   offers.OnSteps();
@@ -97,24 +97,24 @@ TEST(KvOffersTest, TheLastEpochIsOfferedUntilThisOneRunsAStep) {
 
 TEST(KvOffersTest, AnotherEpochsContentIsNotOffered) {
   KvOffers offers;
-  offers.Begin(Epoch(1), "one", /*kept=*/false);
-  offers.Begin(Epoch(2), "two", /*kept=*/false);
+  offers.Begin(Epoch(1), "one", /*kept=*/false, Epoch());
+  offers.Begin(Epoch(2), "two", /*kept=*/false, Epoch());
   EXPECT_FALSE(offers.Find(Epoch(1), "one").ok());
   EXPECT_FALSE(offers.Find(Epoch(), "").ok());
 }
 
 TEST(KvOffersTest, ASecretOfAnotherEpochIsRefused) {
   KvOffers offers;
-  offers.Begin(Epoch(1), "one", /*kept=*/false);
+  offers.Begin(Epoch(1), "one", /*kept=*/false, Epoch());
   EXPECT_THAT(Message(offers.Find(Epoch(1), "two").status()),
               HasSubstr("secret"));
 }
 
 TEST(KvOffersTest, LayersThatWentAreOnTheShelf) {
   KvOffers offers;
-  offers.Begin(Epoch(1), "one", /*kept=*/false);
+  offers.Begin(Epoch(1), "one", /*kept=*/false, Epoch());
   offers.Unload(Shelf());
-  offers.Begin(Epoch(2), "two", /*kept=*/false);
+  offers.Begin(Epoch(2), "two", /*kept=*/false, /*donors=*/Epoch(1));
   const auto found = offers.Find(Epoch(1), "one");
   ASSERT_TRUE(found.ok()) << found.status();
   ASSERT_NE(found->shelf, nullptr);
@@ -129,9 +129,17 @@ TEST(KvOffersTest, LayersThatWentAreOnTheShelf) {
   EXPECT_EQ(runs, (std::vector<size_t>{1, 0}));
 }
 
+TEST(KvOffersTest, AShelfThatNoMoveNamesIsGone) {
+  KvOffers offers;
+  offers.Begin(Epoch(1), "one", /*kept=*/false, Epoch());
+  offers.Unload(Shelf());
+  offers.Begin(Epoch(2), "two", /*kept=*/false, /*donors=*/Epoch());
+  EXPECT_FALSE(offers.Find(Epoch(1), "one").ok());
+}
+
 TEST(KvOffersTest, LayersThatWentWithoutAShelfAreGone) {
   KvOffers offers;
-  offers.Begin(Epoch(1), "one", /*kept=*/false);
+  offers.Begin(Epoch(1), "one", /*kept=*/false, Epoch());
   offers.Unload(nullptr);
   EXPECT_FALSE(offers.Find(Epoch(1), "one").ok());
 }

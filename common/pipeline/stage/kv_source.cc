@@ -80,10 +80,10 @@ class RunnerSource : public KvSource,
 
 }  // namespace
 
-void KvOffers::Begin(Epoch epoch, std::string secret, bool kept) {
+void KvOffers::Begin(Epoch epoch, std::string secret, bool kept, Epoch donors) {
   if (kept) {
     last_ = std::move(now_);
-  } else if (last_.shelf == nullptr) {
+  } else if (last_.shelf == nullptr || last_.epoch != donors) {
     last_ = KvOffer();
   }
   now_ = {epoch, std::move(secret)};

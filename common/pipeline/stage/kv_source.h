@@ -29,7 +29,9 @@ struct KvOffer {
 class KvOffers {
  public:
   // `kept`: the present epoch goes on with the keys and values of the last one.
-  void Begin(Epoch epoch, std::string secret, bool kept);
+  // `donors`: the epoch whose keys and values move to this one; a shelf of
+  // another one goes.
+  void Begin(Epoch epoch, std::string secret, bool kept, Epoch donors);
   // The layers go, and with them all but what `shelf` has; null: all goes.
   void Unload(std::shared_ptr<const KvShelf> shelf);
   // The present epoch has run a step: the last one's are needed no more.

@@ -274,7 +274,8 @@ void StageSession::OnAssign(const v1::Assign& assign,
         kv_epoch_ = epoch;
         copy = MakeCopy(assign, assignment);
         ended.copy = std::exchange(copy_, copy);
-        offers_.Begin(epoch, assign.secret(), kv_.kept);
+        offers_.Begin(epoch, assign.secret(), kv_.kept,
+                      Epoch(assign.donors_term(), assign.donors_epoch()));
         ended.streams = links_.Begin(assignment);
       }
     }
