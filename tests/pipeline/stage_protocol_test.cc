@@ -214,6 +214,60 @@ TEST_F(StageProtocolTest, AnotherProtocolVersionIsRefusedNamingBoth) {
                             ", the peer has ", wire::kProtocolVersion + 1)));
 }
 
+TEST_F(StageProtocolTest, BlocksAreOfAnEpochItsSecretAndItsLayers) {
+  const auto control = Hold();
+  v1::BlocksHello hello;
+  hello.set_protocol_version(wire::kProtocolVersion);
+  wire::SetEpoch(kEpoch, &hello);
+  hello.set_secret(EpochSecret());
+  hello.set_model_digest("d1");
+  hello.set_numerics("n1");
+  hello.set_ranks(1);
+  hello.set_block_tokens(kBlockTokens);
+  hello.set_last_layer(2);
+  const auto end_of = [this](const v1::BlocksHello& with) {
+    const auto log = std::make_shared<Log<v1::BlocksResponse>>();
+    const auto link = Open<v1::BlocksRequest, v1::BlocksResponse>(
+        "/sluice.v1.Stage/Blocks", log, with.SerializeAsString());
+    link->Send({});
+    return log->WaitEnd();
+  };
+  EXPECT_THAT(Message(end_of(hello)), HasSubstr("no layers now"))
+      << "the runner gives no keys and values";
+  v1::BlocksHello other = hello;
+  other.set_secret(std::string(wire::kSecretBytes, 'x'));
+  EXPECT_THAT(Message(end_of(other)), HasSubstr("secret"));
+  other = hello;
+  other.set_last_layer(3);
+  EXPECT_THAT(Message(end_of(other)),
+              HasSubstr("layers 0 to 2: this stage has layers 0 to 1"));
+  other = hello;
+  wire::SetEpoch(kLaterEpoch, &other);
+  EXPECT_THAT(Message(end_of(other)), HasSubstr("no keys and values of epoch"));
+}
+
+TEST_F(StageProtocolTest, DonorsThatDoNotJoinUpAreRefused) {
+  const auto control = Control();
+  v1::ControlRequest request = Assign(FakeInfo(0, 1));
+  v1::Assign* const assign = request.mutable_assign();
+  const auto add = [&](int32_t first, int32_t last) {
+    v1::KvDonor* const donor = assign->add_donors();
+    donor->set_address("a:1");
+    donor->set_first_layer(first);
+    donor->set_last_layer(last);
+  };
+  add(0, 1);
+  control->Send(request);
+  EXPECT_THAT(Message(AssignedAt(1)), HasSubstr("donors' epoch has 0 bytes"));
+  assign->set_donors_secret(EpochSecret());
+  control->Send(request);
+  EXPECT_THAT(Message(AssignedAt(2)), HasSubstr("this stage has 2, the peer"));
+  add(0, 2);
+  control->Send(request);
+  EXPECT_THAT(Message(AssignedAt(3)),
+              HasSubstr("layers 0 to 1, the next ones begin at layer 1"));
+}
+
 TEST_F(StageProtocolTest, ControlMustBeginWithAHello) {
   auto control = Control("");
   const Status none = control_log_->WaitEnd();

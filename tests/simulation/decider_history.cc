@@ -520,7 +520,9 @@ class History {
       case What::kAssigned:
         laws.OnAssigned(process, event.epoch, event.flag);
         return decider.OnAssigned(
-            at, event.epoch, KvAnswer{event.number != 0},
+            at, event.epoch,
+            KvAnswer{.kept = event.number != 0,
+                     .copied = event.epoch.count() % 2 == 0},
             event.flag ? OkStatus() : FailedPrecondition("it refuses"), now_);
       case What::kDrained:
         return decider.OnDrained(at);
