@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -62,6 +63,7 @@ class Directed {
     facts.model_digest = std::string(1, 'd');
     facts.num_layers = 12;
     facts.limits.max_steps_in_flight = 4;
+    facts.limits.plan.num_blocks = blocks_.at(process);
     facts.assignable = true;
     facts.term = term;
     facts.first_layer = place.first_layer;
@@ -71,6 +73,8 @@ class Directed {
                        now_);
     CarryOut();
   }
+  // What the processes have in their KV caches, from their Welcomes on.
+  void SetBlocks(std::vector<int32_t> blocks) { blocks_ = std::move(blocks); }
   void Assigned(size_t process, const Status& status = OkStatus()) {
     decider_.OnAssigned(At(process), decider_.epoch(), KvAnswer(), status,
                         now_);
@@ -125,6 +129,16 @@ class Directed {
     return places;
   }
 
+  // The latest epoch that `process` was assigned.
+  std::optional<act::SendAssign> assigned(size_t process) const {
+    std::optional<act::SendAssign> latest;
+    for (const act::Action& action : actions_) {
+      const auto* assign = std::get_if<act::SendAssign>(&action);
+      if (assign != nullptr && assign->process == process) latest = *assign;
+    }
+    return latest;
+  }
+
   static constexpr StagePlace kFirst{0, 6};
   static constexpr StagePlace kSecond{6, 12};
 
@@ -156,6 +170,7 @@ class Directed {
   TimePoint now_ = TimePoint() + std::chrono::hours(1);
   ClusterDecider decider_;
   std::vector<LifeKind> kinds_;
+  std::vector<int32_t> blocks_ = {32, 32, 32};
   std::vector<act::Action> actions_;
   Changes changes_;
 };
@@ -202,6 +217,34 @@ TEST(DeciderTest, ARefusalToLoadIsToldAfterDrained) {
   gateway.Assigned(1, FailedPrecondition("no room for it"));
   EXPECT_TRUE(gateway.process(1).refused());
   EXPECT_EQ(gateway.message(), "stage 1 (s1): no room for it");
+}
+
+// The place of s1, which is told to end, moves to s2. Returns what s2 is
+// assigned.
+std::optional<act::SendAssign> MoveByPlan(std::vector<int32_t> blocks) {
+  Directed gateway;
+  gateway.SetBlocks(std::move(blocks));
+  gateway.BringUp();
+  gateway.Draining(1);
+  gateway.Gone(2);
+  for (int i = 0; i < 8; ++i) gateway.Tick();
+  gateway.Welcome(2, Directed::kSecond);
+  for (int i = 0; i < 8; ++i) gateway.Tick();
+  return gateway.assigned(2);
+}
+
+TEST(DeciderTest, APlannedMoveKeepsTheLimitsForWhichItCopies) {
+  const auto same = MoveByPlan({64, 32, 64});
+  ASSERT_TRUE(same.has_value());
+  EXPECT_EQ(same->limits.plan.num_blocks, 32);
+  EXPECT_FALSE(same->donors.empty());
+}
+
+TEST(DeciderTest, APlannedMoveToLessMemoryCopiesNothing) {
+  const auto less = MoveByPlan({64, 32, 16});
+  ASSERT_TRUE(less.has_value());
+  EXPECT_EQ(less->limits.plan.num_blocks, 16);
+  EXPECT_TRUE(less->donors.empty());
 }
 
 TEST(DeciderTest, OneSeedHasOneHistory) {
