@@ -219,29 +219,41 @@ TEST(DeciderTest, ARefusalToLoadIsToldAfterDrained) {
   EXPECT_EQ(gateway.message(), "stage 1 (s1): no room for it");
 }
 
-// The place of s1, which is told to end, moves to s2. Returns what s2 is
-// assigned.
-std::optional<act::SendAssign> MoveByPlan(std::vector<int32_t> blocks) {
-  Directed gateway;
-  gateway.SetBlocks(std::move(blocks));
+// The place of s1, which is told to end, moves to s2.
+void MoveByPlan(Directed& gateway) {
   gateway.BringUp();
   gateway.Draining(1);
   gateway.Gone(2);
   for (int i = 0; i < 8; ++i) gateway.Tick();
   gateway.Welcome(2, Directed::kSecond);
   for (int i = 0; i < 8; ++i) gateway.Tick();
+}
+
+// Returns what s2 is assigned then.
+std::optional<act::SendAssign> MoveWith(std::vector<int32_t> blocks) {
+  Directed gateway;
+  gateway.SetBlocks(std::move(blocks));
+  MoveByPlan(gateway);
   return gateway.assigned(2);
 }
 
+TEST(DeciderTest, ADonorWithAPlaceThatEndsDoesNotHoldItsPlace) {
+  Directed gateway;
+  MoveByPlan(gateway);
+  EXPECT_TRUE(gateway.process(1).leaving()) << "s2 copies from it";
+  gateway.Draining(0);
+  EXPECT_FALSE(gateway.process(0).linked());
+}
+
 TEST(DeciderTest, APlannedMoveKeepsTheLimitsForWhichItCopies) {
-  const auto same = MoveByPlan({64, 32, 64});
+  const auto same = MoveWith({64, 32, 64});
   ASSERT_TRUE(same.has_value());
   EXPECT_EQ(same->limits.plan.num_blocks, 32);
   EXPECT_FALSE(same->donors.empty());
 }
 
 TEST(DeciderTest, APlannedMoveToLessMemoryCopiesNothing) {
-  const auto less = MoveByPlan({64, 32, 16});
+  const auto less = MoveWith({64, 32, 16});
   ASSERT_TRUE(less.has_value());
   EXPECT_EQ(less->limits.plan.num_blocks, 16);
   EXPECT_TRUE(less->donors.empty());
