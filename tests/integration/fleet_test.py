@@ -140,7 +140,7 @@ class FleetTest(unittest.TestCase):
 
     def test_layers_follow_what_hosts_and_links_can_do(self):
         try:
-            self.machines.slow("b", 0.1)
+            self.machines.slow("b", 0.25)
         except OSError as error:
             self.skipTest(f"no control groups here: {error}")
         hosts = self.hosts_toml(a={"layers": "", "threads": 1},

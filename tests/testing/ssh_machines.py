@@ -11,7 +11,8 @@ import sys
 import time
 
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
-PERIOD_MICROSECONDS = 5000  # of a share of the processors: short beside a step
+# Of a share of the processors; a quota is at least a millisecond.
+PERIOD_MICROSECONDS = 20000
 RELAY = pathlib.Path(__file__).with_name("delay_relay.py")
 SSHD = "/usr/sbin/sshd"
 

@@ -67,7 +67,7 @@ def _rates(host, place, options):
     remote.run(host, [
         f"{place.binaries}/sluice", "bench", "machine", "--model", place.model,
         "--weights", options.weights, "--threads", str(place.threads),
-        "--json", path, *([] if options.measure_again else ["--keep"])],
+        "--rounds", "1", "--json", path, *([] if options.measure_again else ["--keep"])],
         seconds=MEASURE_SECONDS)
     return remote.run(host, ["cat", path])
 
