@@ -13,7 +13,7 @@ namespace {
 TEST(VersionTextTest, NamesProgramVersionCommitAndProtocols) {
   EXPECT_EQ(VersionText("sluice-stage"),
             Cat("sluice-stage ", BuildVersion(), "\ncommit ", BuildCommit(),
-                "\nprotocols: stages 14, experts 3, ranks 3\n"));
+                "\nprotocols: stages 15, experts 3, ranks 3\n"));
 }
 
 }  // namespace
