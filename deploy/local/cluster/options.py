@@ -23,7 +23,11 @@ OWN_OPTIONS = {
     "gateway": {**_OF_ALL, "listen": "--host and --port", "stages": "--stages",
                 "spares": "--spares", "layers": "--layers",
                 "peer-gateway": "--gateways", "peer-gateway-secret": "",
-                "peer-gateway-ca": "", "drain-timeout": ""},
+                "peer-gateway-ca": "", "drain-timeout": "",
+                # `up` asks the gateway itself.
+                "api-key-file": "--api-key-file", "open": "--open",
+                "http-tls-cert": "--http-tls-cert",
+                "http-tls-key": "--http-tls-key"},
     "stage": {**_OF_ALL, "listen": "--tcp or --hosts", "layers": "--layers",
               "num-stages": "--stages", "stage-index": "",
               "stage-memory": "--stage-memory", "assignable": "",
