@@ -105,6 +105,8 @@ class Machines:
         self._children.clear()
         for name in self._names:
             ip("netns", "del", self._space(name), check=False)
+            # A session that goes on keeps its machine, and the link's end there.
+            ip("link", "del", self._veth(name), check=False)
             shutil.rmtree(self._etc(name), ignore_errors=True)
         ip("link", "del", self._prefix, check=False)
 
