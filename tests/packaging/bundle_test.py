@@ -290,7 +290,8 @@ class BundleTest(unittest.TestCase):
                                    run_dir], capture_output=True, text=True,
                                   env=environment, timeout=120, check=False)
         begin = time.monotonic()
-        done = sluice("up", "--hosts", hosts, "--detach")
+        done = sluice("up", "--hosts", hosts, "--detach", "--split-by",
+                      "memory")
         self.addCleanup(sluice, "down")
         self.assertEqual(done.returncode, 0, done.stderr)
         print(f"two hosts: {time.monotonic() - begin:.1f} s", flush=True)

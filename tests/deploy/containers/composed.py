@@ -27,7 +27,16 @@ def _depends(value):
 
 
 def _target(volume):
+    if isinstance(volume, dict):
+        return volume["target"]
     return re.sub(r"^\$\{[^}]*\}", "", volume).split(":")[1]
+
+
+def _ends(volume, variables):
+    """(source, target)."""
+    if isinstance(volume, dict):
+        return (substituted(volume["source"], variables), volume["target"])
+    return substituted(volume, variables).split(":")[:2]
 
 
 def _service(base, override):
@@ -118,7 +127,7 @@ class Project:
         found = {}
         service = self.services[name]
         for volume in service.get("volumes", []):
-            source, target = substituted(volume, self._variables).split(":")[:2]
+            source, target = _ends(volume, self._variables)
             here = pathlib.Path(source) if source.startswith("/") else (
                 self._folder / source)
             if source == "packed":

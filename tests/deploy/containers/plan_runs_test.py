@@ -14,7 +14,6 @@ import unittest
 import composed
 import manifests
 import pods
-import rollout_test
 from manifests import ROOT
 
 sys.path[:0] = [str(ROOT / "tests/testing"), str(ROOT / "tests/tools/hub"),
@@ -134,7 +133,7 @@ class KubernetesRunTest(RunCase):
 
     def start(self):
         """All pods of the overlay, each with its initial containers run."""
-        rollout_test.RolloutTest.make_certificates(self, self.folder / "tls")
+        pods.write_certificates(self.documents, self.folder / "tls")
         (self.folder / "keys").mkdir()
         (self.folder / "keys/api-keys").write_text(f"test:{KEY}\n")
         sets = [one for one in self.documents
