@@ -160,7 +160,7 @@ class LifecycleTest(unittest.TestCase):
                 (["--stage-index", "1", "--num-stages", "3"],
                  "--stage-index and --num-stages go with --layers auto"),
                 (["--num-stages", "2", "--layers", "0-1"],
-                 "--stage-index and --num-stages go with --layers auto"),
+                 "--layers has 1 ranges: --num-stages must be as many, got 2"),
                 (["--stage-memory", "1G", "--layers", "0-1"],
                  "--stage-memory goes with --layers auto")):
             done = subprocess.run([stage, "--model", model(), *options],

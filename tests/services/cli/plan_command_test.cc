@@ -47,7 +47,8 @@ struct Planned {
 };
 
 TEST(PlanCommandTest, FiguresAreAMachineForEachOfTheCount) {
-  const Planned planned({"--machine", "1G,1000", "--count", "2"});
+  const Planned planned(
+      {"--machine", "1G,1000", "--count", "2", "--stages", "2"});
   EXPECT_TRUE(planned.status.ok()) << planned.status;
   EXPECT_THAT(planned.text,
               AllOf(HasSubstr("stage 0  m-0 "), HasSubstr("stage 1  m-1 ")));
