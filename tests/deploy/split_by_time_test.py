@@ -123,6 +123,14 @@ class SplitTest(unittest.TestCase):
         self.assertIn('latency_ms = 0.200000', text)
         self.assertIn('gbit_per_s = 1.000000', text)
 
+    def test_a_stage_gets_the_memory_that_the_file_says(self):
+        for text, given in (("24G", 24 << 30), ("1.5M", 3 << 19),
+                            ("4096", 4096)):
+            machine = split_by_time.machine_memory(text)
+            kept = max(256 << 20, machine // 32)
+            self.assertGreaterEqual(machine - kept, given)
+            self.assertLess(machine - kept, given + 64)
+
     def test_what_a_plan_is_made_for_is_checked(self):
         for good in ("one", "prompt", "8"):
             self.assertEqual(self.options("--for", good).plan_for, good)

@@ -12,6 +12,7 @@ import exits
 import remote
 
 MEASURE_SECONDS = 600  # for one host
+SYSTEM_BYTES = 256 << 20  # or a 32nd: see common/placement
 # What is left to the rest of a machine whose memory nobody named.
 AVAILABLE = """awk '/^MemAvailable:/ {print $2 * 1024}' /proc/meminfo"""
 
@@ -54,10 +55,21 @@ class Place:
     threads: int
 
 
+def machine_memory(text):
+    """The bytes of a machine whose stage may take `text` ("24G"): what `sluice
+    plan` leaves to the system is more."""
+    units = "KMGT"
+    number = text.rstrip(units)
+    given = float(number) * 1024 ** (1 + units.index(text[-1])
+                                     if text != number else 0)
+    return int(given) + max(SYSTEM_BYTES, int(given) // 31 + 1)
+
+
 def _memory(host):
-    """Bytes for its stages: as the file says, else what is available now."""
+    """Bytes of its machine: for a stage as the file says, else what is available
+    now."""
     if host.memory:
-        return host.memory
+        return str(machine_memory(host.memory))
     return str(int(float(remote.run(host, ["sh", "-c", AVAILABLE]))))
 
 
