@@ -32,7 +32,7 @@ class KvStore {
   virtual size_t most_bytes() const = 0;
   // The bytes of host memory that a shelf may take.
   virtual uint64_t shelf_room() const = 0;
-  // FAILED_PRECONDITION for a name that is none of Written's.
+  // FAILED_PRECONDITION for a name that Written does not have.
   virtual StatusOr<KvEntry> Read(const KvName& name) const = 0;
   // FAILED_PRECONDITION, naming both values, for a layer, group or block that
   // is not here, and for bytes of another size; DATA_LOSS for bytes that are

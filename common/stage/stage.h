@@ -171,7 +171,7 @@ class Stage {
   // whole pages, on the ranks of this process and on the CPU. Between steps.
   void GiveBack(const std::vector<BlockRange>& vacant);
   // Whether keys and values can be copied: all ranks are of this process, and
-  // on a GPU there is one.
+  // a stage on GPUs has a single rank.
   bool can_copy_kv() const;
   // The bytes of one block of layer `layer` of the model in KV group `group`,
   // over all ranks; 0: the layer keeps nothing in the group. And copies of

@@ -66,7 +66,9 @@ memory = "1G"
 """
 PLAN = {"stages": [
     {"machine": "b", "first_layer": 0, "last_layer": 6, "step_seconds": .002},
-    {"machine": "a", "first_layer": 7, "last_layer": 9, "step_seconds": .004}]}
+    {"machine": "a", "first_layer": 7, "last_layer": 9, "step_seconds": .004}],
+    "aim": {"seconds": .006, "choices": [
+        {"choice": "with c", "seconds": .009}, {"choice": "without a"}]}}
 
 
 class SplitTest(unittest.TestCase):
@@ -106,6 +108,8 @@ class SplitTest(unittest.TestCase):
                          ["b", "a"])
         told = "\n".join(split_by_time.lines(fleet, PLAN))
         self.assertIn("host b: layers 0-6, 2.000 ms of a token", told)
+        self.assertIn("with c: 1.50 times as long", told)
+        self.assertIn("without a: does not fit", told)
         self.assertIn("without a stage: c", told)
 
     def test_the_file_of_machines_has_each_and_every_link(self):

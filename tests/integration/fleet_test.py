@@ -150,6 +150,7 @@ class FleetTest(unittest.TestCase):
         # The model fits the fast host, and a hop costs more than it saves.
         self.assertIn("host a: layers 0-4, ", done.stderr)
         self.assertIn("without a stage: b, c", done.stderr)
+        self.assertIn(" times as long", done.stderr)
         self.assertEqual(
             {entry["name"]: [one["role"] for one in entry["processes"]]
              for entry in self.document()["hosts"]},

@@ -66,7 +66,7 @@ StatusOr<uint64_t> MostMebibytes(const std::vector<PlannedProcess>& processes) {
     const uint64_t given = process.machine->memory >> 20;
     if (process.gpus > 0 || most <= given) continue;
     return InvalidArgument(
-        "the pods of a StatefulSet have one size: one needs ", most,
+        "the pods of a StatefulSet have one size: the largest needs ", most,
         "Mi, machine ", process.machine->name, " gives ", given, "Mi");
   }
   return most;

@@ -13,13 +13,13 @@ import remote
 
 MEASURE_SECONDS = 600  # for one host
 SYSTEM_BYTES = 256 << 20  # or a 32nd: see common/placement
-# What is left to the rest of a machine whose memory nobody named.
+# Prints the bytes that a machine has available.
 AVAILABLE = """awk '/^MemAvailable:/ {print $2 * 1024}' /proc/meminfo"""
 
 
 def applies(fleet, options):
-    """Whether hosts are measured: several have stages, nobody says which
-    layers they get, and each has the CPUs that can be measured."""
+    """Whether hosts are measured: several hosts have stages, the file names no
+    layers, and each stage is the only stage of its host and computes on CPUs."""
     with_stages = [host for host in fleet.hosts if host.stages]
     return (options.split_by == "time" and len(with_stages) > 1
             and not any(host.layers or host.stages > 1
@@ -209,8 +209,12 @@ def lines(fleet, plan):
         if stage:
             yield (f"host {host.name}: layers {host.layers[0]}, "
                    f"{stage['step_seconds'] * 1e3:.3f} ms of a token")
-    for choice in plan.get("alternatives", []):
-        yield choice
+    for choice in plan["aim"]["choices"]:
+        if "seconds" in choice:
+            ratio = choice["seconds"] / plan["aim"]["seconds"]
+            yield f"{choice['choice']}: {ratio:.2f} times as long"
+        else:
+            yield f"{choice['choice']}: does not fit"
     left = [host.name for host in fleet.hosts if not host.stages]
     if left:
         yield ("without a stage: " + ", ".join(left) + " (--split-by memory "
